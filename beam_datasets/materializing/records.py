@@ -355,7 +355,7 @@ class Transform:
 
         Raises:
             CorruptRecordError: a record is damaged.
-            BeamDatasetsError: the filter fails, or a record does not fit the features.
+            BeamDatasetsError: the filter fails, or a record does not fit the features or is too large.
         """
         chosen_of, keep = self._chooser(whole, records), self._keeper(whole, records)
         for first, offsets, buffer in records.chunks():
@@ -365,6 +365,12 @@ class Transform:
             chosen = [data[i] for i in kept]
             if self.names is not None:
                 chosen = [example.keep(record, self.names) for record in chosen]
+            for i, record in zip(kept, chosen):
+                if len(record) > MAX_COPIED_BYTES:  # the collector would leave it out
+                    raise BeamDatasetsError(
+                        f"{_where(whole, records, first + i)}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
+                        f"{len(record):,}. Leave it out by another slice, or copy whole files."
+                    )
             yield first + np.array(kept, np.intp), chosen
 
     def __getstate__(self) -> dict[str, Any]:

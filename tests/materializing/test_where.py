@@ -173,3 +173,16 @@ def test_a_damaged_record_is_named(source: Path, tmp_path: Path, records: list[b
             )
     with pytest.raises(CorruptRecordError, match=r"record \d+"):
         bd.materialize(str(copy), to="new", data_dir=str(tmp_path), where="n > 3")
+
+
+@pytest.mark.parametrize("options", [{"where": "TRUE"}, {"reshuffle": "x"}])
+def test_a_record_that_is_too_large_is_named(
+    source: Path, tmp_path: Path, records: list[bytes], monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    largest = max(map(len, records))
+    place = next(i for i, record in enumerate(records) if len(record) == largest)
+    for module in ("generate.blocks", "materializing.records"):
+        monkeypatch.setattr(f"beam_datasets.{module}.MAX_COPIED_BYTES", largest - 1)
+    with pytest.raises(BeamDatasetsError, match=rf"record {place};.* at most {largest - 1} bytes, got {largest}"):
+        bd.materialize(source, to="copy", data_dir=tmp_path, num_workers=1, **options)
+    assert not list(tmp_path.rglob("dataset_info.json"))

@@ -11,7 +11,7 @@ from beam_datasets.native import core
 if core is None:
     pytest.skip("the native module was not built", allow_module_level=True)
 
-ERRORS = (TypeError, ValueError, OverflowError, BufferError, IndexError, KeyError, MemoryError, SystemError)
+ERRORS = (TypeError, ValueError, OverflowError, BufferError, IndexError, KeyError, MemoryError)
 ONE = np.zeros(1, np.int64)
 FROZEN = np.zeros(1, np.int64)
 FROZEN.flags.writeable = False
