@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -52,6 +53,7 @@ class BBoxFormat(Enum):
 _RELATIVE = (BBoxFormat.REL_YXYX, BBoxFormat.REL_XYXY)
 _ORDERED = (BBoxFormat.REL_YXYX, BBoxFormat.YXYX)
 _BOX = Tensor(shape=(4,), dtype=np.float32)
+_NOT_NUMBERS = (str, bytes, bytearray, Mapping, set, frozenset)  # although some can be iterated to numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,6 +95,8 @@ class BBoxFeature(Leaf):
 
         def check(value: Any) -> list[Any]:
             is_array = isinstance(value, np.ndarray)
+            if isinstance(value, _NOT_NUMBERS):
+                raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers")
             if is_array:
                 check_unmasked(value, path)
             try:

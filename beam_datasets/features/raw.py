@@ -12,7 +12,7 @@ import numpy as np
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.numbers import check_shape, reshape, reshape_items
+from beam_datasets.features.numbers import check_shape, check_unmasked, reshape, reshape_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +32,7 @@ def to_bytes(value: Any, path: str) -> bytes:
         except UnicodeEncodeError as error:
             raise FeatureValueError(f"{path}: the text is not valid Unicode: {error}") from error
     if isinstance(value, np.ndarray) and value.ndim == 0:
+        check_unmasked(value, path)
         return to_bytes(value.item(), path)
     if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format in "Bbc"):
         return bytes(value)

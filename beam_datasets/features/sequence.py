@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as AbstractSequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,12 +24,16 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
+from beam_datasets.features.numbers import check_unmasked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from beam_datasets.features.base import Items, Lengths, Lists
     from beam_datasets.features.native_encoding import FastPathSpec
+
+_NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
+"""Types that can be iterated, but not to items in an order. That of a set of texts differs from process to process."""
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -82,7 +87,7 @@ class Sequence(FeatureConnector):
         """Returns the items that a value means, as something with a length and an order."""
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
             value = _transposed(value, path)
-        if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
+        if isinstance(value, _NOT_ITEMS) or not hasattr(value, "__iter__"):
             raise FeatureValueError(f"{path}: expected a sequence, got {type(value).__name__}: {value!r:.80}")
         items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
         if isinstance(items, np.ndarray) and items.ndim == 0:
@@ -117,6 +122,8 @@ class Sequence(FeatureConnector):
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             rows = [self.items_of(item, name) for item in items]
+            for row in rows:
+                check_unmasked(row, name)  # which are joined to an array without a mask
             counts = np.array([len(row) for row in rows], np.int64)
             return encode_rows(_concatenated(rows), (*lengths, counts))
 
@@ -187,12 +194,9 @@ def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         key: _transposed(column, f"{path}/{key}") if isinstance(column, dict) else column
         for key, column in value.items()
     }
-    try:
-        counts = {key: len(column) for key, column in columns.items()}
-    except TypeError:
-        raise FeatureTypeError(
-            f"{path}: a dict that stands for a sequence of dicts must have lists as values"
-        ) from None
+    if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):
+        raise FeatureTypeError(f"{path}: a dict that stands for a sequence of dicts must have lists as values")
+    counts = {key: len(column) for key, column in columns.items()}
     if len(set(counts.values())) > 1:
         raise FeatureValueError(f"{path}: the lists of a sequence of dicts have different lengths: {counts}")
     return [dict(zip(columns, row)) for row in zip(*columns.values())]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Text
 from beam_datasets.features.wrapped import Wrapped
@@ -90,14 +92,15 @@ class TranslationVariableLanguages(Wrapped):
         def lower(value: Any) -> list[dict[str, Any]]:
             if not isinstance(value, dict):
                 raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
-            unknown = sorted(set(value) - known) if known is not None else []
+            unknown = [language for language in value if known is not None and language not in known]
             if unknown:
                 raise FeatureValueError(f"{path}: the languages {unknown} are none of {self.languages}")
-            pairs = [
-                (language, text)
-                for language, texts in value.items()
-                for text in ([texts] if isinstance(texts, (str, bytes)) else texts)
-            ]
+            pairs = []
+            for language, texts in value.items():
+                if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
+                    raise FeatureTypeError(f"{path}: {texts!r:.80} is {type(texts).__name__}; expected texts")
+                several = [texts] if isinstance(texts, (str, bytes)) else texts
+                pairs += [(to_bytes(language, path), to_bytes(text, path)) for text in several]
             return [{"language": language, "translation": text} for language, text in sorted(pairs)]
 
         return lower

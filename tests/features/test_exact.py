@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import re
+import types
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -224,6 +225,49 @@ def test_lists_and_arrays(name: str) -> None:
             assert check(MANY[name], value) != "stored"
     if name.startswith(("sequence", "vector")):
         assert check(MANY[name], np.ma.masked_array([0, 1, 0], [False] * 3, MANY[name].dtype), all_same) == "stored"
+
+
+MASKED = np.ma.masked_array([1, 2, 3], [False, True, False])
+RAGGED = F.Sequence(F.Sequence(np.int64))
+BOX = F.BBoxFeature(bbox_format="XYXY")
+
+
+@pytest.mark.parametrize(
+    "feature, value, message",
+    [
+        (RAGGED, [MASKED, MASKED], "masked items"),
+        (RAGGED, [MASKED, np.array([1])], "masked items"),
+        (RAGGED, np.ma.masked_array([[1, 2]], [[False, True]]), "masked items"),
+        (F.Sequence({"y": F.Sequence(np.int64)}), [{"y": MASKED}], "masked items"),
+        (F.Sequence(F.Sequence(F.Text())), [np.ma.masked_array(["a"], [True])], "masked items"),
+        (F.Text(), np.ma.masked_array("a", True), "masked items"),
+        (F.Sequence({"y": F.Text()}), {"y": "abc"}, "must have lists as values"),
+        (F.Sequence({"y": np.int64}), {"y": b"abc"}, "must have lists as values"),
+        (F.Sequence({"y": np.int64}), {"y": {1, 2}}, "must have lists as values"),
+        (F.Sequence(F.Text()), {"a", "b"}, "expected a sequence, got set"),
+        (F.Dataset(F.Text()), types.MappingProxyType({"a": 1}), "expected a sequence, got mappingproxy"),
+        (BOX, b"abcd", "b'abcd' is not a box"),
+        (BOX, {1: 2, 3: 4, 5: 6, 7: 8}, "is not a box"),
+        (BOX, {1, 2, 3, 4}, "is not a box"),
+        (F.TranslationVariableLanguages(), {"de": {"a": 1}}, "is dict; expected texts"),
+        (F.TranslationVariableLanguages(), {"de": None}, "None is NoneType; expected texts"),
+        (F.TranslationVariableLanguages(), {"de": ["a", 5]}, "5 is int; expected str or bytes"),
+        (F.TranslationVariableLanguages(), {"de": "a", 5: "b"}, "5 is int; expected str or bytes"),
+        (F.TranslationVariableLanguages(["de"]), {"fr": "a", 5: "b"}, "['fr', 5] are none of ['de']"),
+    ],
+)
+def test_items_that_iteration_would_make_up(feature: Any, value: Any, message: str) -> None:
+    """R5: values below a mask, letters, bytes, keys of dicts, and a set in some order are not the items of a value."""
+    with pytest.raises(FeatureError, match="^x(/y)?: ") as raised:
+        F.compile_encoder({"x": feature})({"x": value})
+    assert message in str(raised.value)
+
+
+def test_texts_and_bytes_in_one_language() -> None:
+    """R5: both are texts, also together."""
+    feature = F.TranslationVariableLanguages()
+    stored = F.compile_encoder({"x": feature})({"x": {b"de": ["b", b"a"], "en": b"c"}})
+    assert decode(feature, stored)["translation"].tolist() == [b"a", b"b", b"c"]
 
 
 def test_large_arrays_are_checked_whole() -> None:
