@@ -118,21 +118,21 @@ def test_a_condition_goes_on_where_it_ended(data, monkeypatch, scanned):
 
 
 @pytest.mark.parametrize(
-    "where, limits",
+    "where, limits, why",
     [
-        ("length(repeat('x', 3000000000)) > 1", {}),
-        ("len(range(100000000 + length(kind))) > 1", {}),
-        ("levenshtein(repeat('a', 20000 + length(kind)), repeat('b', 20000)) > 1", {"MAX_WAIT": 0.5}),
+        ("length(repeat('x', 3000000000)) > 1", {}, "2 GiB of memory"),
+        ("len(range(100000000 + length(kind))) > 1", {}, "2 GiB of memory"),
+        ("levenshtein(repeat('a', 20000 + length(kind)), repeat('b', 20000)) > 1", {"MAX_WAIT": 0.5}, "0.5 s"),
     ],
 )
-def test_a_condition_has_limited_memory_and_time(url, monkeypatch, where, limits):
+def test_a_condition_has_limited_memory_and_time(url, monkeypatch, where, limits, why):
     assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
     for name, value in limits.items():
         monkeypatch.setattr(searching, name, value)
     start = time.monotonic()
     status, _, body = get(url, "/rows", name=NAME, slice="train", where=where)
     assert (status, time.monotonic() - start < 20) == (400, True)
-    assert b"stopped, because it takes more than" in body
+    assert f"stopped, because it takes more than {why}." in body.decode()
     monkeypatch.undo()
     assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
 
@@ -141,9 +141,22 @@ def test_a_process_that_starts_late_answers_no_other_question(data, monkeypatch)
     search, place = searching.Searcher(), (str(data / NAME.replace(":", "/")), "train")
     with monkeypatch.context() as patch:
         patch.setattr(searching, "MAX_START", 0)
-        with pytest.raises(BeamDatasetsError, match="stopped"):
+        with pytest.raises(BeamDatasetsError, match="has not started within 0 s"):
             search(*place, "true", 0, 9, 9, 1e9)
     assert search(*place, "false", 0, 9, 9, 1e9) == ([], 9)
+    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
+
+
+def test_an_error_says_how_the_process_ended(data, monkeypatch):
+    search, place = searching.Searcher(), (str(data / NAME.replace(":", "/")), "train")
+    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
+    os.kill(search._worker[0].pid, 9)
+    with pytest.raises(BeamDatasetsError, match="stopped, because its process ended with signal 9 .Killed.[.]$"):
+        search(*place, "true", 0, 9, 9, 1e9)
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "_serve", sys.exit)  # called with a pipe, which is an exit code of 1
+        with pytest.raises(BeamDatasetsError, match="conditions ended with exit code 1 when it started"):
+            search(*place, "true", 0, 9, 9, 1e9)
     assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
 
 

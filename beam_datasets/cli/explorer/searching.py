@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
 MAX_START = 60.0  # seconds until the process is ready
 MAX_BLOCK, BLOCK_BYTES = 2048, 32 << 20  # examples that are looked at together, and about their bytes
+_MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 _opened = lru_cache(8)(builder_from_directory)
 
 
@@ -35,20 +36,20 @@ class Searcher:
         """Returns what `search` does, to which it passes the arguments.
 
         Raises:
-            BeamDatasetsError: the condition is unusable, or needs more memory or time than there is.
+            BeamDatasetsError: the condition is unusable, or needs more memory or time than there is; or the process
+                has ended or does not start.
         """
         with self._lock:
             process, pipe = self._worker = self._worker or _start()
             try:
                 pipe.send((directory, expression, where, *limits))
-                answer: Any = pipe.recv() if pipe.poll(MAX_WAIT) else None
-            except (EOFError, OSError):  # it has ended
-                answer = None
-            if answer is None:
+                answer: Any = pipe.recv() if pipe.poll(MAX_WAIT) else f"it takes more than {MAX_WAIT:g} s"
+            except (EOFError, OSError):
+                answer = f"its process ended with {_end(process)}"
+            if isinstance(answer, str):
                 process.kill()
                 self._worker = None
-                limit = f"{MAX_BYTES >> 30} GiB of memory or {MAX_WAIT:g} s"
-                answer = BeamDatasetsError(f"where={where!r}: stopped, because it takes more than {limit}.")
+                answer = BeamDatasetsError(f"where={where!r}: stopped, because {answer}.")
         if isinstance(answer, BeamDatasetsError):
             raise answer
         indices, stop = answer
@@ -61,12 +62,22 @@ def _start() -> tuple[Any, Connection]:
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
-    with contextlib.suppress(EOFError):
+    problem = f"has not started within {MAX_START:g} s"
+    try:
         if ours.poll(MAX_START):
             ours.recv()  # it is ready
-        else:
-            process.kill()  # else what it sends later would be taken for the answer to a question
-    return process, ours
+            return process, ours
+    except EOFError:
+        problem = f"ended with {_end(process)} when it started; its error is where explore was started"
+    process.kill()
+    raise BeamDatasetsError(f"the process that evaluates conditions {problem}.")
+
+
+def _end(process: Any) -> str:
+    """Returns how a process ended: its exit code, or the signal that ended it."""
+    process.join(1)
+    code = process.exitcode or 0
+    return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
 
 
 def _serve(pipe: Connection) -> None:
@@ -81,7 +92,9 @@ def _serve(pipe: Connection) -> None:
                 answer = search(*question)
             except BeamDatasetsError as error:
                 text = str(error)  # which can be sent, as not all errors can
-                answer = None if "Out of Memory Error" in text else BeamDatasetsError(text)
+                answer = _MEMORY if "Out of Memory Error" in text else BeamDatasetsError(text)
+            except MemoryError:
+                answer = _MEMORY
 
 
 def search(
