@@ -45,7 +45,7 @@ and ML tools read.
 Statistics and changes are computed once: the former are saved beside the datasets, the latter in the site.""",
     f"""
 data_dir DATA_DIR  the directory of the datasets
---to DIR  where the pages are written; existing files are replaced, others stay; required
+--to DIR  where the pages are written, outside of DATA_DIR; existing files are replaced, others stay; required
 --url URL  where the pages will be; search engines and tools that read from there need it
 --no_statistics  leave out statistics that are not saved
 --no_changes  leave out comparisons of versions that were not made before, which read all examples
@@ -229,10 +229,8 @@ class _Site:
                 return str(kept["text"])
         if only_made:
             return None
-        try:
-            found = diff(old, published)
-        except BeamDatasetsError as error:
-            return str(error)
+        if (found := self._whole(published.info.display_name, diff, old, published)) is None:
+            return None
         text = "\n".join(text_lines(found, old.info.features, published.info.features))
         self.write(path, json.dumps({"digests": digests, "text": text} | as_json(found), indent=1))
         return text

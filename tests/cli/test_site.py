@@ -93,6 +93,23 @@ def test_damage_ends_neither_the_site_nor_the_other_pages(run, tmp_path):
             assert (path.parent / link).is_file(), (path, link)
 
 
+def test_damage_that_only_the_comparison_finds(run, tmp_path):
+    """It is as other damage: on the page, on standard error, and in the exit code."""
+    root, site = tmp_path / "data", tmp_path / "site"
+    for version in ("1.0.0", "1.0.1"):
+        write_dataset(root / "late" / version, {"train": [40 + int(version[-1])]}, manifest=True)
+    [shard] = (root / "late" / "1.0.0").glob("*-train.tfrecord-*-of-00001")
+    data = bytearray(shard.read_bytes())
+    data[-30] ^= 255
+    shard.write_bytes(data)
+    code, out, err = run("site", root, "--to", site, "--no_statistics")
+    assert (code, out) == (1, f"2 versions in {site / 'index.html'}\n")
+    assert (err.startswith("late:1.0.1: "), str(shard) in err) == (True, True)
+    shown = [(site / "late" / version / "index.html").read_text() for version in ("1.0.0", "1.0.1")]
+    assert [text.count("Damaged:</strong>") for text in shown] == [0, 1]
+    assert "Changes since" not in shown[1]
+
+
 def test_damaged_images_are_missing(run, tmp_path):
     class Damaged(bd.DatasetBuilder, skip_registration=True):
         """A dataset."""
