@@ -50,7 +50,7 @@ def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
         raise FeatureValueError(f"{path}: the value has the shape {shape}; the feature has {expected}")
 
 
-def check_unmasked(array: NDArray[Any], path: str) -> None:
+def check_unmasked(array: Any, path: str) -> None:
     """Refuses a masked array with masked items: what is below the mask would be stored."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise FeatureTypeError(f"{path}: expected an array without masked items. Replace them first by .filled(...)")
