@@ -111,11 +111,11 @@ def _request(text: str) -> Request:
 
 def _builder(request: Request, known: argparse.Namespace) -> Any:
     given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
-    given |= builder_arguments(known, request.builder)
     try:
+        given |= builder_arguments(known, request.builder)
         return request.builder(**{name: value for name, value in given.items() if value is not None})
-    except ValueError as error:  # `--split` is an option of this command
-        raise ValueError(str(error).replace("--split ", "--splits ")) from None
+    except (ValueError, UsageError) as error:  # `--split` is an option of this command
+        raise type(error)(re.sub(r"--split\b", "--splits", str(error))) from None
 
 
 def _read_keys(path: str) -> list[str]:

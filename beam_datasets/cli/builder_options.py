@@ -202,7 +202,7 @@ def _described(hint: Any) -> str:
     >>> _described(int | None), _described(typing.Literal["a", "b"]), _described(dict[str, int])
     ('int or None', "'a' or 'b'", 'NAME=int')
     """
-    return " or ".join(kind.text for kind in _kinds(hint))
+    return " or ".join(dict.fromkeys(kind.text for kind in _kinds(hint)))
 
 
 def _kinds(hint: Any, default: Any = None) -> list[_Kind]:

@@ -22,7 +22,7 @@ from beam_datasets.files.fields import Field, override, parse_field, problems, t
 from beam_datasets.files.images import EXIF_ORIENTATIONS, image_of
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
-from beam_datasets.files.splits import Assignment, Patterns, SplitBy, assignment
+from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.inputs import Inputs
@@ -259,6 +259,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         **common: Any,
     ) -> None:
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
+        self._split_options = as_options(splits or {}, split_by, train_until, stratify) if self._given_assign else ""
         self._patterns: dict[str, Patterns] = {"train": pattern or ""}  # one for all if rows are assigned to splits
         if splits and self._given_assign is None:
             self._patterns = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
@@ -272,7 +273,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def build(self, **options: Any) -> str:
         """Generates the dataset, and records in inputs.json of which files; see FilesBuilder."""
         files = {name: (file.size, file.modified) for name, file in self._named_files()}
-        return super().build(**{"inputs": Inputs(files, self._types()), **options})
+        return super().build(**{"inputs": Inputs(files, self._types(), *self._row_options), **options})
 
     def only_new(self, known: Inputs, *, take_changed: bool) -> list[str]:
         """Leaves out the files of which a published version was built, and takes the types of its columns.
@@ -283,7 +284,17 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
         Returns:
             The names of the files that have changed.
+
+        Raises:
+            InputError: rows would get keys or splits by other options than those of the published version.
         """
+        expected, got = (known.key, known.splits), self._row_options
+        if any(wanted and wanted != given for wanted, given in zip(expected, got)):
+            raise InputError(
+                f"expected the options by which the published version was built, {' '.join(expected).strip()}, got "
+                f"{' '.join(got).strip() or 'none of them'}. Give the same ones, or examples are doubled or move to "
+                "another split; to change them, build a new version of all files."
+            )
         left_out, changed = [], []
         for name, file in self._named_files():
             stamp = known.files.get(name)
@@ -307,6 +318,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             other = self.elsewhere(storage.join(self._root, str(number)))
             other._leave_out([*self._left_out, *(each.path for each in files if each != file)])
             yield other
+
+    @property
+    def _row_options(self) -> tuple[str, str]:
+        """The options that decide the key and the split of a row."""
+        return f"--key {self._key}" if self._key else "", self._split_options
 
     def _leave_out(self, paths: Iterable[str]) -> None:
         """Leaves out files, and forgets what was found in them."""

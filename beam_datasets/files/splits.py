@@ -141,6 +141,22 @@ def assignment(
     return Assignment(split_of, column, way == "stratify", missing)
 
 
+def as_options(
+    splits: Splits, by: SplitBy | None = None, train_until: str | None = None, stratify: str | None = None
+) -> str:
+    """Returns the arguments of `assignment` as options of the command.
+
+    >>> as_options({"train": "80%", "test": "20%"}, SplitBy(group="user"))
+    '--split_by group=user --splits train=80% --splits test=20%'
+    """
+    ways = {name: value for name, value in vars(by or SplitBy()).items() if value}
+    words = [f"--split_by {name}={value}" for name, value in ways.items()]
+    words += [f"--train_until {train_until}"] if train_until else []
+    words += [f"--stratify {stratify}"] if stratify else []
+    words += [f"--splits {name}={value}" for name, values in splits.items() for value in _several(values)]
+    return " ".join(words)
+
+
 def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
     if way == "column":
         return SplitByValue(splits) if splits else None

@@ -255,7 +255,8 @@ def _inputs(datasets: Iterable[ReadOnlyBuilder], features: Any) -> Inputs | None
     known = [inputs for each in datasets if (inputs := publishing.read_inputs(each.dataset_dir))]
     types = {name: spec for each in known for name, spec in each.columns.items()}
     columns = {name: f"{spec.rstrip('?')}?" if _may_lack(features, name) else spec for name, spec in types.items()}
-    return Inputs({name: stamp for each in known for name, stamp in each.files.items()}, columns) if known else None
+    files = {name: stamp for each in known for name, stamp in each.files.items()}
+    return replace(known[0], files=files, columns=columns) if known else None
 
 
 def _may_lack(features: Any, name: str) -> bool:

@@ -26,10 +26,14 @@ class Inputs:
     Attributes:
         files: name -> size and time of the last change.
         columns: name -> type, as `features` of a builder of files takes it.
+        key: the option that decides the keys of rows; '' for none, or unknown.
+        splits: the options that decide the splits of rows; '' if their files do, or unknown.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    splits: str = ""
 
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
@@ -39,12 +43,13 @@ class Inputs:
     def from_text(cls, text: str | bytes) -> Inputs | None:
         """Returns what an inputs.json contains; None if it is damaged.
 
-        >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}).to_text())
-        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'})
+        >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
+        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits='')
         """
         try:
             content = json.loads(text)
             files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
-            return cls(files, {name: str(spec) for name, spec in content["columns"].items()})
+            options = (str(content.get(name, "")) for name in ("key", "splits"))
+            return cls(files, {name: str(spec) for name, spec in content["columns"].items()}, *options)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

@@ -53,6 +53,7 @@ def test_plan_append_and_again(data, run):
         (["--from=nope"], 1, "nope"),
         (["--from=nope.py"], 2, "the file nope.py does not exist"),
         (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
+        (["--from=jsonl", "--splits=train"], 2, "--splits: expected NAME=str or None, got 'train'"),
         (["--from=jsonl", "--pattern=logs", "--splits=train=logs/*"], 2, "give shares (--splits train=80% --splits te"),
     ],
 )

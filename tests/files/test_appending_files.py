@@ -163,6 +163,34 @@ def test_a_split_without_new_rows_stays(tmp_path):
     assert [each["added"] for each in (lineage.appended["train"], lineage.appended["test"])] == [1, 0]
 
 
+@pytest.mark.parametrize(
+    ("changed", "got"),
+    [
+        ({"splits": None, "split_by": None}, "--key id. "),
+        ({"splits": {"test": "50%", "train": "50%"}}, "--key id --split_by group=user --splits test=50%"),
+        ({"splits": {"train": "60%", "test": "40%"}}, "--key id --split_by group=user --splits train=60%"),
+        ({"split_by": SplitBy(group="id")}, "--key id --split_by group=id"),
+        ({"key": None}, "--split_by group=user --splits train=50%"),
+    ],
+)
+def test_options_by_which_rows_would_be_doubled_or_move_are_refused(tmp_path, changed, got):
+    def files(**changed):
+        options = {"key": "id", "splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="user")}
+        return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path / "data", **{**options, **changed})
+
+    csv(tmp_path / "logs", "1.csv", "id,user", *(f"1-{n},{n}" for n in range(20)))
+    files().build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,user", *(f"2-{n},{n}" for n in range(20)))
+    expected = "built, --key id --split_by group=user --splits train=50% --splits test=50%, got "
+    for _ in range(2):  # the version that was appended knows the options, too
+        with pytest.raises(BeamDatasetsError, match=re.escape(expected + got)):
+            bd.append("ds", files(**changed), data_dir=tmp_path / "data")
+        made = bd.append("ds", files(), data_dir=tmp_path / "data")
+    users = [{row["user"] for row in rows_of(made, split)} for split in ("train", "test")]
+    assert users[0] | users[1] == set(range(20))
+    assert not users[0] & users[1]
+
+
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     lines = [
         {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
