@@ -146,7 +146,7 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
     if parts and all(map(is_identifier, parts)):
         marks.append("identifier")
     counts, gap = [part["values"] for part in parts], _drift(found)
-    if gap is not None and gap > _NOISE * sqrt(sum(1 / count for count in sorted(counts)[:2])):
+    if gap is not None and gap > _NOISE * sqrt(sum(1 / max(count, 1) for count in sorted(counts)[:2])):
         marks.append("differs")
     return " ".join(f"<mark>{escape(mark)}</mark>" for mark in marks)
 

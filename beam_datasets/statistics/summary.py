@@ -147,12 +147,19 @@ def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> F
         return FeaturesDict(kept) if kept else None
     if isinstance(feature, Sequence):  # a Video and a Dataset too, which are stored as sequences are
         item = stored_tree(feature.feature, paths, path)
-        return None if item is None else Sequence(item, feature.length)
+        return None if item is None else _sequence(item, feature.length)
     if isinstance(feature, TranslationVariableLanguages):
         return stored_tree(feature.inner(), paths, path)
     if path not in paths or isinstance(feature, UnknownFeature):
         return None
     return feature.stored() if feature.file_kind else feature
+
+
+def _sequence(item: FeatureConnector, length: int | None) -> FeatureConnector:
+    """Returns a sequence of items; of dicts, however deep, a dict of sequences, which has the same lists in a record."""
+    if isinstance(item, FeaturesDict):
+        return FeaturesDict({name: _sequence(child, length) for name, child in item.items()})
+    return Sequence(item, length)
 
 
 def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[list[Any]], list[Column]]:

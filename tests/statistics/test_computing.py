@@ -234,6 +234,26 @@ def test_names_with_slashes(tmp_path, tree, example):
     assert set(compute(directory, features=["a"]).slices["train"]["features"]) == below
 
 
+def test_sequences_of_dicts_in_sequences(tmp_path):
+    inner = f.Sequence({"b": f.Text(), "deep": {"c": f.Sequence(np.int64)}})
+    tree = {"a": f.Sequence({"x": np.int64, "in": inner}), "d": f.Dataset({"in": f.Dataset({"b": f.Text()})})}
+    box = {"b": "yes", "deep": {"c": [1, 2]}}
+    examples = [{"a": [{"x": 3, "in": [box] * (i % 3)}] * i, "d": [{"in": [{"b": "no"}] * i}] * 2} for i in range(1, 5)]
+    found = compute(dataset_of(tmp_path, tree, examples)).slices["train"]["features"]
+    boxes = sum(i * (i % 3) for i in range(1, 5))
+    counts = {"a/x": 10, "a/in/b": boxes, "a/in/deep/c": 2 * boxes, "d/in/b": 20}
+    assert {path: feature["values"] for path, feature in found.items()} == counts
+    assert found["a/in/deep/c"]["top"] == [[1, boxes], [2, boxes]]
+    assert found["a/in/b"]["type"] == "text[][]"
+
+
+def test_a_slice_of_empty_sequences_has_a_page(tmp_path):
+    examples = [{"n": [1.5] * (i % 3)} for i in range(9)]
+    found = compute(dataset_of(tmp_path, {"n": f.Sequence(np.float32)}, examples), ["train", "train[:1]"])
+    assert found.slices["train[:1]"]["features"]["n"]["values"] == 0
+    assert '<th scope="row">train[:1]</th>' in page(found)
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_large_integers_are_whole(tmp_path, dtype):
     """B5: integers of 10**15 and more are shown with all of their digits, and have bars of their own."""
