@@ -187,12 +187,10 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     """Returns the Arrow type of a feature, and the function from its decoded values to an array; None for neither."""
     if isinstance(feature, ClassLabel):
-        names = [*feature.names, None] if feature.names else None
-        if names is None:
+        if not feature.names:
             return pa.int64(), lambda values: pa.array(values, pa.int64())
-        return pa.string(), lambda values: pa.array(
-            [None if value is None else names[int(value)] for value in values], pa.string()
-        )
+        named = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
+        return pa.string(), lambda values: pa.array([named.get(value) for value in values], pa.string())
     if isinstance(feature, FeaturesDict):
         fields = {name: found for name, child in feature.items() if (found := _column(pa, child)) is not None}
         if not fields:
@@ -206,9 +204,8 @@ def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     while isinstance(feature, Sequence) and type(feature) is Sequence:
         feature, levels = feature.feature, levels + 1
     if isinstance(feature, ClassLabel) and levels == 1 and feature.names:
-        known = np.array([*feature.names, None], object)
-        kind = pa.list_(pa.string())
-        return kind, lambda values: pa.array([known[np.asarray(value, np.int64)].tolist() for value in values], kind)
+        named, kind = dict(enumerate(feature.names)), pa.list_(pa.string())
+        return kind, lambda values: pa.array([list(map(named.get, np.asarray(v).tolist())) for v in values], kind)
     if not isinstance(feature, Tensor) or type(feature).__name__ not in ("Tensor", "Scalar", "Text"):
         return None
     is_text = feature.dtype == STRING

@@ -135,6 +135,14 @@ def test_bytes_that_are_not_text() -> None:
         Where("text = 'a'").compile(tree)([record])
 
 
+def test_labels_without_a_name_are_null() -> None:
+    encode = F.compile_encoder(F.FeaturesDict({"label": np.int64, "labels": F.Sequence(np.int64)}))
+    records = [encode({"label": number, "labels": [number, 0]}) for number in (0, 1, 2, -1, -2, 99, -(2**63))]
+    tree = F.FeaturesDict({"label": TREE["label"], "labels": TREE["labels"]})
+    assert Where("label IS NULL AND labels = [NULL, 'a']").compile(tree)(records) == [2, 3, 4, 5, 6]
+    assert Where("label = 'dog' OR labels[1] = 'b'").compile(tree)(records) == [1]
+
+
 def test_not_a_text(source: Path, tmp_path: Path) -> None:
     with pytest.raises(BeamDatasetsError, match="expected a text such as 'n > 3', got 3"):
         plan_job(str(source), to="some", data_dir=str(tmp_path), where=3)  # type: ignore[arg-type]
