@@ -19,7 +19,7 @@ from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.comparison import as_json, text_lines
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, media, media_of
+from beam_datasets.cli.explorer.media import MAX_SHOWN, SOUNDS, media, media_of
 from beam_datasets.cli.listing import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say
@@ -177,7 +177,7 @@ class _Site:
     def version(self, name: str, previous: str, no_statistics: bool, no_changes: bool) -> dict[str, Any]:
         """Writes the files of a version, and returns its entry of the catalogue."""
         published, folder = self.catalogue.open(name), _folder(name)
-        found = self._whole(name, self._statistics, published, no_statistics)
+        found = self._whole(name, self._statistics, published, no_statistics) if published.info.splits else None
         changes = self._changes(published, previous, no_changes) if previous else None
         samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
         samples = {split: sample for split, sample in samples.items() if sample is not None}
@@ -240,7 +240,8 @@ class _Site:
         arrow = framework("pyarrow", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         rows, out = self._sample_rows(published, split), io.BytesIO()
-        parquet.write_table(arrow.Table.from_pylist(rows), out)
+        columns = {path: [row.get(path) for row in rows] for path in (rows[0] if rows else ())}
+        parquet.write_table(arrow.table({path: _array(arrow, values) for path, values in columns.items()}), out)
         data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
         self.write(f"{_folder(published.info.display_name)}/{file}", data)
         return file, hashlib.sha256(data).hexdigest(), rows
@@ -256,9 +257,17 @@ class _Site:
                     continue
                 shown = [one["item"] for one in files[:MAX_SHOWN] if not one["note"]]
                 urls = [self.media(name, split, index, path, item) or None for item in shown]
-                row[path] = urls[0] if len(urls) == 1 else urls or None
+                row[path] = (urls or [None])[0] if isinstance(leaf, SOUNDS) or isinstance(value, bytes) else urls
             rows.append(row)
         return rows
+
+
+def _array(arrow: Any, values: list[Any]) -> Any:
+    try:
+        return arrow.array(values)
+    except OverflowError:  # of integers from 2^63 on
+        is_list = any(isinstance(value, list) for value in values)
+        return arrow.array(values, arrow.list_(arrow.uint64()) if is_list else arrow.uint64())
 
 
 def _rows_file(split: str) -> str:
@@ -266,17 +275,20 @@ def _rows_file(split: str) -> str:
 
 
 def sample_value(value: Any, leaf: Any) -> Any:
-    """Returns a number, a list of up to 1,000 numbers, the name of a label, or the text of any other value.
+    """Returns a number, the first 1,000 numbers of a list, the name of a label, or the text of any other value.
+
+    All values of a feature have one type, so that they can be a column. A label without a name is its number as text.
 
     >>> sample_value(np.int64(1), ClassLabel(names=["cat", "dog"])), sample_value(np.array([1.5, 2]), None)
     ('dog', [1.5, 2.0])
     """
     if isinstance(value, (bytes, str)):
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf" and value.size <= _MAX_NUMBERS:
-        if isinstance(leaf, ClassLabel) and leaf.label_names and not value.ndim and int(value) >= 0:
-            return leaf.label_names[int(value)]
-        return value.tolist() if np.ndim(value) < 2 else value_text(value, leaf, 1000)
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf" and value.ndim < 2:
+        if not isinstance(leaf, ClassLabel) or not (names := leaf.label_names) or value.ndim:
+            return value[:_MAX_NUMBERS].tolist() if value.ndim else value.tolist()
+        number = int(value)
+        return names[number] if 0 <= number < len(names) else None if number == -1 else str(number)
     if isinstance(value, (list, np.ndarray)) and np.ndim(value) == 1:
         return [sample_value(item, leaf) for item in value]
     return None if value is None else value_text(value, leaf, 1000)

@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from pyarrow import parquet
 
 import beam_datasets as bd
 from beam_datasets.diffing import diff
+from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
 from tests.reading.conftest import write_dataset
 
@@ -108,6 +110,53 @@ def test_damage_that_only_the_comparison_finds(run, tmp_path):
     shown = [(site / "late" / version / "index.html").read_text() for version in ("1.0.0", "1.0.1")]
     assert [text.count("Damaged:</strong>") for text in shown] == [0, 1]
     assert "Changes since" not in shown[1]
+
+
+def test_values_that_differ_between_examples(run, tmp_path):
+    """Each sample is a table, whatever examples contain: no label, few and many items, large integers, no images."""
+    features = {
+        "label": bd.features.ClassLabel(names=["cat", "dog"]),
+        "many": bd.features.Sequence(np.float32),
+        "large": np.uint64,
+        "larges": bd.features.Sequence(np.uint64),
+        "pictures": bd.features.Sequence(bd.features.Image(shape=(None, None, 1))),
+        "boxes": bd.features.Sequence({"in": bd.features.Sequence({"x": np.int64})}),
+    }
+    stored = bd.features.compile_encoder(bd.features.FeaturesDict(features | {"label": np.int64}))
+    large = [2**64 - 1, 0, 2**63]
+    records = [
+        stored(
+            {
+                "label": (-1, 1, 99)[n],
+                "many": [0.5] * 700 * n,
+                "large": large[n],
+                "larges": large[:n],
+                "pictures": [png(3, 2)] * n,
+                "boxes": [{"in": [{"x": 1}] * n}] * 2,
+            }
+        )
+        for n in range(3)
+    ]
+    (tmp_path / "records").write_bytes(b"".join(frame_all(records)))
+    bd.adopt(tmp_path / "records", features, name="mixed", data_dir=tmp_path / "data", disable_shuffling=True)
+    write_dataset(tmp_path / "data" / "nothing" / "1.0.0", {})
+    assert run("site", tmp_path / "data", "--to", tmp_path / "site") == (
+        0,
+        f"2 versions in {tmp_path / 'site' / 'index.html'}\n",
+        "",
+    )
+    folder = tmp_path / "site" / "mixed" / "1.0.0"
+    rows = parquet.read_table(folder / "sample-train.parquet").to_pylist()
+    assert [row["label"] for row in rows] == [None, "dog", "99"]
+    assert [row["many"] for row in rows] == [[0.5] * min(700 * n, 1000) for n in range(3)]
+    assert [row["large"] for row in rows] == large
+    assert [row["larges"] for row in rows] == [large[:n] for n in range(3)]
+    assert [len(row["pictures"]) for row in rows] == [0, 1, 2]
+    assert all((folder / picture).is_file() for row in rows for picture in row["pictures"])
+    described = json.loads((folder / "croissant.json").read_text())
+    kinds = {field["name"]: field["dataType"] for field in described["recordSet"][0]["field"]}
+    assert (kinds["large"], kinds["larges"], kinds["label"]) == ("sc:Integer", "sc:Integer", "sc:Text")
+    assert "Splits" in (tmp_path / "site" / "nothing" / "1.0.0" / "index.html").read_text()
 
 
 def test_damaged_images_are_missing(run, tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
-from beam_datasets.cli.explorer.searching import Searcher
+from beam_datasets.cli.explorer.searching import Searcher, opened
 from beam_datasets.cli.listing import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
@@ -21,7 +21,6 @@ from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbstractSplit
-from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +35,6 @@ MAX_SCANNED, MAX_SECONDS = 100_000, 1.0  # of a request with a condition
 _MAX_BARS = 400  # of shards
 _MAX_ITEMS = 100  # of a sequence on the page of an example
 
-opened = lru_cache(64)(builder_from_directory)
 _search = Searcher()
 
 
@@ -116,7 +114,7 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "splits": [_split(published, split) for split in info.splits],
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
         "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
-        "code": catalogue.load_code(published, default_slice(published)),
+        "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
 
 
