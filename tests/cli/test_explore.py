@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 import time
 import urllib.error
@@ -13,6 +14,7 @@ import urllib.parse
 import urllib.request
 import wave
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -197,6 +199,37 @@ def test_images_sounds_and_long_texts(url, data, huge):
     ):
         assert get(url, "/media", **at, **query)[0] in (400, 404)
     assert get(url, "/example", **at, index=300)[0] == 400
+
+
+def test_a_version_that_is_replaced_is_opened_again(tmp_path):
+    def build(count, extra):
+        class Again(bd.DatasetBuilder, skip_registration=True):
+            """A dataset."""
+
+            VERSION = "1.0.0"
+            name = "again"
+
+            def _info(self):
+                return bd.DatasetInfo(builder=self, features=dict.fromkeys(["n", *extra], np.int64))
+
+            def _split_generators(self):
+                return {"train": [(n, dict.fromkeys(["n", *extra], n)) for n in range(count)]}
+
+        Again(data_dir=tmp_path).build(num_workers=1, overwrite=True)
+
+    def shown():
+        at = {"name": "again:1.0.0"}
+        pages = [text(url, "/dataset", **at), text(url, "/rows", **at), text(url, "/rows", **at, where="n >= 0")]
+        pages += [text(url, "/rows", **at, key="5"), text(url, "/statistics", **at)]
+        return [(page.count(">30<") + page.count(" of 30.") + page.count(" 30 "), "zebra" in page) for page in pages]
+
+    build(20, [])
+    with explorer(Catalogue(str(tmp_path))) as url:
+        assert shown() == [(0, False)] * 5
+        build(30, ["zebra"])
+        assert [(count > 0, zebra) for count, zebra in shown()] == [(True, True)] * 5
+        shutil.rmtree(tmp_path / "again" / "1.0.0")
+        assert get(url, "/rows", name="again:1.0.0")[0] == 404
 
 
 def test_slices_are_compared_over_one_axis(url):

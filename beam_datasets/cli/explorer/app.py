@@ -133,7 +133,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         several = len({name for name, _ in named}) > 1
         found = {}
         for (published, expression), (name, _) in zip(chosen, named):
-            found[f"{name} {expression}" if several else expression] = summary_of(published.dataset_dir, expression)
+            found[f"{name} {expression}" if several else expression] = summary_of(published, expression)
         ready = [summary.wait(_WAIT) for summary in found.values()]  # of all, as each waits for the one before
         at = {label: {"name": name, "slice": expression} for label, (name, expression) in zip(found, named)}
         first = next(iter(at.values()))

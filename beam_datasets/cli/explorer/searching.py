@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import resource
 import signal
 import threading
@@ -18,11 +19,23 @@ from beam_datasets.reading.opening import builder_from_directory
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+
 MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
 MAX_START = 60.0  # seconds until the process is ready
 MAX_BLOCK, BLOCK_BYTES = 2048, 32 << 20  # examples that are looked at together, and about their bytes
 _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
-_opened = lru_cache(8)(builder_from_directory)
+
+
+@lru_cache(64)
+def _opened(directory: str, state: object) -> ReadOnlyBuilder:
+    return builder_from_directory(directory)
+
+
+def opened(directory: str) -> ReadOnlyBuilder:
+    """Returns the version of a directory, opened again if `build --overwrite` has replaced it on this disk."""
+    state = os.stat(directory) if os.path.isdir(directory) else None
+    return _opened(directory, state and (state.st_ino, state.st_mtime_ns))
 
 
 class Searcher:
@@ -111,7 +124,7 @@ def search(
         count: of examples, after which it ends.
         seconds: after which it ends.
     """
-    published = _opened(directory)
+    published = opened(directory)
     splits = published.info.splits.values()
     size = sum(split.num_bytes for split in splits) // max(sum(split.num_examples for split in splits), 1)
     block = min(BLOCK_BYTES // max(size, 1) + 1, MAX_BLOCK)

@@ -14,6 +14,7 @@ from beam_datasets.statistics.summary import cut, gather, merge, prepare
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from beam_datasets.reading.opening import ReadOnlyBuilder
     from beam_datasets.statistics.summary import Gathered, Request
 
 RANGE_BYTES = 4 << 20  # between two steps of progress
@@ -31,7 +32,8 @@ class Summary:
         found: the statistics, {'examples': number, 'features': ...}; None before they are computed.
     """
 
-    def __init__(self, directory: str, expression: str) -> None:
+    def __init__(self, published: ReadOnlyBuilder, expression: str) -> None:
+        directory = published.dataset_dir
         self._name, self._request = expression, prepare(directory, [expression])
         self._lock, self._thread, self._error = threading.Lock(), threading.Thread(), ""
         self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
