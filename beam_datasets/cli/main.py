@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from beam_datasets import __version__
@@ -78,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments; None for those of the process.
     """
     escape_unencodable()
+    warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")  # of headers that are looked at
     if "_ARGCOMPLETE" in os.environ:
         from beam_datasets.cli.completion import complete
 

@@ -24,7 +24,9 @@ from beam_datasets.cli.explore import find
 from beam_datasets.cli.explorer import app, pages, searching
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
 from beam_datasets.errors import BeamDatasetsError
-from tests.hostile import IMAGE, LONG, SCRIPT, explorer, publish
+from beam_datasets.statistics.summary import image_size
+from tests.exporting.conftest import dataset_of
+from tests.hostile import IMAGE, LONG, SCRIPT, explorer, png, publish
 from tests.processes import started
 
 NAME = "hostile:1.0.0"
@@ -199,6 +201,23 @@ def test_images_sounds_and_long_texts(url, data, huge):
     ):
         assert get(url, "/media", **at, **query)[0] in (400, 404)
     assert get(url, "/example", **at, index=300)[0] == 400
+
+
+def test_an_image_that_pillow_refuses_is_not_decoded(tmp_path):
+    """It is larger than those that Pillow opens, so that its size is not known; decoding it takes a gigabyte."""
+    bomb = png(20_000, 20_000)
+    assert image_size(bomb) is None
+    example = {"picture": bomb, "many": [png(3, 2), bomb]}
+    features = {"picture": bd.features.Image(), "many": bd.features.Sequence(bd.features.Image())}
+    dataset_of(tmp_path, features, [example])
+    with explorer(Catalogue(str(tmp_path))) as url:
+        at = {"name": "made:1.0.0", "slice": "train"}
+        for path in ("/rows", "/example"):
+            assert text(url, path, **at).count("damaged, or too large to be shown") == 2
+        start = time.monotonic()
+        assert get(url, "/media", **at, index=0, path="picture")[0] == 400
+        assert time.monotonic() - start < 2
+        assert get(url, "/media", **at, index=0, path="many")[0] == 200
 
 
 def test_a_version_that_is_replaced_is_opened_again(tmp_path):

@@ -46,7 +46,7 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
         return [{"item": 0, "note": ""}] if isinstance(value, (bytes, np.ndarray)) else None
     if not isinstance(leaf, PICTURES):
         return None
-    return [{"item": number, "note": _too_large(data)} for number, data in enumerate(files_in(value))]
+    return [{"item": number, "note": _unfit(data)} for number, data in enumerate(files_in(value))]
 
 
 def leaf_at(example: Any, features: FeatureConnector, path: str) -> tuple[Any, Any]:
@@ -55,8 +55,11 @@ def leaf_at(example: Any, features: FeatureConnector, path: str) -> tuple[Any, A
     return next(((value, leaf) for found, value, leaf in leaves if found == path), (None, None))
 
 
-def _too_large(data: bytes) -> str:
-    height, width, _ = image_size(data) or (0, 0, 0)
+def _unfit(data: bytes) -> str:
+    """Returns why an image is not decoded; '' for one that is."""
+    if (size := image_size(data)) is None:  # Pillow refuses the largest ones, too
+        return "damaged, or too large to be shown"
+    height, width, _ = size
     return f"{width:,} x {height:,}, too large to be shown" if height * width > MAX_PIXELS else ""
 
 
@@ -91,8 +94,8 @@ def media(
 
 
 def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
-    if note := _too_large(data):
-        raise FeatureValueError(f"{path}: the image has {note}")
+    if note := _unfit(data):
+        raise FeatureValueError(f"{path}: cannot show the image: {note}")
     array = leaf.unpacker(path)(data)
     step = max(1, max(array.shape[:2]) // (2 * pixels))  # so that colours are converted of few pixels
     image = to_image(array[::step, ::step])
