@@ -281,7 +281,7 @@ def reserve(run: Run) -> None:
     Raises:
         AlreadyPublishedError: the directory is published, another run holds it, or it has other content.
         AbandonedError: this run was abandoned.
-        StorageError: the store fails, or a record is damaged.
+        StorageError: the store fails or ignores the condition of a creation, or a record is damaged.
     """
     while True:
         _check_not_complete(run.target)
@@ -291,9 +291,17 @@ def reserve(run: Run) -> None:
         held = holder(run.target)
         if held is None or (held.decision is not None and held.decision.kind == ABANDON):
             number = held.number + 1 if held else 1
-            if not _create(storage.join(runs_dir(run.target), f"{number:08d}.reservation.json"), run.to_json()):
+            path = storage.join(runs_dir(run.target), f"{number:08d}.reservation.json")
+            if not _create(path, run.to_json()):
                 continue
+            is_replaced = _create(path, run.to_json() + b"\n")  # the same record, which the store must refuse
             _check_not_complete(run.target)  # records that were deleted in the meantime would not have stopped this run
+            if is_replaced:
+                abandon(run.target, run.job, by="itself")
+                raise StorageError(
+                    f"{path}: expected the store to refuse to create a file that exists, but it replaced it: two runs "
+                    "could publish one version there. Publish to another store, and copy the directory."
+                )
             _check_empty(run)
             return
         if held.run.job == run.job:

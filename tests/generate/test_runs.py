@@ -14,6 +14,7 @@ from beam_datasets.errors import AbandonedError, AlreadyPublishedError, JobState
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.metadata.manifest import RUN_FILE
+from beam_datasets.storage import objects
 from beam_datasets.verifying import verify
 from tests.directories import contents
 from tests.generate.test_publish import announced, staged
@@ -53,6 +54,19 @@ def check_published_by(publication: publish.Publication) -> None:
     assert set(found) == small | shards | {f"{name}.index" for name in shards}
     assert f'"job": "{publication.job}"'.encode() in found[RUN_FILE]
     assert not verify(publication.dataset_dir).findings
+
+
+def test_a_store_that_ignores_the_condition_of_a_creation_is_refused(
+    data_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: some servers of S3 replace the file without an error; also the next attempt of an engine is refused."""
+    monkeypatch.setattr(objects, "create_bytes", storage.write_bytes)
+    publication = announced(data_dir)
+    with pytest.raises(StorageError, match=r"incomplete\.runs.*: expected the store to refuse .* it replaced it"):
+        publish.reserve(publication)
+    with pytest.raises(AbandonedError):
+        publish.reserve(publication)
+    assert not catalog.is_published(publication.dataset_dir)
 
 
 def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
