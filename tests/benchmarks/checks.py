@@ -18,8 +18,8 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from steps import BATCH_SIZES, ONE_BY_ONE, ONE_FEATURE, PARTIAL, PARTIAL_BATCHES, Job
-from tasks import TASKS
+from steps import BATCHED, ONE_BY_ONE, ONE_FEATURE, PARTIAL, PARTIAL_BATCHES, Job
+from tasks import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ def main(module_name: str, rows: str, directory: str, *workloads: str) -> None:
     for workload in workloads:
         jobs: dict[str, Job] = {}
         expected = sums((row for _, row in Job(workload, int(rows), "").rows()), ONE_BY_ONE)
-        for task in TASKS["read"]:
+        for task in CHECKED:
             if task.module == module_name and workload in task.workloads and task.source:
                 step, source = module.STEPS[task.step], task.source.step
                 line = {"system": step.system, "workload": workload, "way": step.way}
@@ -57,7 +57,7 @@ def main(module_name: str, rows: str, directory: str, *workloads: str) -> None:
 def sums(items: Iterable[Any], way: str) -> dict[str, int]:
     """Returns {feature: sum} and the number of rows as {"": rows}, of what a step that reads yields."""
     found = {"": 0}
-    for row in _rows(items) if way in BATCH_SIZES else items:
+    for row in _rows(items) if way in BATCHED else items:
         found[""] += 1
         for name, value in _named(row):
             found[name] = found.get(name, 0) + zlib.crc32(_plain(value, name))

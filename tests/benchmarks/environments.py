@@ -9,11 +9,13 @@ import venv
 from pathlib import Path
 
 CACHE = Path.home() / ".cache" / "beam_datasets" / "benchmarks"
+ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = {
+    "ours": (f"--editable={ROOT}[beam,image,remote]", "torch"),  # beam_datasets beside PyTorch
     "tfds": ("tensorflow-cpu", "tensorflow-datasets", "apache-beam", "array_record", "grain"),
     "torch": ("mosaicml-streaming", "webdataset", "pillow"),
-    "hf": ("datasets", "pillow"),
-    "lance": ("pylance", "imagecodecs"),
+    "hf": ("datasets", "pillow", "torch"),
+    "lance": ("pylance", "imagecodecs", "torch"),
     "litdata": ("litdata", "imagecodecs"),
 }
 VARIABLES = {

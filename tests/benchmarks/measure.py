@@ -2,11 +2,12 @@
 
     python measure.py '{"module": "ours", "step": "generate", "workload": "text", "count": 1000, "directory": "/tmp/x"}'
 
-Prints a line of JSON: system, workload, way, examples, seconds.
+Prints a line of JSON: system, workload, way, examples, seconds, processor_seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
@@ -14,11 +15,12 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from steps import RANDOM, WRITING, Job, drain
+from steps import RANDOM, WRITING, Job, counted, drain
 
 
 def main(text: str) -> None:
@@ -34,7 +36,8 @@ def main(text: str) -> None:
     size = _read_through(job.directory)
     if step.way in WRITING:
         _provide_memory(job.directory, size)
-    line |= _timed(run, step.way, len(job.picks()) if step.way == RANDOM else job.count, given.get("seconds"))
+    count = len(job.picks()) if step.way == RANDOM else job.count
+    line |= _timed(run, step.way, step.warm, count, given.get("seconds"))
     line["versions"] = {package: metadata.version(package) for package in module.PACKAGES}
     print(json.dumps(line), flush=True)
 
@@ -60,15 +63,33 @@ def _provide_memory(directory: str, size: int) -> None:
             file.write(bytes(min(1 << 20, size - start)))
 
 
-def _timed(run: Any, way: str, count: int, seconds: float | None) -> dict[str, Any]:
+def _timed(run: Any, way: str, warm: int, count: int, seconds: float | None) -> dict[str, Any]:
     os.sync()  # what was written before is not paid for here
-    start = time.perf_counter()
+    if warm:
+        items = iter(run())
+        count -= counted(items, way, warm)
+        run = partial(iter, items)
+    start, worked = time.perf_counter(), _processor_seconds()
     made = run()
     examples, whole = (made, False) if isinstance(made, int) else drain(made, way, seconds or math.inf)
-    passed = time.perf_counter() - start
+    passed, worked = time.perf_counter() - start, _processor_seconds() - worked
     if whole and examples != count:
         raise ValueError(f"{examples:,} examples were read; there are {count:,}.")
-    return {"examples": examples, "seconds": passed}
+    return {"examples": examples, "seconds": passed, "processor_seconds": worked}
+
+
+def _processor_seconds() -> float:
+    """Returns the processor time of this process and its descendants, ended ones included; 0 without /proc."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            pid, fields = int(path.parent.name), path.read_text().rpartition(")")[2].split()
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+
+    def is_ours(pid: int) -> bool:
+        return pid == os.getpid() or (pid in parents and is_ours(parents[pid]))
+
+    return float(sum(ticks[pid] for pid in ticks if is_ours(pid)) / os.sysconf("SC_CLK_TCK"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import apache_beam as beam
 import steps
 from steps import Job, Step
 from workloads import ONE_FEATURE as FEATURE_OF
-from workloads import TWO_FEATURES, WORKLOADS, features_of
+from workloads import TWO_FEATURES, WORKLOADS, augmented, features_of
 
 import beam_datasets
 from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, ReadConfig, decode, features
@@ -91,6 +91,11 @@ def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = 
     return lambda: dataset
 
 
+def _augmented(job: Job) -> Callable[[], Iterable[Any]]:
+    dataset = _dataset(job).map(augmented).parallel(threads=steps.CORES).batch(steps.BATCH_SIZE)
+    return lambda: dataset
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (dataset[i] for i in picks)
@@ -160,6 +165,7 @@ STEPS = {
     "in_sequence": Step(SYSTEM, steps.IN_SEQUENCE, _in_sequence),
     "batches": Step(SYSTEM, steps.BATCHES, _batches),
     "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
+    "augmented": Step(SYSTEM, steps.AUGMENTED, _augmented, steps.WARM_BATCHES),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
     "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only={FEATURE_OF[job.workload]})),
     "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),

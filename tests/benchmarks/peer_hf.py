@@ -12,14 +12,15 @@ import datasets
 import steps
 from datasets import Value
 from PIL import Image
-from steps import Job, Step
+from steps import Job, Step, loader_steps
+from torch_loader import loader
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS, TWO_FEATURES
 from workloads import ONE_FEATURE as FEATURE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-PACKAGES = ("datasets", "pyarrow")
+PACKAGES = ("datasets", "pyarrow", "torch")
 SYSTEM = "Hugging Face datasets"
 INT, FLOAT, STRING = Value("int64"), Value("float32"), Value("string")
 FEATURES = {
@@ -85,6 +86,10 @@ def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = 
     return lambda: dataset.iter(size)
 
 
+def _loader(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    return loader(_dataset(job), workers, function)
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (dataset[i] for i in picks)
@@ -124,4 +129,5 @@ STEPS = {
     "open": Step(SYSTEM, steps.OPEN, _open),
     "materialize": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE, partial(_save, parts=1)),
     "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE_TENTH, partial(_save, parts=10)),
+    **loader_steps(SYSTEM, _loader),
 }

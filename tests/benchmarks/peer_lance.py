@@ -12,7 +12,9 @@ import lance
 import numpy as np
 import pyarrow as pa
 import steps
-from steps import Job, Step
+from lance.torch.data import LanceDataset, SafeLanceDataset
+from steps import Job, Step, loader_steps
+from torch_loader import loader
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -64,9 +66,12 @@ def _dataset(job: Job) -> Any:
     return lance.dataset(os.path.join(job.directory, "lance"))
 
 
+def _example(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"image": _image(row["image"])} if "image" in row else row
+
+
 def _examples(table: Any) -> Iterator[dict[str, Any]]:
-    for row in table.to_pylist():
-        yield row | {"image": _image(row["image"])} if "image" in row else row
+    yield from map(_example, table.to_pylist())
 
 
 def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
@@ -84,6 +89,18 @@ def _batches(job: Job, *, size: int = steps.BATCH_SIZE) -> Callable[[], Iterable
     return lambda: map(_columns, dataset.to_batches(batch_size=size))
 
 
+def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    uri = os.path.join(job.directory, "lance")
+    if not workers:
+        return LanceDataset(uri, steps.BATCH_SIZE, to_tensor_fn=lambda batch, **_: _columns(batch))
+    options = {"multiprocessing_context": "spawn"}
+    return loader(SafeLanceDataset(uri), workers, _arrays, _example, function, **options)
+
+
+def _arrays(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (row for i in picks for row in _examples(dataset.take([i])))
@@ -95,4 +112,5 @@ STEPS = {
     "batches": Step(SYSTEM, steps.BATCHES, _batches),
     "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    **loader_steps(SYSTEM, _load),
 }

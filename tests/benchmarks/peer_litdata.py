@@ -9,7 +9,8 @@ import imagecodecs
 import litdata
 import numpy as np
 import steps
-from steps import Job, Step
+from steps import Job, Step, loader_steps
+from torch_loader import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,7 +52,8 @@ def _generate(job: Job) -> Callable[[], int]:
 
 def _example(row: dict[str, Any]) -> dict[str, Any]:
     if "image" in row:
-        row["image"] = imagecodecs.imread(row["image"], codec=["png" if row["image"][:4] == b"\x89PNG" else "jpeg8"])
+        image = bytes(row["image"])
+        row["image"] = imagecodecs.imread(image, codec=["png" if image[:4] == b"\x89PNG" else "jpeg8"])
     return row
 
 
@@ -64,6 +66,10 @@ def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: map(_example, dataset)
 
 
+def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    return loader(_dataset(job), workers, _example, function, kind=litdata.StreamingDataLoader)
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (_example(dataset[i]) for i in picks)
@@ -73,4 +79,5 @@ STEPS = {
     "generate": Step(f"{SYSTEM}, a process a core", steps.GENERATE, _generate),
     "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    **loader_steps(SYSTEM, _load),
 }

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from steps import CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step
+from steps import CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step, loader_steps
 from streaming import LocalDataset, MDSWriter
 from streaming.base.util import merge_index
+from torch_loader import loader
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-PACKAGES = ("mosaicml-streaming",)
+PACKAGES = ("mosaicml-streaming", "torch")
 SYSTEM = "MosaicML MDS"
 COLUMNS = {
     "digits": {"image": "png", "label": "int"},
@@ -79,6 +80,10 @@ def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (_example(dataset[i]) for i in picks)
 
 
+def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    return loader(LocalDataset(job.directory), workers, _example, function)
+
+
 def _raw(job: Job) -> Callable[[], Iterable[Any]]:
     shards = LocalDataset(job.directory).shards
     return lambda: (shard.get_sample_data(i) for shard in shards for i in range(shard.size))
@@ -101,4 +106,5 @@ STEPS = {
     "at_random": Step(SYSTEM, RANDOM, _at_random),
     "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
     "open": Step(SYSTEM, OPEN, _open),
+    **loader_steps(SYSTEM, _load),
 }

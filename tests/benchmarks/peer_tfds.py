@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from apache_beam.options.pipeline_options import PipelineOptions
 from array_record.python.array_record_module import ArrayRecordReader
-from steps import Job, Step
+from steps import Job, Step, loader_steps
 from workloads import ONE_FEATURE as FEATURE_OF
 from workloads import TWO_FEATURES, WORKLOADS, features_of
 
@@ -91,6 +91,15 @@ def _batches(job: Job, *, size: int = steps.BATCH_SIZE, only: Collection[str] = 
     return lambda: tfds.as_numpy(batched.prefetch(2))
 
 
+def _augmented(job: Job) -> Callable[[], Iterable[Any]]:
+    def function(row: dict[str, Any]) -> dict[str, Any]:  # as `workloads.augmented`, in TensorFlow's graph
+        image = row["image"][8:232, 48:272]
+        return {**row, "image": tf.cond(row["label"] % 2 == 1, lambda: image[:, ::-1], lambda: image)}
+
+    dataset = _dataset(job).map(function, num_parallel_calls=tf.data.AUTOTUNE).batch(steps.BATCH_SIZE)
+    return lambda: tfds.as_numpy(dataset.prefetch(tf.data.AUTOTUNE))
+
+
 def _open(job: Job) -> Callable[[], int]:
     def run() -> int:
         dataset = _dataset(job)
@@ -126,6 +135,12 @@ def _source_batches(job: Job, *, size: int = steps.BATCH_SIZE) -> Callable[[], I
     return lambda: batches
 
 
+def _source_load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    batches = grain.MapDataset.source(_source(job)).map(function).batch(steps.BATCH_SIZE)
+    options = grain.ReadOptions(prefetch_buffer_size=2)  # not all of a small dataset before the clock starts
+    return batches.to_iter_dataset(options).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+
+
 def _source_at_random(job: Job) -> Callable[[], Iterable[Any]]:
     source, picks = _source(job), job.picks()
     return lambda: (source[i] for i in picks)
@@ -159,6 +174,7 @@ STEPS = {
     "one_feature": Step("TFDS", steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
     "partial": Step("TFDS", steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
     "partial_batches": Step("TFDS", steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "augmented": Step("TFDS", steps.AUGMENTED, _augmented, steps.WARM_BATCHES),
     "raw": Step("tf.data, batches of 256", steps.RAW, _raw),
     "open": Step("TFDS", steps.OPEN, _open),
     "generate_array_record": Step(ARRAY_RECORD, steps.GENERATE, partial(_generate, file_format="array_record")),
@@ -167,6 +183,7 @@ STEPS = {
     "array_record_large_batches": Step(
         f"{ARRAY_RECORD}, Grain", steps.LARGE_BATCHES, partial(_source_batches, size=steps.LARGE_BATCH_SIZE)
     ),
+    **loader_steps(f"{ARRAY_RECORD}, Grain", _source_load),
     "array_record_at_random": Step(ARRAY_RECORD, steps.RANDOM, _source_at_random),
     "array_record_raw": Step("ArrayRecord, whole files", steps.RAW, _source_raw),
     "array_record_open": Step(ARRAY_RECORD, steps.OPEN, _source_open),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import webdataset
 from PIL import Image
-from steps import GENERATE, ONE_BY_ONE, RAW, Job, Step
+from steps import BATCH_SIZE, GENERATE, ONE_BY_ONE, RAW, Job, Step, loader_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,6 +54,12 @@ def _one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: webdataset.WebDataset(files, shardshuffle=False).decode("l8")  # gray images as uint8 arrays
 
 
+def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
+    rows = webdataset.WebDataset(_files(job), shardshuffle=False, empty_check=False).decode("l8")
+    batches = rows.map(function).batched(BATCH_SIZE, collation_fn=list)
+    return webdataset.WebLoader(batches, batch_size=None, num_workers=workers)
+
+
 def _raw(job: Job) -> Callable[[], Iterable[Any]]:
     files = _files(job)
     return lambda: webdataset.WebDataset(files, shardshuffle=False)
@@ -63,4 +69,5 @@ STEPS = {
     "generate": Step(SYSTEM, GENERATE, _generate),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
     "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
+    **loader_steps(SYSTEM, _load),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import steps
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from report import Measurement
 
 OURS = "beam_datasets"
+NAMED = ("cp", "all 40 features", "one thread", "decoding alone", "no workers")
+"""Comparisons with one system."""
+
 MILLIONS = 2e6  # records of 1 kB a second: enough, however fast memory is
 LOOP, MEMCPY, CP = "a plain loop: records with their CRC-32C", "memcpy of the same bytes", "cp of the same files"
+DECODING = "imagecodecs alone, on all cores"
 LIMITS_OF = {  # the first that was measured
     steps.GENERATE: ("a plain loop: MD5, sort, CRC-32C, one file; records made before",),
     steps.ONE_BY_ONE: ("zlib alone, decompressing", LOOP),
@@ -71,6 +76,10 @@ def _ours(system: str) -> bool:
     return system == OURS
 
 
+def _one_thread(system: str) -> bool:
+    return system == f"{OURS}, one thread"
+
+
 def _asked(number: float, **others: float) -> dict[str, float]:
     return dict.fromkeys(("digits", "text", "tabular", "tokens"), number) | others
 
@@ -79,8 +88,16 @@ RULES = (
     Rule(steps.GENERATE, "best plain writing, one process", _plain, _asked(2)),
     Rule(steps.GENERATE, "best plain writing, a process a core", _parallel, {}),
     Rule(steps.GENERATE, "TFDS on Beam", _tfds_beam, _asked(20)),
-    Rule(steps.ONE_BY_ONE, "best peer", _peer, _asked(2)),
-    Rule(steps.BATCHES, "best peer", _peer, _asked(1.5, digits=2)),
+    Rule(steps.ONE_BY_ONE, "best peer", _peer, _asked(2, photos=1.8)),
+    Rule(steps.ONE_BY_ONE, "one thread", _one_thread, {"photos": 1.8}),
+    Rule(steps.ONE_BY_ONE, "decoding alone", lambda system: system == DECODING, {"photos": 0.85}, steps.LIMITS),
+    Rule(steps.BATCHES, "best peer", _peer, _asked(1.5, digits=2, photos=1.8)),
+    Rule(steps.BATCHES, "one thread", _one_thread, {"photos": 1.8}),
+    Rule(steps.BATCHES, "decoding alone", lambda system: system == DECODING, {"photos": 0.85}, steps.LIMITS),
+    Rule(steps.AUGMENTED, "best peer", _peer, {"photos": 1.8}),
+    Rule(steps.LOADER, "best peer", _peer, {}),
+    Rule(steps.LOADER_2, "best peer", _peer, _asked(2, photos=2)),
+    Rule(steps.LOADER_2, "no workers", _ours, _asked(1, photos=1), steps.LOADER),
     Rule(steps.LARGE_BATCHES, "best peer", _peer, {}),
     Rule(steps.RANDOM, "best peer", _peer, _asked(2)),
     Rule(steps.ONE_FEATURE, "best peer", _peer, {}),
@@ -122,12 +139,12 @@ class Ratio:
         return "" if asked is None else f"{asked:g}: {'yes' if self.value >= asked else '**no**'}"
 
 
-def best_rates(measurements: list[Measurement]) -> dict[tuple[str, str, str], float]:
-    """Returns {(way, workload, system): best rate}."""
+def best_rates(measurements: list[Measurement], kind: str = "rate") -> dict[tuple[str, str, str], float]:
+    """Returns {(way, workload, system): best rate}, of a second of time or of processor time ("processor_rate")."""
     rates: dict[tuple[str, str, str], float] = {}
     for m in measurements:
         at = m.way, m.workload, m.system
-        rates[at] = max(rates.get(at, 0), m.rate)
+        rates[at] = max(rates.get(at, 0), attrgetter(kind)(m))
     return rates
 
 
@@ -155,16 +172,19 @@ def limit(rates: dict[tuple[str, str, str], float], way: str, workload: str) -> 
 
 def table(measurements: list[Measurement]) -> list[str]:
     """Returns the comparisons as a Markdown table; nothing where there are none."""
-    rates, lines = best_rates(measurements), []
+    rates, work, lines = best_rates(measurements), best_rates(measurements, "processor_rate"), []
     for r in ratios(measurements):
         found = limit(rates, r.rule.way, r.workload)
         bound = f"{found[1]:,.0f} ({found[0].partition(';')[0]})" if found else ""
-        named = f"{r.rule.what}: {r.other}" if r.rule.what not in ("cp", "all 40 features") else r.rule.what
+        named = f"{r.rule.what}: {r.other}" if r.rule.what not in NAMED else r.rule.what
         way = r.rule.way + r.system.removeprefix(OURS)
-        cells = way, r.workload, f"{r.ours:,.0f}", named, f"{r.theirs:,.0f}", times(r.value), r.verdict, bound
+        theirs = work[r.rule.other_way or r.rule.way, r.workload, r.other]
+        worked = times(work[r.rule.way, r.workload, r.system] / theirs) if theirs else ""
+        ours, other = f"{r.ours:,.0f}", f"{r.theirs:,.0f}"
+        cells = way, r.workload, ours, named, other, times(r.value), worked, r.verdict, bound
         lines.append(f"| {' | '.join(cells)} |")
-    head = "| way | rows | beam_datasets /s | compared with | /s | ratio | at least | limit /s |\n"
-    return [head + "|---|---|---:|---|---:|---:|---|---|\n" + "\n".join(lines)] if lines else []
+    head = "| way | rows | beam_datasets /s | compared with | /s | ratio | by processor time | at least | limit /s |\n"
+    return [head + "|---|---|---:|---|---:|---:|---:|---|---|\n" + "\n".join(lines)] if lines else []
 
 
 def summary(measurements: list[Measurement]) -> dict[str, dict[str, str]]:

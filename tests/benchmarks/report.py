@@ -30,6 +30,7 @@ class Measurement:
         workload: on which rows; columns of a table.
         examples: how many.
         seconds: in which time.
+        processor_seconds: of the step's processes together, without servers; 0 where it is not known.
         versions: of the packages that took part.
         peak_memory: of the step's processes in bytes; 0 where it was not watched.
     """
@@ -40,12 +41,18 @@ class Measurement:
     examples: int
     seconds: float
     versions: dict[str, str]
+    processor_seconds: float = 0
     peak_memory: int = 0
 
     @property
     def rate(self) -> float:
         """Examples per second."""
         return self.examples / self.seconds
+
+    @property
+    def processor_rate(self) -> float:
+        """Examples per second of processor time; 0 where it is not known."""
+        return self.examples / self.processor_seconds if self.processor_seconds else 0
 
 
 def tables(measurements: list[Measurement]) -> str:

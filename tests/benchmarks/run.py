@@ -22,7 +22,7 @@ import ratios
 import report
 from bench import Bench
 from environments import REQUIREMENTS, python_of
-from tasks import CHECKED_ROWS, ENVIRONMENTS, EVERY, PHOTOS, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
+from tasks import CHECKED, CHECKED_ROWS, ENVIRONMENTS, EVERY, PHOTOS, REPEAT, SECONDS, SHARES, TASKS, rows_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -139,7 +139,7 @@ def _best_of(repeat: int) -> str:
 def _check(bench: Bench, arguments: argparse.Namespace) -> bool:
     """Prints whether all systems read the values that were generated; returns whether something is wrong."""
     rows = arguments.rows or CHECKED_ROWS
-    modules = dict.fromkeys(task.module for task in TASKS["read"] if task.environment in bench.pythons)
+    modules = dict.fromkeys(task.module for task in CHECKED if task.environment in bench.pythons)
     found = [line for module in modules if module != "plain" for line in bench.check(module, rows, arguments.workloads)]
     wrong = [line for line in found if line["wrong"]]
     print(f"{len(found) - len(wrong)} ways of reading {rows:,} rows gave the values that were generated.")

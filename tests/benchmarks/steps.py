@@ -6,10 +6,11 @@ import os
 import random
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from workloads import WORKLOADS
+from workloads import WORKLOADS, augmented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,9 @@ ONE_BY_ONE = "read one by one"
 IN_SEQUENCE = "read one by one, one shard after the other"
 BATCHES = f"read in batches of {BATCH_SIZE}"
 LARGE_BATCHES = f"read in batches of {LARGE_BATCH_SIZE:,}"
+AUGMENTED = f"read in batches of {BATCH_SIZE}, images cropped and mirrored"
+LOADER = f"PyTorch's DataLoader, batches of {BATCH_SIZE}, no workers"
+LOADER_2 = f"PyTorch's DataLoader, batches of {BATCH_SIZE}, 2 workers"
 RANDOM = "read at random"
 ONE_FEATURE = "read one feature alone"
 PARTIAL = "read 2 of 40 features one by one"
@@ -33,9 +37,10 @@ VERIFY = "verify"
 LIMITS = "limits"
 FILES_READ = "limit: a plain loop that opens, reads and closes the files"
 FILES_MADE = "limit: a plain loop that copies the files and renames them"
-BATCH_SIZES = {BATCHES: BATCH_SIZE, LARGE_BATCHES: LARGE_BATCH_SIZE, PARTIAL_BATCHES: BATCH_SIZE}
+BATCHED = (BATCHES, LARGE_BATCHES, PARTIAL_BATCHES, AUGMENTED, LOADER, LOADER_2)
 """The ways whose items are batches."""
 
+WARM_BATCHES = 8  # of a loader with workers, before the clock starts
 WRITING = (GENERATE, MATERIALIZE, MATERIALIZE_TENTH, LIMITS, FILES_MADE)
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -75,29 +80,58 @@ class Step:
         way: the table it stands in.
         prepare: does what is not timed and returns what is: a function that returns either the number of examples
             that it worked on, or an iterable of them, or of batches, which is then consumed.
+        warm: so many items are consumed before the clock starts, so that starting workers is not counted.
     """
 
     system: str
     way: str
     prepare: Callable[[Job], Callable[[], int | Iterable[Any]]]
+    warm: int = 0
+
+
+def loader_steps(system: str, load: Callable[[Job, int, Callable[..., Any]], Iterable[Any]]) -> dict[str, Step]:
+    """Returns the steps of a loader with workers.
+
+    Args:
+        system: name in the tables.
+        load: returns the batches of a job, made by so many workers, after a function was applied to each row.
+    """
+
+    def batches(job: Job, *, workers: int = CORES, function: Callable[..., Any] = _same) -> Callable[[], Iterable[Any]]:
+        loaded = load(job, workers, function)
+        return lambda: loaded
+
+    def one_by_one(job: Job) -> Callable[[], Iterable[Any]]:
+        loaded = load(job, CORES, _same)
+        return lambda: (dict(zip(batch, row)) for batch in loaded for row in zip(*batch.values()))
+
+    parallel = f"{system}, a worker a core"
+    return {
+        "loader": Step(system, LOADER, partial(batches, workers=0), WARM_BATCHES),
+        "loader_2": Step(system, LOADER_2, partial(batches, workers=2), WARM_BATCHES),
+        "workers": Step(parallel, ONE_BY_ONE, one_by_one, WARM_BATCHES * BATCH_SIZE),
+        "workers_batches": Step(parallel, BATCHES, batches, WARM_BATCHES),
+        "workers_augmented": Step(parallel, AUGMENTED, partial(batches, function=augmented), WARM_BATCHES),
+    }
+
+
+def _same(row: Any) -> Any:
+    return row
 
 
 def drain(items: Iterable[Any], way: str, seconds: float) -> tuple[int, bool]:
     """Consumes items for so many seconds at most; returns how many examples they held, and whether they were all."""
     iterator, end, total = iter(items), time.perf_counter() + seconds, 0
-    count = _count_batched if way in BATCH_SIZES else _count
     while time.perf_counter() < end:
-        found = count(iterator)
+        found = counted(iterator, way, 1 if way in BATCHED else 500)
         total += found
         if not found:
             return total, True
     return total, False
 
 
-def _count(examples: Iterator[Any]) -> int:
-    return sum(1 for _ in islice(examples, 500))
-
-
-def _count_batched(batches: Iterator[Any]) -> int:
-    """A batch is a dict of columns, or a list of examples."""
-    return sum(len(batch if isinstance(batch, list) else next(iter(batch.values()))) for batch in islice(batches, 1))
+def counted(items: Iterator[Any], way: str, number: int) -> int:
+    """Consumes so many items; returns how many examples they held. A batch is a dict of columns, or a list."""
+    if way not in BATCHED:
+        return sum(1 for _ in islice(items, number))
+    return sum(len(batch if isinstance(batch, list) else next(iter(batch.values()))) for batch in islice(items, number))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 ENVIRONMENTS = {  # of modules
+    "ours_torch": "ours",
     "peer_tfds": "tfds",
     "peer_mds": "torch",
     "peer_webdataset": "torch",
@@ -74,6 +75,21 @@ def _limits(*steps: str, workloads: tuple[str, ...] = EVERY) -> tuple[Task, ...]
     return tuple(Task("plain", step, OURS, workloads) for step in steps)
 
 
+def _parallel(step: str) -> tuple[Task, ...]:
+    """Returns a step of the peers' own loaders, with a worker a core."""
+    peers = (Task(f"peer_{name}", step, "generate", PHOTOS) for name in ("mds", "hf", "lance", "litdata"))
+    return (*peers, Task("peer_tfds", step, "generate_array_record", PHOTOS))
+
+
+def _loaders(step: str) -> tuple[Task, ...]:
+    peers = ("mds", "hf", "lance", "litdata")
+    return (
+        Task("ours_torch", step, OURS, FOUR + PHOTOS),
+        *(Task(f"peer_{name}", step, "generate", FOUR + PHOTOS) for name in peers),
+        Task("peer_webdataset", step, "generate", FOUR),
+    )
+
+
 # What a table compares stands together, ours first.
 TASKS = {
     "generate": (
@@ -82,7 +98,7 @@ TASKS = {
         Task("peer_tfds", "generate_beam"),
         Task("peer_tfds", "generate_beam_parallel", workloads=FOUR),
         Task("peer_tfds", "generate", workloads=FOUR + PHOTOS),
-        Task("peer_tfds", "generate_array_record", workloads=FOUR),
+        Task("peer_tfds", "generate_array_record", workloads=FOUR + PHOTOS),
         Task("peer_mds", "generate", workloads=EVERY + PHOTOS),
         Task("peer_mds", "generate_parallel"),
         Task("peer_webdataset", "generate"),
@@ -97,6 +113,7 @@ TASKS = {
         Task("ours", "one_by_one", OURS, FOUR + PHOTOS),
         Task("ours", "one_thread", OURS, PHOTOS),
         Task("peer_tfds", "one_by_one", "generate", FOUR + PHOTOS),
+        *_parallel("workers"),
         Task("peer_tfds", "array_record_one_by_one", "generate_array_record", FOUR),
         Task("peer_mds", "one_by_one", "generate", FOUR + PHOTOS),
         Task("peer_webdataset", "one_by_one", "generate", FOUR),
@@ -109,6 +126,10 @@ TASKS = {
         Task("peer_tfds", "array_record_batches", "generate_array_record", FOUR),
         Task("peer_hf", "batches", "generate", FOUR + PHOTOS),
         Task("peer_lance", "batches", "generate", FOUR + PHOTOS),
+        *_parallel("workers_batches"),
+        Task("ours", "augmented", OURS, PHOTOS),
+        Task("peer_tfds", "augmented", "generate", PHOTOS),
+        *_parallel("workers_augmented"),
         Task("ours", "large_batches", OURS, FOUR),
         Task("peer_tfds", "large_batches", "generate", FOUR),
         Task("peer_tfds", "array_record_large_batches", "generate_array_record", FOUR),
@@ -133,6 +154,7 @@ TASKS = {
         *_limits("inflate", workloads=DIGITS),
         *_limits("decode", "decode_on_threads", workloads=PHOTOS),
     ),
+    "loaders": (*_loaders("loader"), *_loaders("loader_2")),
     "files": (
         Task("ours", "raw", OURS, KILOBYTE),
         Task("ours", "scan", OURS, KILOBYTE),
@@ -159,11 +181,18 @@ TASKS = {
         Task("ours", "generate_beam", workloads=KILOBYTE, num_shards=1000),
     ),
 }
-ROWS = {"generate": 300_000, "read": 300_000, "files": 2_000_000, "open": 60_000, "memory": 10_000_000}
-ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000}
-REPEAT = {"generate": 3, "read": 3, "files": 3, "open": 3, "memory": 1}
-SECONDS = {"read": 4.0}  # a pass ends then, however many rows are left
-CHECKED_ROWS = 500
+ROWS = {
+    "generate": 300_000,
+    "read": 300_000,
+    "loaders": 300_000,
+    "files": 2_000_000,
+    "open": 60_000,
+    "memory": 10_000_000,
+}
+ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000, "loaders": 60_000}
+REPEAT = {"generate": 3, "read": 3, "loaders": 3, "files": 3, "open": 3, "memory": 1}
+SECONDS = {"read": 4.0, "loaders": 4.0}  # a pass ends then, however many rows are left
+CHECKED, CHECKED_ROWS = (*TASKS["read"], *TASKS["loaders"]), 500
 
 
 def tasks_of(command: str, workload: str, environments: Container[str], skip: Container[str] = ()) -> list[Task]:

@@ -98,6 +98,12 @@ def photos(numbers: Iterable[int]) -> Rows:
         yield n, {"image": np.roll(images[n % 32], n // 32 % 320, axis=1), "label": n % 10}
 
 
+def augmented(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the row of a photo that is cropped to 224 x 224, and mirrored where the label is odd."""
+    image = row["image"][8:232, 48:272]
+    return {**row, "image": np.ascontiguousarray(image[:, ::-1] if row["label"] % 2 else image)}
+
+
 def line(numbers: Iterable[int]) -> Rows:
     """Yields texts of 100 bytes, to be made by the millions."""
     for n in numbers:
