@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import steps
+from remote import remote_steps
 from steps import Job, Step
 from workloads import ONE_FEATURE as FEATURE_OF
 from workloads import TWO_FEATURES, WORKLOADS, augmented, features_of
@@ -96,6 +98,12 @@ def _augmented(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: dataset
 
 
+def _remote(job: Job, url: str, cache: str) -> Any:
+    os.environ["BEAM_DATASETS_CACHE_DIR"] = cache
+    directory = url + _directory(job).removeprefix(job.directory)
+    return beam_datasets.builder_from_directory(directory).as_dataset(split="train").batch(steps.BATCH_SIZE)
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (dataset[i] for i in picks)
@@ -176,4 +184,5 @@ STEPS = {
     "materialize": Step(SYSTEM, steps.MATERIALIZE, partial(_materialize, split="train", parts=1)),
     "materialize_tenth": Step(SYSTEM, steps.MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),
     "verify": Step(SYSTEM, steps.VERIFY, _verify),
+    **remote_steps(SYSTEM, _remote),
 }

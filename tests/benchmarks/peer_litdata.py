@@ -9,6 +9,8 @@ import imagecodecs
 import litdata
 import numpy as np
 import steps
+from litdata.streaming import downloader
+from remote import remote_steps
 from steps import Job, Step, loader_steps
 from torch_loader import loader
 
@@ -70,6 +72,12 @@ def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
     return loader(_dataset(job), workers, _example, function, kind=litdata.StreamingDataLoader)
 
 
+def _remote(job: Job, url: str, cache: str) -> Any:
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # there is no option for it
+    dataset = litdata.StreamingDataset(f"{url}/chunks", cache_dir=cache, max_pre_download=8)
+    return loader(dataset, steps.CORES, kind=litdata.StreamingDataLoader)
+
+
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     dataset, picks = _dataset(job), job.picks()
     return lambda: (_example(dataset[i]) for i in picks)
@@ -80,4 +88,5 @@ STEPS = {
     "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
     **loader_steps(SYSTEM, _load),
+    **remote_steps(f"{SYSTEM}, a worker a core", _remote),
 }

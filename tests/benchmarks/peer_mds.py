@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from steps import CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step, loader_steps
-from streaming import LocalDataset, MDSWriter
+from remote import remote_steps
+from steps import BATCH_SIZE, CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step, loader_steps
+from streaming import LocalDataset, MDSWriter, StreamingDataset
 from streaming.base.util import merge_index
 from torch_loader import loader
 from workloads import EMBEDDING_SIZE, FLOATS, INTEGERS
@@ -84,6 +85,11 @@ def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
     return loader(LocalDataset(job.directory), workers, _example, function)
 
 
+def _remote(job: Job, url: str, cache: str) -> Any:
+    dataset = StreamingDataset(remote=url, local=cache, batch_size=BATCH_SIZE, num_canonical_nodes=1)
+    return loader(dataset, CORES)
+
+
 def _raw(job: Job) -> Callable[[], Iterable[Any]]:
     shards = LocalDataset(job.directory).shards
     return lambda: (shard.get_sample_data(i) for shard in shards for i in range(shard.size))
@@ -107,4 +113,5 @@ STEPS = {
     "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
     "open": Step(SYSTEM, OPEN, _open),
     **loader_steps(SYSTEM, _load),
+    **remote_steps(f"{SYSTEM}, a worker a core", _remote),
 }

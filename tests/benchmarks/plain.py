@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import crc32c
 import imagecodecs
 import numpy as np
+import obstore
+from remote import url_of
 from steps import CORES, FILES_MADE, FILES_READ, LIMITS, PICKS, Job, Step
 
 if TYPE_CHECKING:
@@ -199,6 +201,19 @@ def _inflate(job: Job) -> Callable[[], int]:
     return run
 
 
+def _get(job: Job) -> Callable[[], int]:
+    store = obstore.store.from_url(url_of(job.directory))
+    names = [path.relative_to(job.directory).as_posix() for path in _shards(job)]
+
+    def run() -> int:
+        with ThreadPoolExecutor(8) as pool:
+            for _ in pool.map(lambda name: obstore.get(store, name).bytes(), names):
+                pass
+        return job.count
+
+    return run
+
+
 def _decode(job: Job, *, threads: int) -> Callable[[], int]:
     files = [record[record.index(b"\xff\xd8\xff") : record.rindex(b"\xff\xd9") + 2] for record in _records(job)]
 
@@ -224,6 +239,7 @@ STEPS = {
     "inflate": Step("zlib alone, decompressing", LIMITS, _inflate),
     "decode": Step("imagecodecs alone, one thread", LIMITS, partial(_decode, threads=1)),
     "decode_on_threads": Step("imagecodecs alone, on all cores", LIMITS, partial(_decode, threads=CORES)),
+    "get": Step("one obstore client that gets the same files", LIMITS, _get),
     "crc": Step("CRC-32C of each record alone", LIMITS, _checksum),
     "memcpy": Step("memcpy of the same bytes", LIMITS, _copy_memory),
     "read_files": Step("each file read", FILES_READ, _read_files),

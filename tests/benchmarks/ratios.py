@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from report import Measurement
 
 OURS = "beam_datasets"
-NAMED = ("cp", "all 40 features", "one thread", "decoding alone", "no workers")
+NAMED = ("cp", "all 40 features", "one thread", "decoding alone", "no workers", "obstore", "local files")
 """Comparisons with one system."""
 
 MILLIONS = 2e6  # records of 1 kB a second: enough, however fast memory is
-LOOP, MEMCPY, CP = "a plain loop: records with their CRC-32C", "memcpy of the same bytes", "cp of the same files"
+LOOP, MEMCPY, CP, GET = (
+    "a plain loop: records with their CRC-32C",
+    "memcpy of the same bytes",
+    "cp of the same files",
+    "one obstore client that gets the same files",
+)
 DECODING = "imagecodecs alone, on all cores"
 LIMITS_OF = {  # the first that was measured
     steps.GENERATE: ("a plain loop: MD5, sort, CRC-32C, one file; records made before",),
@@ -30,6 +35,7 @@ LIMITS_OF = {  # the first that was measured
     steps.ONE_FEATURE: (LOOP,),
     steps.PARTIAL: (LOOP,),
     steps.PARTIAL_BATCHES: (MEMCPY,),
+    steps.REMOTE: (GET,),
     steps.RAW: (MEMCPY,),
     steps.MATERIALIZE: (CP,),
     steps.MATERIALIZE_TENTH: (CP,),
@@ -107,6 +113,10 @@ RULES = (
     Rule(steps.PARTIAL_BATCHES, "best peer", _peer, {}),
     Rule(steps.RAW, "half of memcpy, or 2 million", lambda system: system == MEMCPY, {"kilobyte": 1}, steps.LIMITS),
     Rule(steps.RAW, "best peer", _peer, {}),
+    Rule(steps.REMOTE, "best peer", _peer, dict.fromkeys(("text", "kilobyte"), 2)),
+    Rule(steps.REMOTE, "obstore", lambda system: system == GET, dict.fromkeys(("text", "kilobyte"), 0.5), steps.LIMITS),
+    Rule(steps.REMOTE_AGAIN, "best peer", _peer, {}),
+    Rule(steps.REMOTE_AGAIN, "local files", _ours, dict.fromkeys(("text", "kilobyte"), 0.8), steps.BATCHES),
     Rule(steps.OPEN, "best peer", _peer, {}),
     Rule(steps.MATERIALIZE, "cp", lambda system: system == CP, {"kilobyte": 0.5}, steps.LIMITS),
     Rule(steps.MATERIALIZE, "best peer", _peer, {}),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import growth
 import plot
 import ratios
+import remote
 import report
 from bench import Bench
 from environments import REQUIREMENTS, python_of
@@ -41,7 +42,8 @@ def main() -> None:
     everything: list[report.Measurement] = []
     wrong = False
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+    place = remote.served if "remote" in arguments.commands else tempfile.TemporaryDirectory
+    with place(dir=arguments.directory) as directory:
         bench = Bench(Path(directory), pythons)
         for command in arguments.commands:
             rest = arguments.commands[arguments.commands.index(command) + 1 :]

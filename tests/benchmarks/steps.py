@@ -25,6 +25,8 @@ LARGE_BATCHES = f"read in batches of {LARGE_BATCH_SIZE:,}"
 AUGMENTED = f"read in batches of {BATCH_SIZE}, images cropped and mirrored"
 LOADER = f"PyTorch's DataLoader, batches of {BATCH_SIZE}, no workers"
 LOADER_2 = f"PyTorch's DataLoader, batches of {BATCH_SIZE}, 2 workers"
+REMOTE = f"read from S3, batches of {BATCH_SIZE}"
+REMOTE_AGAIN = f"read from S3, batches of {BATCH_SIZE}, cached"
 RANDOM = "read at random"
 ONE_FEATURE = "read one feature alone"
 PARTIAL = "read 2 of 40 features one by one"
@@ -37,7 +39,7 @@ VERIFY = "verify"
 LIMITS = "limits"
 FILES_READ = "limit: a plain loop that opens, reads and closes the files"
 FILES_MADE = "limit: a plain loop that copies the files and renames them"
-BATCHED = (BATCHES, LARGE_BATCHES, PARTIAL_BATCHES, AUGMENTED, LOADER, LOADER_2)
+BATCHED = (BATCHES, LARGE_BATCHES, PARTIAL_BATCHES, AUGMENTED, LOADER, LOADER_2, REMOTE, REMOTE_AGAIN)
 """The ways whose items are batches."""
 
 WARM_BATCHES = 8  # of a loader with workers, before the clock starts

@@ -22,6 +22,7 @@ ENVIRONMENTS = {  # of modules
 EVERY = tuple(name for name in WORKLOADS if name not in ("line", "photos"))
 KILOBYTE, DIGITS, TABULAR, FOUR = ("kilobyte",), ("digits",), ("tabular",), tuple(ONE_FEATURE)
 PHOTOS = ("photos",)
+REMOTE = ("text", "kilobyte")
 OURS = "ours.generate_beam"
 SHARES = {"peer_tfds": 10, "peer_webdataset": 5, "peer_mds": 3, "peer_hf": 3}
 """Of modules: a system gets this fraction of the rows, because its rate is the same, and a run takes less time."""
@@ -169,6 +170,16 @@ TASKS = {
         Task("ours", "verify", OURS, KILOBYTE),
         *_limits("read", "crc", "memcpy", "cp", workloads=KILOBYTE),
     ),
+    "remote": (
+        Task("ours", "remote", OURS, REMOTE),
+        Task("peer_mds", "remote", "generate", REMOTE),
+        Task("peer_litdata", "remote", "generate", REMOTE),
+        Task("ours", "remote_again", OURS, REMOTE),
+        Task("peer_mds", "remote_again", "generate", REMOTE),
+        Task("peer_litdata", "remote_again", "generate", REMOTE),
+        Task("ours", "batches", OURS, REMOTE),
+        *_limits("get", workloads=REMOTE),
+    ),
     "open": (
         *(Task("ours", "open", OURS, KILOBYTE, shards) for shards in (10, 1000, 10_000)),
         Task("peer_tfds", "open", "generate", KILOBYTE),
@@ -185,13 +196,14 @@ ROWS = {
     "generate": 300_000,
     "read": 300_000,
     "loaders": 300_000,
+    "remote": 300_000,
     "files": 2_000_000,
     "open": 60_000,
     "memory": 10_000_000,
 }
 ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000, "loaders": 60_000}
-REPEAT = {"generate": 3, "read": 3, "loaders": 3, "files": 3, "open": 3, "memory": 1}
-SECONDS = {"read": 4.0, "loaders": 4.0}  # a pass ends then, however many rows are left
+REPEAT = {"generate": 3, "read": 3, "loaders": 3, "remote": 3, "files": 3, "open": 3, "memory": 1}
+SECONDS = {"read": 4.0, "loaders": 4.0, "remote": 10.0}  # a pass ends then, however many rows are left
 CHECKED, CHECKED_ROWS = (*TASKS["read"], *TASKS["loaders"]), 500
 
 
