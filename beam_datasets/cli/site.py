@@ -286,7 +286,7 @@ def sample_value(value: Any, leaf: Any) -> Any:
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf" and value.ndim < 2:
         if not isinstance(leaf, ClassLabel) or not (names := leaf.label_names) or value.ndim:
-            return value[:_MAX_NUMBERS].tolist() if value.ndim else value.tolist()
+            return np.asarray(value)[:_MAX_NUMBERS].tolist() if value.ndim else value.tolist()
         number = int(value)
         return names[number] if 0 <= number < len(names) else None if number == -1 else str(number)
     if isinstance(value, (list, np.ndarray)) and np.ndim(value) == 1:

@@ -156,7 +156,7 @@ def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> F
 
 
 def _sequence(item: FeatureConnector, length: int | None) -> FeatureConnector:
-    """Returns a sequence of items; of dicts, however deep, a dict of sequences, which has the same lists in a record."""
+    """Returns a sequence of items: of dicts, however deep, a dict of sequences, which has the same lists."""
     if isinstance(item, FeaturesDict):
         return FeaturesDict({name: _sequence(child, length) for name, child in item.items()})
     return Sequence(item, length)
