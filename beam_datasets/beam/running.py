@@ -323,9 +323,17 @@ def _identity(result: Any, name: str, options: Any, cluster: checks.FlinkCluster
 
 
 def _is_lost_contact(error: BaseException) -> bool:
+    """Returns whether an engine may have accepted a job although submitting it failed."""
     if isinstance(error, grpc.RpcError):
         return isinstance(error, grpc.Call) and error.code() in _NO_CONTACT
-    return isinstance(error, (ConnectionError, TimeoutError))
+    kinds: list[type[BaseException]] = [ConnectionError, TimeoutError]
+    with contextlib.suppress(ImportError):  # of the client of Dataflow, which is installed only for that
+        from google.api_core.exceptions import RetryError, ServerError
+        from requests.exceptions import ConnectionError as NoConnection
+        from requests.exceptions import Timeout
+
+        kinds += [RetryError, ServerError, NoConnection, Timeout]
+    return isinstance(error, tuple(kinds))
 
 
 def _within(seconds: float, ask: Callable[[], _T]) -> _T:

@@ -151,6 +151,33 @@ def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
         running._run_job(Pipeline(), own=True, wait=True)
 
 
+@pytest.mark.parametrize(
+    "module, kind, is_lost",
+    [
+        ("builtins", "ConnectionResetError", True),
+        ("requests.exceptions", "ConnectionError", True),
+        ("requests.exceptions", "ReadTimeout", True),
+        ("google.api_core.exceptions", "ServiceUnavailable", True),
+        ("google.api_core.exceptions", "InternalServerError", True),
+        ("google.api_core.exceptions", "Forbidden", False),
+        ("builtins", "FileNotFoundError", False),
+    ],
+)
+def test_a_lost_reply_to_the_submission(module, kind, is_lost):
+    """P3: the engine may have accepted a job whose acceptance was not heard of; what it refused does not run."""
+    error = getattr(pytest.importorskip(module), kind)("no answer")
+
+    class Pipeline:
+        options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
+
+        def run(self):
+            raise error
+
+    with pytest.raises(errors.BeamDatasetsError) as raised:
+        running._run_job(Pipeline(), own=False, wait=True)
+    assert isinstance(raised.value, errors.JobStateUnknownError) == is_lost
+
+
 def configure_nothing(monkeypatch):
     """Makes logging what it is in a program that has not configured it, with the handler that Beam's import adds."""
     root = logging.getLogger()
