@@ -51,7 +51,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
   Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
 --on_duplicate {{error,keep_old,replace,skip_identical}}  what to do about a key that exists: fail (the default), keep
   the published example, take the new one, or keep it if the records are equal and fail if not
---delete FILE  keys whose examples are left out, published and new ones; one a line, in UTF-8
+--delete FILE...  keys whose examples are left out, published and new ones; one a line, in UTF-8. Can be repeated
 {SOURCES}
 {SHARDS}
 --share_shards  link the published shards in which nothing changes, or let the store copy them, instead of writing all:
@@ -85,7 +85,8 @@ def run(args: Sequence[str]) -> int:
     given |= {name: value for name in _PASSED_ON if (value := getattr(known, name)) is not None}
     started = time.monotonic()
     with as_usage_errors("append"):
-        keys, count = _read_keys(known.delete) if known.delete else [], num_shards(known.num_shards)
+        keys = dict.fromkeys(key for path in known.delete or () for key in _read_keys(path))
+        count = num_shards(known.num_shards)
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options = AppendOptions(**given, delete=keys, num_shards=count)
         with built(known.dataset, new, options, take_changed=known.take_changed) as (parent, sources, notes):
@@ -123,8 +124,10 @@ def _read_keys(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8-sig") as file:
             return [key for line in file if (key := line.strip())]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--delete {path}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise UsageError(f"--delete {path}: expected a file of keys, got: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--delete {path}: expected text in UTF-8, got other bytes ({error}). Convert it.") from None
 
 
 def _shards_text(split: MergedSplit) -> str:

@@ -427,7 +427,10 @@ def merge_split(
         counted = [one for some in pool.map(ranges.count, groups) for one in some]
     lengths = np.array([one.num_examples for one in counted], np.int64)
     if not lengths.sum():
-        raise BeamDatasetsError(f"split {name!r}: all examples would be deleted; a published split needs at least one.")
+        raise BeamDatasetsError(
+            f"split {name!r}: expected at least one example to stay, got keys to delete of all. Materialize the other "
+            "splits first, and delete keys there."
+        )
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)

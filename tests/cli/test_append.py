@@ -16,14 +16,16 @@ def data(tmp_path, monkeypatch):
 
 
 def test_plan_append_and_again(data, run):
-    (data / "keys.txt").write_text("3\n\n99\r\n24\n")
-    args = ["append", "ds", "--data_dir=data", "--from=more", "--on_duplicate=skip_identical", "--delete=data/keys.txt"]
+    (data / "keys.txt").write_text("3\n\n99\r\n3\n24\n")
+    (data / "more.txt").write_text("\ufeff24\r\n5")
+    args = ["append", "ds", "--data_dir=data", "--from=more", "--on_duplicate=skip_identical"]
+    args += ["--delete=data/keys.txt", "--delete=data/more.txt"]
     code, out, _ = run(*args, "--num-shards=3", "--dry_run")
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["train", "4", "0", "1", "3", "23"] in [row[:6] for row in rows]
+    assert ["train", "4", "0", "2", "3", "22"] in [row[:6] for row in rows]
     left_out = "keys to delete of new examples, which are left out: 1: 24\nkeys to delete that were not found: 1: 99\n"
-    assert f"deleted keys: 1: 3\n{left_out}Nothing was run (--dry_run).\n" in out
+    assert f"deleted keys: 2: 3, 5\n{left_out}Nothing was run (--dry_run).\n" in out
     assert not (data / "ds" / "2.0.0").exists()
     code, out, _ = run(*args, "--num-shards=3")
     assert (code, f"Published in {data}/ds/2.0.0 after " in out) == (0, True)
@@ -32,7 +34,7 @@ def test_plan_append_and_again(data, run):
     assert (code, f"Nothing changes: {data}/ds/2.0.0 has all of it. Nothing was published." in out) == (0, True)
     assert sorted(path.name for path in (data / "ds").iterdir()) == ["1.0.0", "2.0.0"]
     code, out, _ = run("info", "ds", "--data_dir=data")
-    assert "train = train+more:1.0.0:train\ntrain: 4 added, 1 deleted, 0 replaced, 3 skipped\nof ds:1.0.0 (" in out
+    assert "train = train+more:1.0.0:train\ntrain: 4 added, 2 deleted, 0 replaced, 3 skipped\nof ds:1.0.0 (" in out
     code, out, _ = run("append", "ds", "--data_dir=data", "--delete=data/keys.txt")  # the example 24 is not there
     assert "Nothing changes" in out
     (data / "keys.txt").write_text("4")
@@ -46,7 +48,9 @@ def test_plan_append_and_again(data, run):
     ("args", "code", "error"),
     [
         ([], 2, "expected --from SOURCE or --delete FILE, got neither"),
-        (["--delete=nope"], 2, "--delete nope: No such file"),
+        (["--delete=nope"], 2, "--delete nope: expected a file of keys, got: No such file"),
+        (["--from=more", "--on_duplicate=replace", "--delete="], 2, "expected a file of keys, got: No such file"),
+        (["--delete=data/ds/1.0.0/ds-train.tfrecord-00000-of-00002.index"], 2, "expected text in UTF-8, got other bytes"),
         (["--from=more"], 1, "ds:1.0.0:train[2:3] and more:1.0.0:train[0:1] have the same key"),
         (["--from=more", "--version=1.1.0"], 1, "expected version 2.0.0 or higher"),
         (["--from=more", "--version=1.x"], 2, "'1.x' is not a version"),

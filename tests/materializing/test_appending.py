@@ -253,7 +253,7 @@ def test_what_cannot_be_appended(tmp_path):
         ("ds", "more", {"num_shards": {"tset": 2}}, "num_shards names the splits"),
         ("integers", (), {"delete": ["a"]}, "expected an integer"),
         ("ds", "ds", {"delete": [3]}, "ds:1.0.0:train.* have the same key"),
-        ("ds", (), {"delete": [1]}, "split 'test': all examples would be deleted"),
+        ("ds", (), {"delete": [1]}, "split 'test': expected at least one example to stay, got keys to delete of all"),
         ("ds", (), {"delete": "12"}, "delete: expected a list of keys, got str: '12'"),
         ("ds", (), {"delete": b"12"}, "delete: expected a list of keys, got bytes"),
         ("salted", "salted", {}, "expected keys made by one rule, got hashes of 'train', shuffled by 'x' and hashes"),
