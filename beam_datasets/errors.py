@@ -133,6 +133,10 @@ class InputError(BeamDatasetsError, ValueError):
     """A source file, or a row of it, cannot be used; the message names the file and the line."""
 
 
+class NoExamplesError(InputError):
+    """A source, or a split, has no examples."""
+
+
 class InvalidKeyError(BeamDatasetsError, TypeError):
     """A key is of a type that cannot be hashed, or cannot be ordered where shuffling is disabled."""
 

@@ -243,6 +243,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
+    _may_lack = False  # whether files may lack columns that others have
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
 
     def __init__(
@@ -275,12 +276,13 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         files = {name: (file.size, file.modified) for name, file in self._named_files()}
         return super().build(**{"inputs": Inputs(files, self._types(), *self._row_options), **options})
 
-    def only_new(self, known: Inputs, *, take_changed: bool) -> list[str]:
+    def only_new(self, known: Inputs, *, take_changed: bool, may_lack: bool = False) -> list[str]:
         """Leaves out the files of which a published version was built, and takes the types of its columns.
 
         Args:
             known: what the published version was built from.
             take_changed: whether files that have changed since are taken.
+            may_lack: whether files may lack columns that others have.
 
         Returns:
             The names of the files that have changed.
@@ -302,7 +304,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 changed.append(name)
             if stamp == (file.size, file.modified) or (stamp is not None and not take_changed):
                 left_out.append(file.path)
-        self._published_types = known.columns
+        self._published_types, self._may_lack = known.columns, may_lack
         self._leave_out(left_out)
         return changed
 
@@ -310,6 +312,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def has_files(self) -> bool:
         """Whether a file is left; see `only_new`."""
         return bool(self._all_files)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether files without examples are files without rows: not if rows that cannot be used are left out."""
+        return not self._skip_bad
 
     def one_by_one(self) -> Iterator[Self]:
         """Yields a builder of each file, in directories below this one's data_dir."""

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import InputError
+from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.fields import with_absent
 from beam_datasets.files.infer import Guess, Inference, text_kinds
@@ -73,7 +73,7 @@ class Csv(RowsBuilder):
         headers = {file: header(file, self._dialect) for file in self._all_files}
         found = {file: names for file, names in headers.items() if names}
         if not found:
-            raise InputError(f"no file has a row: {self._paths}")
+            raise NoExamplesError(f"no file has a row: {self._paths}")
         return found
 
     def _found_fields(self) -> dict[str, Field]:
@@ -84,15 +84,16 @@ class Csv(RowsBuilder):
         kind_of, empty = text_kinds(self._missing or ()), Guess(fields={name: Guess() for name in columns})
         guess, problem = self._guess_of(self._rows, empty, kind_of)
         if not guess.rows:
-            problem = problem and f"no row can be used; {problem}{other}"
-            raise InputError(problem or f"no file has a row below its header: {self._paths}")
+            if problem:
+                raise InputError(f"no row can be used; {problem}{other}")
+            raise NoExamplesError(f"no file has a row below its header: {self._paths}")
         if other:
             log.warning("there is one column, %r%s", columns[0], other)
         for name, warning in guess.stray_texts():
             if name not in self._specs:
                 log.warning(warning)
         names_of = {file.path: names for file, names in headers.items()}
-        return with_absent(Inference(is_text=True).fields(guess), names_of)
+        return with_absent(Inference(is_text=True).fields(guess), names_of, may_lack=self._may_lack)
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:

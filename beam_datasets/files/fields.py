@@ -159,17 +159,22 @@ def as_optional(field: Field) -> Field:
     return replace(field, fields=inner, optional=True, problem="")
 
 
-def with_absent(fields: Mapping[str, Field], columns: Mapping[str, Collection[str]]) -> dict[str, Field]:
+def with_absent(
+    fields: Mapping[str, Field], columns: Mapping[str, Collection[str]], *, may_lack: bool = False
+) -> dict[str, Field]:
     """Returns the fields; those of columns that some files do not have get a `problem`, unless they have one.
 
     Args:
         fields: of all files.
         columns: path -> names of the columns of a file.
+        may_lack: whether files may lack columns, so that they are optional instead, except images.
     """
     result = dict(fields)
     for name, field in fields.items():
         paths = [path for path, names in columns.items() if name not in names]
-        if paths and not field.problem:
+        if paths and not field.problem and may_lack and field.kind != "image":
+            result[name] = as_optional(field)
+        elif paths and not field.problem:
             shown = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
             problem = (
                 f"column {name!r} is in some files but not in {shown}; {advice(name, '?')} makes it optional, "

@@ -14,7 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import InputError
+from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import finite
 from beam_datasets.files.infer import Inference
@@ -48,8 +48,8 @@ class Jsonl(RowsBuilder):
     def _found_fields(self) -> dict[str, Field]:
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
-            shown = problem or self._paths
-            raise InputError(f"no file has an object; {shown}")
+            kind = InputError if problem else NoExamplesError
+            raise kind(f"no file has an object; {problem or self._paths}")
         inference = Inference(skip_bad=self._skip_bad)
         fields = inference.fields(guess)
         for note in inference.notes:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import InputError, needs
+from beam_datasets.errors import InputError, NoExamplesError, needs
 from beam_datasets.files.builder import RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
@@ -35,12 +35,12 @@ class Parquet(RowsBuilder):
 
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
-        return row_groups(self._all_files)
+        return row_groups(self._all_files, may_lack=self._may_lack)
 
     def _found_fields(self) -> dict[str, Field]:
         fields, _ = self._groups
         if not fields:
-            raise InputError(f"no file has a column: {self._paths}")
+            raise NoExamplesError(f"no file has a row: {self._paths}")
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:
@@ -72,11 +72,12 @@ def open_parquet(stream: Any, file: InputFile) -> Any:
         raise InputError(f"{file.path} is not a Parquet file ({file.size} bytes): {error}") from None
 
 
-def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece]]:
+def row_groups(files: Sequence[InputFile], *, may_lack: bool = False) -> tuple[dict[str, Field], list[Piece]]:
     """Returns the files' schema, and a piece for each row group: its number is the start.
 
     A column without nulls in any file is not optional. The order of the columns may differ between files. A column that
-    not all files have, or not with the same type, has a `problem`.
+    not all files have, unless they `may_lack` some, or not with the same type, has a `problem`. Files without rows do
+    not count: programs give them other types, or no columns at all.
     """
     pieces: list[Piece] = []
     nulls: set[str] = set()
@@ -85,14 +86,18 @@ def row_groups(files: Sequence[InputFile]) -> tuple[dict[str, Field], list[Piece
     for file in files:
         with open_bytes(file.path) as stream:
             parquet = open_parquet(stream, file)
-            names = names_of[file.path] = parquet.schema_arrow.names
+            names = parquet.schema_arrow.names
             if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
                 raise InputError(f"{file.path}: the columns {', '.join(twice)} occur twice; rename them")
+            if not parquet.metadata.num_rows:
+                continue
+            names_of[file.path] = names
             for column in parquet.schema_arrow:
                 types.setdefault(column.name, {}).setdefault(column.type, file.path)
             nulls |= _columns_with_nulls(parquet.metadata)
             pieces += [Piece(file, group, group + 1) for group in range(parquet.num_row_groups)]
-    return with_absent({name: _merged(name, found, nulls) for name, found in types.items()}, names_of), pieces
+    fields = {name: _merged(name, found, nulls) for name, found in types.items()}
+    return with_absent(fields, names_of, may_lack=may_lack), pieces
 
 
 def _merged(name: str, types: Mapping[Any, str], nulls: set[str]) -> Field:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.catalog import read_features
-from beam_datasets.errors import BeamDatasetsError, InputError
+from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import Rows, RowsBuilder
@@ -61,7 +61,7 @@ class Tfrecord(RowsBuilder):
                     for name, values in examples.parse(record).items():
                         found.setdefault(name, Values()).add(values)
         if not found:
-            raise InputError(f"no file has a record: {self._paths}")
+            raise NoExamplesError(f"no file has a record: {self._paths}")
         self._values = found
         return {name: values.field(name, total) for name, values in sorted(found.items())}
 

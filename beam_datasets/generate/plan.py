@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata import shards as shard_rules
 
@@ -318,7 +318,8 @@ def make_plan(
         limits: of the merge levels of spilled blocks; None plans none.
 
     Raises:
-        BeamDatasetsError: a split has no examples, or fewer than shards were asked for.
+        NoExamplesError: a split has no examples.
+        BeamDatasetsError: a split has fewer examples than shards were asked for.
     """
     plans: list[SplitPlan] = []
     first_group = 0
@@ -326,7 +327,7 @@ def make_plan(
         splits = [split for split in splits if split in histograms] or splits
     for split in splits:
         if split not in histograms:
-            raise BeamDatasetsError(
+            raise NoExamplesError(
                 f"split {split!r} has no examples; a published split needs at least one. "
                 "Check where its examples come from, or leave the split out."
             )

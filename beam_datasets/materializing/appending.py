@@ -14,6 +14,7 @@ from beam_datasets.errors import (
     BeamDatasetsError,
     DuplicateKeyError,
     InvalidKeyError,
+    NoExamplesError,
     SplitError,
     StorageError,
     VersionError,
@@ -508,24 +509,35 @@ def built(
                     known = publishing.read_inputs(parent.dataset_dir)
                     if known is None:
                         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-                    changed = builder.only_new(known or Inputs(), take_changed=take_changed)
+                    taken = {"take_changed": take_changed, "may_lack": options.union_features}
+                    changed = builder.only_new(known or Inputs(), **taken)
                 if changed:
                     way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
                     notes.append(
                         f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}"
                     )
                 if getattr(builder, "has_files", True):
-                    made += map(builder_from_directory, _build(builder, options.on_duplicate))
+                    made += map(builder_from_directory, _build_all(builder, options.on_duplicate))
             else:
                 made.append(one)
         yield parent.dataset_dir, made, notes
 
 
-def _build(builder: Any, on_duplicate: str) -> list[str]:
+def _build_all(builder: Any, on_duplicate: str) -> list[str]:
     """Builds a builder, and one of files file by file if a key occurs in several; returns the directories."""
     try:
-        return [builder.build(skip_empty_splits=True)]
+        return _build(builder)
     except DuplicateKeyError:
         if on_duplicate == "error" or not hasattr(builder, "one_by_one"):
             raise
-    return [each.build(skip_empty_splits=True) for each in builder.one_by_one()]
+    return [directory for each in builder.one_by_one() for directory in _build(each)]
+
+
+def _build(builder: Any) -> list[str]:
+    """Builds a builder; returns the directory, or none if it is of files without rows, such as those of a quiet day."""
+    try:
+        return [builder.build(skip_empty_splits=True)]
+    except NoExamplesError:
+        if not getattr(builder, "may_be_empty", False):
+            raise
+        return []

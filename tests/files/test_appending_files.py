@@ -10,14 +10,17 @@ from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
 from beam_datasets.beam.materialize import Materialize
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError, NoExamplesError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.parquet import Parquet
 from beam_datasets.files.splits import SplitBy
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
@@ -111,15 +114,15 @@ def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path
 
     def build_while_another_process_appends(*args):
         built = build(*args)
-        monkeypatch.setattr(appending, "_build", build)
+        monkeypatch.setattr(appending, "_build_all", build)
         append()
         return built
 
     csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
     Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
     csv(tmp_path / "logs", "2.csv", "id,n", "b,2")
-    build = appending._build
-    monkeypatch.setattr(appending, "_build", build_while_another_process_appends)
+    build = appending._build_all
+    monkeypatch.setattr(appending, "_build_all", build_while_another_process_appends)
     with pytest.raises(AlreadyPublishedError):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0"]
@@ -233,6 +236,56 @@ def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     ).build(num_workers=1)
     assert list(map(repr, rows_of(made))) == list(map(repr, rows_of(whole)))
     assert bd.verify(made).whole
+
+
+def parquet(path, rows, names):
+    pq.write_table(pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]), path)
+
+
+def csv_file(path, rows, names):
+    csv(path.parent, path.name, ",".join(names), *(",".join(str(row[name]) for name in names) for row in rows))
+
+
+def json_lines(path, rows, names):
+    path.write_text("".join(json.dumps({name: row[name] for name in names}) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("files", "write"), [(Csv, csv_file), (Jsonl, json_lines), (Parquet, parquet)], ids=["csv", "jsonl", "parquet"]
+)
+def test_files_of_several_days_may_have_other_columns_and_quiet_days_no_rows(tmp_path, files, write):
+    def day(number, *names, rows=2):
+        write(tmp_path / f"logs/{number}", [{"id": f"{number}-{n}", "n": n, "m": n} for n in range(rows)], names)
+
+    def new():
+        return files(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
+
+    (tmp_path / "logs").mkdir()
+    day(1, "id", "n")
+    first = new().build(num_workers=1)
+    day(2, "id", "n", rows=0)
+    assert bd.append("ds", new(), data_dir=tmp_path) == first
+    day(3, "id", "n", "m")
+    day(4, "id", "n")
+    day(5, "id", "m")
+    with pytest.raises(BeamDatasetsError, match="optional|--union_features"):
+        bd.append("ds", new(), data_dir=tmp_path)
+    rows = rows_of(bd.append("ds", new(), data_dir=tmp_path, union_features=True))
+    found = {row["id"].decode(): (row["n"], row["m"]) for row in rows}
+    assert found == {
+        f"{day}-{n}": (None if day == 5 else n, n if day in (3, 5) else None) for day in (1, 3, 4, 5) for n in range(2)
+    }
+
+
+def test_files_of_which_all_rows_are_left_out_are_an_error(tmp_path):
+    def files():
+        return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", skip_bad=True, data_dir=tmp_path)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    files().build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,x")
+    with pytest.raises(NoExamplesError, match="split 'train' has no examples"):
+        bd.append("ds", files(), data_dir=tmp_path)
 
 
 @pytest.mark.slow
