@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100  # of lines that do not go to a terminal
 MIN_WIDTH = 12  # of a column that is cut
-_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - set(map(ord, "\n\t"))
-_DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # let a line be shown in another order
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - set(map(ord, "\n\t"))
+_DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # reorder a line
 _ESCAPES = {code: ascii(chr(code))[1:-1] for code in _CONTROLS | _DIRECTIONS}
 
 

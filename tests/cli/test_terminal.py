@@ -17,7 +17,7 @@ from beam_datasets.cli import main
 from beam_datasets.cli.printing import printable, table, text_width
 from tests.exporting.conftest import dataset_of
 
-EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e"
+EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e\u200f\u2028"
 
 
 @given(st.text())
@@ -35,7 +35,9 @@ def controls(text):
     return [
         c
         for c in text
-        if (unicodedata.category(c) == "Cc" and c not in "\n\t") or unicodedata.bidirectional(c) in bidirectional
+        if (unicodedata.category(c) in ("Cc", "Zl", "Zp") and c not in "\n\t")
+        or unicodedata.bidirectional(c) in bidirectional
+        or c in "\u061c\u200e\u200f"
     ]
 
 
