@@ -1,4 +1,4 @@
-"""Completion, as bash asks for it: what `register-python-argcomplete` prints, with a line and a cursor at its end."""
+"""Completion, as shells ask for it: what `register-python-argcomplete` prints, with a line and a cursor at its end."""
 
 import shutil
 import subprocess
@@ -13,6 +13,14 @@ from tests.diffing.versions import PETS
 
 pytest.importorskip("argcomplete")
 BIN = Path(sys.executable).parent
+ASK_ZSH = """
+export PATH={bin}:$PATH
+autoload -U compinit is-at-least; compinit -D -u
+eval "$({bin}/register-python-argcomplete beam-datasets)"
+_describe() {{ print -rl -- "${{(@P)2}}" }}
+words=(beam-datasets) BUFFER="$1" CURSOR=${{#1}}
+_python_argcomplete
+"""
 ASK = """
 export PATH={bin}:$PATH
 eval "$({bin}/register-python-argcomplete beam-datasets)"
@@ -38,6 +46,17 @@ def data(tmp_path_factory):
 def test_every_command_is_known(command):
     file, _ = COMMANDS[command]
     assert command_of(command, file).parser().prog in (f"beam-datasets {command}", "beam-datasets build")
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
+@pytest.mark.parametrize(
+    "line, expected", [("in", ["info"]), ("info --data_dir {data} pets:", ["pets:1.0.0", "pets:1.1.0"])]
+)
+def test_zsh(line, expected, data):
+    command = ["zsh", "-f", "-c", ASK_ZSH.format(bin=BIN), "zsh", f"beam-datasets {line.format(data=data)}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    texts = [text.strip().replace("\\:", ";").partition(":")[0].replace(";", ":") for text in done.stdout.splitlines()]
+    assert (sorted(texts), done.stderr) == (expected, "")
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
