@@ -201,8 +201,25 @@ def rows(piece: Piece, wanted: Collection[str]) -> Iterator[Row]:
         number = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
         try:
             for batch in file.iter_batches(_BATCH, row_groups=[piece.start], columns=columns):
+                for column in batch.columns:
+                    _check_times(column)
                 for row in batch.select(columns).to_pylist() if columns else [{}] * batch.num_rows:
                     yield number, f"row {number}", row
                     number += 1
-        except (ValueError, OSError) as error:
+        except (ValueError, OverflowError, OSError) as error:  # the second of a date after the year 9999
             raise InputError(f"{piece.file.path}, row group {piece.start} (from row {number}): {error}") from None
+
+
+def _check_times(column: Any) -> None:
+    """Raises pyarrow's ValueError if a time of day has nanoseconds, which Python's times lack."""
+    import pyarrow as pa
+
+    if "time64[ns]" not in str(column.type):
+        return
+    if pa.types.is_struct(column.type):
+        for inner in column.flatten():
+            _check_times(inner)
+    elif pa.types.is_nested(column.type):
+        _check_times(column.flatten())
+    else:
+        column.cast(pa.time64("us"))

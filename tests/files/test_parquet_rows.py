@@ -57,6 +57,26 @@ def test_types(tmp_path):
     assert (second["n"], second["o"], second["l"]) == (None, {"x": 2, "y": None}, [])
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_of_day_keep_all_digits(tmp_path, nested):
+    """B16: nanoseconds, which Python's times lack, are an error; microseconds in such a column are text."""
+    kind, path = pa.time64("ns"), tmp_path / "a.parquet"
+    for number in (1500, 1000):
+        column = pa.array([[{"at": number}], []], pa.list_(pa.struct([("at", kind)]))) if nested else [number, None]
+        write(path, {"t": pa.array(column, column.type if nested else kind)})
+        if number == 1000:
+            assert "00:00:00.000001" in str(read(path)[0])
+        else:
+            with pytest.raises(InputError, match=r"a\.parquet, row group 0 .*would lose data: 1500"):
+                read(path)
+
+
+def test_a_date_that_python_lacks_is_an_error_of_the_file(tmp_path):
+    write(tmp_path / "a.parquet", {"t": pa.array([10**12], pa.timestamp("s"))})
+    with pytest.raises(InputError, match=r"a\.parquet, row group 0 .*date value out of range"):
+        read(tmp_path / "a.parquet")
+
+
 def test_row_groups_and_keys(tmp_path):
     write(tmp_path / "a.parquet", {"n": list(range(25))}, row_group_size=10)
     write(tmp_path / "b.parquet", {"n": list(range(25, 30))})
