@@ -8,6 +8,8 @@ passed over, and hides no lower version.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import inspect
 import json
 import os
@@ -181,9 +183,7 @@ def find_published(
         ValueError: there are options for a local path.
     """
     text = os.fspath(name_or_dir)
-    is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
-    files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
-    if is_path or any(os.path.exists(os.path.join(text, name)) for name in files):
+    if _is_directory(name_or_dir):
         return storage.with_options(text, storage_options) if storage_options else text
     root, there = root_dir(data_dir, storage_options), os.path.isdir(text)
     no_path = f" The directory {text} does not exist.{versions_near(text)}" if text.count("/") > 1 and not there else ""
@@ -195,6 +195,26 @@ def find_published(
         return find_dataset_dir(wanted, root)
     except DatasetNotFoundError as error:
         raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else f"{error}{no_path}") from None
+
+
+def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:
+    text = os.fspath(name_or_dir)
+    is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
+    files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
+    return is_path or any(os.path.exists(os.path.join(text, name)) for name in files)
+
+
+def latest(name_or_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Returns a name without a version with 'latest', so that it means the highest one also where code is registered.
+
+    >>> latest("digits/small"), latest("digits:1.0.0"), latest("/data/digits/1.0.0")
+    ('digits/small:latest', 'digits:1.0.0', '/data/digits/1.0.0')
+    """
+    with contextlib.suppress(ValueError):
+        if isinstance(name_or_dir, str) and not _is_directory(name_or_dir):
+            wanted = DatasetName.parse_path(name_or_dir)
+            return name_or_dir if wanted.version else str(dataclasses.replace(wanted, version="latest"))
+    return name_or_dir
 
 
 def _no_version(directory: str) -> str:

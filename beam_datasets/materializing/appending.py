@@ -100,7 +100,7 @@ class AppendOptions:
             BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.
         """
         sources = Sources([target_dir(catalog.root_dir(self.data_dir), self.storage_options)], {}, self.storage_options)
-        parent = sources.opened[sources.open(source)]
+        parent = sources.opened[sources.open(catalog.latest(source))]
         if storage.basename(parent.dataset_dir) != str(parent.version):
             raise BeamDatasetsError(
                 f"{parent.dataset_dir}: expected a directory called {parent.version}, as the version is; the next "
@@ -421,7 +421,8 @@ def append(
     those of one generation of all examples with the same number of shards. If nothing changes, nothing is published.
 
     Args:
-        source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory.
+        source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory. A name
+            without a version means the highest one, whatever version a builder of this name would build.
         new: what is appended: a published dataset, by name or directory, a builder, which is built in a temporary
             directory, or a list of these. An example replaces or is skipped by the order of the list.
         split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of its name.

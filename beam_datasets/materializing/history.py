@@ -14,6 +14,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
 from beam_datasets.generate import runs
+from beam_datasets.materializing.plan import described
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.names import DatasetName
@@ -21,7 +22,7 @@ from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from beam_datasets.catalog import DataDir, Options
 
@@ -59,7 +60,7 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     """
     if not _TAG.fullmatch(tag):
         raise ValueError(f"tag: expected letters, digits, '.', '-' and '_', got {tag!r}")
-    directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
+    directory = catalog.find_dataset_dir(str(catalog.latest(name)), catalog.root_dir(data_dir, storage_options))
     path, version = _tag_path(storage.dirname(directory), tag), storage.basename(directory)
     try:
         storage.create_bytes(path, version.encode())
@@ -137,7 +138,9 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    needs = {each.name: set(_named(builder_from_directory(each.directory).lineage)) for each in found}
+    opened = {each.name: builder_from_directory(each.directory) for each in found}
+    digests = {name: described(published).digest for name, published in opened.items()}
+    needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
     while more := {
         need: f"the lineage of {by} names it"
         for by, names in needs.items()
@@ -166,12 +169,19 @@ def _published(root: str) -> Iterator[Judged]:
             yield Judged(full, storage.join(root, full.replace(":", "/")))
 
 
-def _named(lineage: Lineage | None) -> Iterator[str]:
-    """Yields the names of the datasets that a lineage names, except those that were appended to."""
-    for dataset in lineage.datasets[lineage.appended is not None :] if lineage else ():
-        yield dataset.full_name
+def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
+    """Yields the names of the datasets that a lineage names, except those that were appended to.
+
+    What was appended may have been built for it, by a builder with the name of a published version; `digests` tell.
+    """
+    if lineage is None:
+        return
+    for dataset in lineage.datasets[lineage.appended is not None :]:
+        if lineage.appended is None or digests.get(dataset.full_name) == dataset.digest:
+            yield dataset.full_name
         if dataset.source is not None:
-            yield from _named(Lineage.from_json(dataset.source, path=f"the lineage of {dataset.full_name}"))
+            source = Lineage.from_json(dataset.source, path=f"the lineage of {dataset.full_name}")
+            yield from _named(source, digests)
 
 
 def remove_version(version: Judged) -> bool:

@@ -1,5 +1,7 @@
 """`beam-datasets append` as a user types it: what it prints, its exit codes, and each of its errors."""
 
+from pathlib import Path
+
 import pytest
 
 import beam_datasets as bd
@@ -64,3 +66,33 @@ def test_plan_append_and_again(data, run):
 def test_errors(data, run, args, code, error):
     found, _, err = run("append", "ds", "--data_dir=data", *args)
     assert (found, error in err) == (code, True), err
+
+
+def test_each_day_by_the_builder_that_made_the_first(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    Path("day.py").write_text("""
+import beam_datasets as bd
+
+class EventsOfDays(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+
+    def __init__(self, *, day: int, **options):
+        self.day = day
+        super().__init__(**options)
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features={"day": bd.features.Scalar("int64")})
+
+    def _split_generators(self):
+        return {"train": [(self.day, {"day": self.day})]}
+""")
+    assert run("build", "day.py", "--data_dir=data", "--day=1", "--num_workers=1")[0] == 0
+    for day in (2, 3):
+        code, out, err = run("append", "events_of_days", "--data_dir=data", "--from=day.py", f"--day={day}")
+        assert (code, f"events_of_days/{day}.0.0 after" in out) == (0, True), err
+    assert {row["day"] for row in bd.load("events_of_days:latest", split="train", data_dir="data")} == {1, 2, 3}
+    assert run("tag", "events_of_days", "--data_dir=data", "last")[1].endswith("events_of_days/3.0.0\n")
+    code, out, _ = run("prune", "events_of_days", "--data_dir=data", "--keep=1")
+    assert [line.split()[0] for line in out.splitlines() if "to be removed" in line] == [
+        "events_of_days:1.0.0", "events_of_days:2.0.0",
+    ]  # fmt: skip
