@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ from beam_datasets.errors import (
     InvalidKeyError,
     NoExamplesError,
     SplitError,
-    StorageError,
     VersionError,
 )
 from beam_datasets.features.sequence import difference
@@ -477,7 +477,7 @@ def built(
 ) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
     """Provides what is appended to, what is appended, and notes about it.
 
-    Builders are built in a directory beside the next version.
+    Builders are built in a directory beside the next version, or for temporary files if that is in an object store.
     Builders of files take only files of which the published version was not built; without any they are left out.
     That version is then the one to append to, even if another process publishes a higher one in the meantime.
 
@@ -489,20 +489,17 @@ def built(
 
     Raises:
         AlreadyPublishedError: the next version is published already.
-        StorageError: a builder is given, and the dataset is in an object store.
     """
     if not any(hasattr(one, "elsewhere") for one in new):
         yield source, list(new), []
         return
     parent, _ = options.parent(source)
-    if storage.is_remote(parent.dataset_dir):
-        raise StorageError(
-            f"{parent.dataset_dir}: expected a local path to build what is appended beside it. Build it first, and "
-            "append the published dataset."
-        )
+    place = parent.dataset_dir
+    if storage.is_remote(place):
+        place = storage.join(tempfile.gettempdir(), storage.basename(place))
     made: list[Any] = []
     notes: list[str] = []
-    with publishing.beside(parent.dataset_dir) as folder:
+    with publishing.beside(place) as folder:
         for number, one in enumerate(new):
             if hasattr(one, "elsewhere"):
                 builder, changed = one.elsewhere(storage.join(folder, str(number))), []

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import apache_beam as beam
@@ -16,6 +17,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
+from beam_datasets import storage
 from beam_datasets.beam.materialize import Materialize
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError, NoExamplesError
 from beam_datasets.files.csv import Csv
@@ -95,6 +97,23 @@ def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
     for data in ("part", "data", "copy"):
         with pytest.warns(UserWarning, match="all are taken"), pytest.raises(DuplicateKeyError):
             append(tmp_path / data)
+
+
+def test_files_are_appended_to_a_dataset_in_an_object_store(tmp_path):
+    def append():
+        return bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*.csv", key="id"), data_dir=root)
+
+    root, whole = f"memory://{uuid.uuid4().hex}", tmp_path / "whole"
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    made = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
+    for path in Path(made).iterdir():
+        storage.write_bytes(f"{root}/ds/1.0.0/{path.name}", path.read_bytes())
+    csv(tmp_path / "logs", "2.csv", "id,n", "c,3")
+    second = append()
+    assert append() == second == f"{root}/ds/2.0.0"
+    one = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=whole).build(num_workers=1)
+    shard = "ds-train.tfrecord-00000-of-00001"
+    assert bytes(storage.read_bytes(f"{second}/{shard}")) == Path(one, shard).read_bytes()
 
 
 def test_a_pipeline_that_is_not_run_leaves_nothing_and_one_that_is_run_knows_the_files(tmp_path):
