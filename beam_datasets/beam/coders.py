@@ -11,11 +11,12 @@ from typing import Any
 
 from apache_beam.coders import Coder, registry
 
-from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlock
+from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlock, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram
 
 _BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
 _SPILLED_BLOCK = struct.Struct("<II4Q")  # bytes of the split's name and of the path, then the numbers
+_SPILLED_BLOCKS = struct.Struct("<I2Q")  # bytes of the split's name, then the numbers
 
 
 class _PlainCoder(Coder):
@@ -75,6 +76,24 @@ class SpilledBlockCoder(_PlainCoder):
         return SpilledBlock(split, encoded[path_at:].decode("utf-8", "surrogateescape"), *numbers)
 
 
+class SpilledBlocksCoder(_PlainCoder):
+    """Encodes where lists of spilled blocks are."""
+
+    kind = SpilledBlocks
+
+    def encode(self, value: SpilledBlocks) -> bytes:
+        """Returns the header, the split and the path."""
+        split, path = value.split.encode(), str(value.path).encode("utf-8", "surrogateescape")
+        return b"".join((_SPILLED_BLOCKS.pack(len(split), value.start, value.stop), split, path))
+
+    def decode(self, encoded: bytes) -> SpilledBlocks:
+        """Returns the blocks."""
+        length, start, stop = _SPILLED_BLOCKS.unpack_from(encoded)
+        path_at = _SPILLED_BLOCKS.size + length
+        split, path = encoded[_SPILLED_BLOCKS.size : path_at].decode(), encoded[path_at:]
+        return SpilledBlocks(split, path.decode("utf-8", "surrogateescape"), start, stop)
+
+
 class HistogramCoder(_PlainCoder):
     """Encodes histograms of sort keys."""
 
@@ -89,5 +108,5 @@ class HistogramCoder(_PlainCoder):
         return Histogram.from_bytes(encoded)
 
 
-for _coder in (BlockCoder, SpilledBlockCoder, HistogramCoder):
+for _coder in (BlockCoder, SpilledBlockCoder, SpilledBlocksCoder, HistogramCoder):
     registry.register_coder(_coder.kind, _coder)

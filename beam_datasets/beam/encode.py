@@ -77,7 +77,7 @@ class EncodeBlocks(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields the last block."""
-        yield from map(_in_window, self.outputs())
+        yield from map(in_window, self.outputs())
         self._builder.reset()
 
     @property
@@ -282,7 +282,7 @@ class _EncodeUnits(beam.DoFn):
                 yield from self._flush()
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(_in_window, self._flush())
+        yield from map(in_window, self._flush())
         self._reporting.close()
         for encoder in self._encoders.values():
             encoder.start_bundle()  # gives its memory back
@@ -300,7 +300,7 @@ class _EncodeUnits(beam.DoFn):
         self._units, self._since = [], time.monotonic()
 
 
-def _in_window(output: Any) -> Any:
+def in_window(output: Any) -> Any:
     """Returns an output of `finish_bundle`, which must name its window."""
     in_window: Callable[[Any], Any] = GlobalWindows.windowed_value_at_end_of_window
     if isinstance(output, beam.pvalue.TaggedOutput):

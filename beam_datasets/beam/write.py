@@ -21,7 +21,7 @@ from apache_beam.typehints import KV, with_input_types, with_output_types
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.beam import coders
-from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits
+from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, in_window
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -29,7 +29,9 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import (
     Block,
+    BlockCollector,
     SpilledBlock,
+    SpilledBlocks,
     merge_unique,
     num_buckets,
     split_by_key,
@@ -40,10 +42,10 @@ from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.native import note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.encode import UnitReader
-    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.blocks import AnyBlock, LoadedBlock
     from beam_datasets.generate.resume import ShardRecords
 
 
@@ -93,6 +95,11 @@ class EngineOptions:
     def block_type(self) -> type[AnyBlock]:
         """Class of the blocks, which decides their coder."""
         return Block if self.spill_dir is None else SpilledBlock
+
+    @property
+    def routed_type(self) -> type[Block | SpilledBlocks]:
+        """Class of what the tasks and the groups are sent, which decides its coder."""
+        return Block if self.spill_dir is None else SpilledBlocks
 
     @property
     def progress_dir(self) -> str | None:
@@ -219,22 +226,22 @@ def write_blocks(
 
 def _routed(blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions) -> beam.PCollection:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan."""
-
-    def typed(function: Callable[..., Any], *args: Any) -> Any:
-        types = KV[int, engine.block_type], KV[tuple[str, int], engine.block_type]
-        route = beam.FlatMap(function, plan, *args).with_output_types(types[0], **{_RUNS: types[1]})
-        return route.with_outputs(_RUNS, main="groups")
-
+    groups, runs = KV[int, engine.routed_type], KV[tuple[str, int], engine.routed_type]
     max_levels = engine.merge_limits.max_levels
     if not max_levels:
-        return blocks | "Route" >> beam.FlatMap(_route, plan).with_output_types(KV[int, engine.block_type])
-    routed = blocks | "Route" >> typed(_route)
-    groups = [routed.groups]
+        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups)
+
+    def typed(function: beam.DoFn) -> Any:
+        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs})
+        return route.with_outputs(_RUNS, main="groups")
+
+    routed = blocks | "Route" >> typed(_Route(engine.spill_dir))
+    found = [routed.groups]
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
-        routed = tasks | f"Merge{level}" >> typed(_merge, level, engine.spill_dir)
-        groups.append(routed.groups)
-    return groups | "Groups" >> beam.Flatten()
+        routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1))
+        found.append(routed.groups)
+    return found | "Groups" >> beam.Flatten()
 
 
 def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
@@ -387,20 +394,56 @@ def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) ->
     return key[0], merge_unique(parts)
 
 
-def _route(block: AnyBlock, plan: planning.Plan, level: int = 0) -> Iterator[Any]:
-    """Yields what the tasks of a level are sent, or the groups if the plan has no further level."""
+def _route(block: Block | LoadedBlock, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Any]]:
+    """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
     split = plan.split(block.split)
-    if level == len(split.levels) or isinstance(block, Block):
+    if isinstance(block, Block) or level == len(split.levels):
         yield from planning.route(block, split)
         return
     for task, part in planning.route_to_runs(block, split, split.levels[level]):
-        yield beam.pvalue.TaggedOutput(_RUNS, ((block.split, task), part))
+        yield (block.split, task), part
 
 
-def _merge(
-    element: tuple[tuple[str, int], Iterable[SpilledBlock]], plan: planning.Plan, level: int, spill_dir: str
-) -> Iterator[Any]:
-    return _route(merge_blocks(element[1], spill_dir), plan, level + 1)
+class _Route(beam.DoFn):
+    """Blocks -> (group, records that it is sent), and beside them ((split, task), records) for tasks of a level.
+
+    Args:
+        spill_dir: of spilled blocks; None for inline ones.
+        level: of the merge levels, which is next.
+    """
+
+    def __init__(self, spill_dir: str | None, level: int = 0) -> None:
+        self._spill_dir = spill_dir
+        self._level = level
+
+    def start_bundle(self) -> None:
+        """Forgets what a bundle that failed had collected."""
+        self._collector = BlockCollector(self._spill_dir or "")
+
+    def process(self, block: Any, plan: planning.Plan) -> Iterator[Any]:
+        """Yields what is sent of an inline block, or of some spilled blocks when they are enough."""
+        if isinstance(block, Block):
+            yield from _route(block, plan, self._level)
+            return
+        is_full = [self._collector.add(*routed) for routed in _route(block.loaded(), plan, self._level)]
+        if any(is_full):
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields what is sent of the last spilled blocks."""
+        yield from map(in_window, self._flush())
+
+    def _flush(self) -> Iterator[Any]:
+        for task, blocks in self._collector.flush():
+            yield (task, blocks) if isinstance(task, int) else beam.pvalue.TaggedOutput(_RUNS, (task, blocks))
+
+
+class _Merge(_Route):
+    """((split, task), blocks) -> as `_Route` of the block that they are merged into."""
+
+    def process(self, element: Any, plan: planning.Plan) -> Iterator[Any]:
+        """Yields what is sent of some merged blocks when they are enough."""
+        return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
 
 class _WriteGroup(beam.DoFn):
@@ -417,7 +460,7 @@ class _WriteGroup(beam.DoFn):
         self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
 
     def process(
-        self, element: tuple[int, Iterable[Block | SpilledBlock]], plan: planning.Plan
+        self, element: tuple[int, Iterable[Block | SpilledBlocks]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
         group, began = plan.group(element[0]), time.monotonic()
         written = self._records and self._records.reuse(element[0], plan, self._destination)

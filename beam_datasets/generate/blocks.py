@@ -3,7 +3,7 @@
 A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
 framed records one after the other. Its payload stands inline, or was *spilled*: a file of the job's staging area then
 holds the *heads* (20 bytes a record: its key and its size), followed by the framed records. What travels is where to
-find them.
+find them. A task that is sent ranges of many blocks finds a list of them in one more file, with a copy of their heads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import struct
 import tempfile
 import uuid
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
@@ -40,8 +41,10 @@ MAX_COPIED_BYTES = (1 << 31) - 1  # of a record that another library wrote: no t
 PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
-SMALL_BYTES = 256 << 10  # of a spill file that is read at once
+COLLECTED_BYTES = 16 << 20  # of heads that are written together
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
+_LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
+_LISTED = struct.Struct("<4Q")  # numbers of `SpilledBlock`
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,13 @@ class SpilledBlock:
 
     def load(self) -> tuple[bytes, bytes]:
         """Returns (keys, sizes), read from the file."""
-        with contextlib.closing(self.open()) as block:
-            return block.load()
+        stop = self.heads_at + self.count * HEAD_BYTES
+        with contextlib.closing(storage.open_reader(self.path, size=stop)) as reader:
+            return _from_heads(reader.read(self.heads_at, stop))
+
+    def loaded(self) -> LoadedBlock:
+        """Returns the block with its heads, read from the file."""
+        return LoadedBlock(self, *self.load())
 
     def read(self, start: int, stop: int) -> bytes:
         """Returns the payload's bytes [start, stop), read from the file."""
@@ -129,6 +137,119 @@ class SpilledBlock:
         return SpilledBlock(self.split, self.path, last - first, heads_at, self.payload_at + start, stop - start)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedBlock:
+    """A spilled block whose heads are in memory.
+
+    Attributes:
+        block: the block.
+        keys: as of `Block`.
+        sizes: as of `Block`.
+    """
+
+    block: SpilledBlock
+    keys: bytes
+    sizes: bytes
+
+    @property
+    def split(self) -> str:
+        """The split's name."""
+        return self.block.split
+
+    @property
+    def path(self) -> str:
+        """The spill file."""
+        return self.block.path
+
+    def load(self) -> tuple[bytes, bytes]:
+        """Returns (keys, sizes)."""
+        return self.keys, self.sizes
+
+    def cut(self, first: int, last: int, start: int, stop: int) -> LoadedBlock:
+        """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
+        return LoadedBlock(
+            self.block.cut(first, last, start, stop),
+            self.keys[first * KEY_BYTES : last * KEY_BYTES],
+            self.sizes[first * SIZE_BYTES : last * SIZE_BYTES],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledBlocks:
+    """Spilled blocks of one split, listed in a file with a copy of their heads, so that one read finds all.
+
+    Attributes:
+        split: the split's name.
+        path: the file.
+        start: where the list begins in it, in bytes.
+        stop: where the heads end in it, in bytes.
+    """
+
+    split: str
+    path: str
+    start: int
+    stop: int
+
+    def load_each(self) -> list[tuple[SpilledBlock, bytes, bytes]]:
+        """Returns (block, keys, sizes) of each block, read from the file."""
+        with contextlib.closing(storage.open_reader(self.path, size=self.stop)) as reader:
+            data = memoryview(reader.read(self.start, self.stop))
+        count, length = _LIST.unpack_from(data)
+        paths_at = _LIST.size + count * _LISTED.size
+        paths = bytes(data[paths_at : paths_at + length]).decode("utf-8", "surrogateescape").split("\0")
+        listed = _LISTED.iter_unpack(data[_LIST.size : paths_at])
+        at, found = paths_at + length, []
+        for path, numbers in zip(paths, listed, strict=True):
+            block = SpilledBlock(self.split, path, *numbers)
+            start, at = at, at + HEAD_BYTES * len(block)
+            found.append((block, *_from_heads(data[start:at])))
+        return found
+
+
+def list_blocks(blocks: Sequence[LoadedBlock]) -> list[bytes]:
+    """Returns the content of `SpilledBlocks`, in buffers."""
+    paths = "\0".join([some.block.path for some in blocks]).encode("utf-8", "surrogateescape")
+    numbers = [(some.block.count, some.block.heads_at, some.block.payload_at, some.block.num_bytes) for some in blocks]
+    listed = b"".join([_LISTED.pack(*each) for each in numbers])
+    return [_LIST.pack(len(blocks), len(paths)), listed, paths, *(_heads(some.keys, some.sizes) for some in blocks)]
+
+
+class BlockCollector:
+    """Collects what spilled blocks send to tasks, and lists the blocks and heads of all tasks in one file.
+
+    A task then finds the heads of many blocks by one read, so that reads of heads, and what travels, do not grow as
+    blocks times tasks.
+
+    Args:
+        directory: gets a file for up to `COLLECTED_BYTES` of heads.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._blocks: dict[Any, list[LoadedBlock]] = {}
+        self._num_bytes = 0
+
+    def add(self, task: Hashable, block: LoadedBlock) -> bool:
+        """Adds what a task is sent of a block; returns whether `flush` is due."""
+        self._blocks.setdefault(task, []).append(block)
+        self._num_bytes += HEAD_BYTES * len(block.block)
+        return self._num_bytes >= COLLECTED_BYTES
+
+    def flush(self) -> Iterator[tuple[Any, SpilledBlocks]]:
+        """Yields (task, blocks) of what was added since the last flush."""
+        collected, self._blocks, self._num_bytes = self._blocks, {}, 0
+        if not collected:
+            return
+        path, stops = storage.join(self._directory, f"{uuid.uuid4().hex}.list"), [0]
+        with storage.open_writer(path) as writer:
+            for blocks in collected.values():
+                content = list_blocks(blocks)
+                writer.write(content)
+                stops.append(stops[-1] + sum(map(len, content)))
+        for (task, blocks), (start, stop) in zip(collected.items(), itertools.pairwise(stops)):
+            yield task, SpilledBlocks(blocks[0].split, path, start, stop)
+
+
 class OpenBlock:
     """A spilled block whose file is open. Threads may share it; close it after the last read.
 
@@ -138,29 +259,28 @@ class OpenBlock:
     """
 
     def __init__(self, block: SpilledBlock, reader: storage.Reader) -> None:
-        self._block, self._reader = block, reader
-        self.is_remote, self.close = storage.is_remote(reader.path), reader.close
-        self._payload: bytes | None = None  # of a small file
-
-    def load(self) -> tuple[bytes, bytes]:
-        """Returns (keys, sizes)."""
-        start, stop = self._block.heads_at, self._block.heads_at + self._block.count * HEAD_BYTES
-        end = self._block.payload_at + self._block.num_bytes
-        is_small = stop == self._block.payload_at and end - start <= SMALL_BYTES
-        data = memoryview(self._reader.read(start, end if is_small else stop))
-        if is_small:
-            data, self._payload = data[: stop - start], bytes(data[stop - start :])
-        heads = np.frombuffer(data, np.uint8).reshape(-1, HEAD_BYTES)
-        return heads[:, :KEY_BYTES].tobytes(), heads[:, KEY_BYTES:].tobytes()
+        self._block, self._reader, self.close = block, reader, reader.close
 
     def read(self, start: int, stop: int) -> bytes:
         """Returns the payload's bytes [start, stop)."""
-        if self._payload is not None:
-            return self._payload[start:stop]
         return bytes(self._reader.read(self._block.payload_at + start, self._block.payload_at + stop))
 
 
 AnyBlock = Block | SpilledBlock
+
+
+def _heads(keys: bytes, sizes: bytes) -> bytes:
+    """Returns the heads of n sort keys and sizes."""
+    heads = np.empty((len(keys) // KEY_BYTES, HEAD_BYTES), np.uint8)
+    heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
+    heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)
+    return heads.tobytes()
+
+
+def _from_heads(heads: Buffer) -> tuple[bytes, bytes]:
+    """Returns (keys, sizes) of heads."""
+    rows = np.frombuffer(memoryview(heads), np.uint8).reshape(-1, HEAD_BYTES)
+    return rows[:, :KEY_BYTES].tobytes(), rows[:, KEY_BYTES:].tobytes()
 
 
 class Workers(Protocol):
@@ -386,13 +506,11 @@ def spill(
     The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
     """
     count = len(keys) // KEY_BYTES
-    heads = np.empty((count, HEAD_BYTES), np.uint8)
-    heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
-    heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)
+    heads = _heads(keys, sizes)
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
     with storage.open_writer(path) as writer:
-        writer.write(itertools.chain([heads.data], payload))
-    return SpilledBlock(split, path, count, 0, heads.nbytes, num_bytes)
+        writer.write(itertools.chain([heads], payload))
+    return SpilledBlock(split, path, count, 0, len(heads), num_bytes)
 
 
 class BlockBuilder:

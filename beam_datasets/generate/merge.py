@@ -2,7 +2,7 @@
 
 Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
 payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
-blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
+blocks, so that each is read in long ranges: 224 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
 512 MiB in all. Ranges of objects are asked for together. Records that follow each other in a block, as most do of a
 version that little is appended to, are written from where they were read.
 """
@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.generate.blocks import KEY_BYTES, OpenBlock, SpilledBlock, key_array, sort_order, spill
+from beam_datasets.generate.blocks import (
+    KEY_BYTES,
+    Block,
+    SpilledBlock,
+    SpilledBlocks,
+    key_array,
+    sort_order,
+    spill,
+)
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -59,7 +67,7 @@ class ReadSize:
         return max(1, round(num_bytes / wanted), -(-num_bytes // self.max_bytes))
 
 
-ON_DISK = ReadSize(256 << 10, 64 << 20)
+ON_DISK = ReadSize(224 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
@@ -86,23 +94,15 @@ class _ParkedBlock:
         return os.pread(self.file, stop - start, self.start + start)
 
 
-def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[Any]:
-    """Yields the blocks: of spilled ones the open file, of inline ones behind the first `INLINE_BYTES` a parked block.
+def _held(blocks: Iterable[Any], stack: contextlib.ExitStack) -> Iterator[Any]:
+    """Yields the blocks: of inline ones behind the first `INLINE_BYTES` a parked block.
 
     All blocks are needed before the first record is written. An engine that streams them holds none of them.
     """
     file, held = None, 0
-    for number, block in enumerate(blocks):
-        if isinstance(block, SpilledBlock):
-            if number >= MAX_OPEN_FILES and not storage.is_remote(block.path):  # a system limits a process's
-                yield block
-                continue
-            opened = block.open()
-            stack.callback(opened.close)
-            yield opened
-            continue
-        held += len(block.payload)
-        if held <= INLINE_BYTES:
+    for block in blocks:
+        held += len(block.payload) if isinstance(block, Block) else 0
+        if not isinstance(block, Block) or held <= INLINE_BYTES:
             yield block
             continue
         if file is None:
@@ -111,6 +111,11 @@ def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[A
         while rest:
             rest = rest[file.write(rest) :]
         yield _ParkedBlock(block.keys, block.sizes, file.fileno(), start)
+
+
+def _load_each(block: Any) -> list[tuple[Any, bytes, bytes]]:
+    """Returns (block, keys, sizes) of the block, or of each that is listed."""
+    return block.load_each() if isinstance(block, SpilledBlocks) else [(block, *block.load())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +143,17 @@ class Merge:
     for_all: Callable[..., Iterable[Any]]
 
     @classmethod
-    def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
+    def of(cls, blocks: Iterable[AnyBlock | SpilledBlocks], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
-        held, remote = [], False
-        for block in _held(blocks, stack):
-            held.append(block)
-            remote = remote or (isinstance(block, OpenBlock) and block.is_remote)
+        some = list(_held(blocks, stack))
+        remote = any(isinstance(each, (SpilledBlock, SpilledBlocks)) and storage.is_remote(each.path) for each in some)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
-        parts, sizes = [], []
-        for some_keys, some_sizes in for_all(lambda block: block.load(), held):
+        held, parts, sizes = list[Any](), [], []
+        for block, some_keys, some_sizes in itertools.chain.from_iterable(for_all(_load_each, some)):
+            if isinstance(block, SpilledBlock) and (remote or len(held) < MAX_OPEN_FILES):  # a process has a limit
+                block = block.open()
+                stack.callback(block.close)
+            held.append(block)
             parts.append(some_keys)
             sizes.append(np.frombuffer(some_sizes, "<u4").astype(np.uint32, copy=False))
         joined = b"".join(parts)
@@ -257,7 +264,7 @@ class Merge:
             yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]
 
 
-def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlock:
+def merge_blocks(blocks: Iterable[SpilledBlock | SpilledBlocks], spill_dir: str) -> SpilledBlock:
     """Writes the records of spilled blocks of one split as one block, and returns it."""
     blocks = list(blocks)
     with contextlib.ExitStack() as stack:

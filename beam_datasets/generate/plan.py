@@ -11,8 +11,9 @@ block. So the blocks of a level contain the same records, and a group finds its 
 
 With R = `range_bytes`, the tasks of a level read each block in ranges of at least R on average, or as a whole if it is
 smaller: at most bytes / R + blocks ranges. Levels are added while the groups would read more than
-`few_reads` + SLACK * (bytes / R + runs + groups) ranges. A range takes two reads, of the heads of its records and of
-the records: with R of 2 MiB, a read has 1 MiB on average.
+`few_reads` + SLACK * (bytes / R + runs + groups) ranges. A range takes two reads at most, of the heads of its records
+and of the records: with R of 2 MiB, a read has at least 1 MiB on average. Mostly, one read finds the heads of the
+ranges of many blocks (`SpilledBlocks`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.generate.blocks import AnyBlock, SpilledBlock
+    from beam_datasets.generate.blocks import AnyBlock, LoadedBlock
     from beam_datasets.generate.histogram import Histogram
 
 MAX_PART_SIZE = 256 << 20
@@ -437,7 +438,7 @@ def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
     return bins | np.array([ones >> 64, ones & (2**64 - 1)], np.uint64)
 
 
-def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
+def route(block: AnyBlock | LoadedBlock, plan: SplitPlan) -> Iterator[tuple[int, Any]]:
     """Yields (number of the group, the records of the block that it is sent), in order.
 
     A record in a bin that straddles two groups goes to both.
@@ -450,7 +451,7 @@ def route(block: AnyBlock, plan: SplitPlan) -> Iterator[tuple[int, AnyBlock]]:
     yield from _cut_block(block, sizes, plan.first_group + groups, firsts, lasts)
 
 
-def route_to_runs(block: SpilledBlock, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, SpilledBlock]]:
+def route_to_runs(block: LoadedBlock, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, LoadedBlock]]:
     """Yields (number of the task, the records of the block that it merges); each record is in one task.
 
     Blocks are distributed among the runs by their paths, which are random.

@@ -11,13 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_datasets import storage
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import write
 from beam_datasets.generate import plan
-from beam_datasets.generate.blocks import histogram_of, make_block
+from beam_datasets.generate.blocks import (
+    BLOCKS_BEFORE_GROWTH,
+    COLLECTED_BYTES,
+    HEAD_BYTES,
+    MAX_GROWTH,
+    BlockCollector,
+    histogram_of,
+    make_block,
+)
 from beam_datasets.generate.histogram import merge
-from beam_datasets.generate.merge import IN_STORE, merge_blocks
+from beam_datasets.generate.merge import IN_STORE, ON_DISK, merge_blocks
 from beam_datasets.generate.plan import SLACK, MergeLimits, level_sizes, plan_levels
+from beam_datasets.metadata.shards import choose_num_shards
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
@@ -97,6 +107,55 @@ def test_small_data_has_no_level_and_large_data_few(num_bytes, block_bytes, grou
         assert before / level.num_runs <= 200
 
 
+def num_blocks_of(num_bytes, workers=2):
+    """Returns the blocks that so many workers spill, whose sizes grow as those of a `BlockBuilder`."""
+    count, left = 0, num_bytes / workers
+    while left > 0:
+        left -= write.SPILLED_BLOCK_SIZE * min(MAX_GROWTH, 1 + count // BLOCKS_BEFORE_GROWTH)
+        count += 1
+    return count * workers
+
+
+def test_requests_of_one_machine_are_linear_without_a_level():
+    """Adds up the reads of all groups: heads of the blocks that are listed together, and each block once a chunk."""
+    reads = []
+    for gigabytes in (1, 2, 4, 8, 16):
+        num_bytes = gigabytes * 10**9
+        blocks, groups = num_blocks_of(num_bytes), choose_num_shards(num_bytes // 1000, num_bytes)
+        assert not level_sizes(groups, num_bytes, blocks, write.ONE_MACHINE)
+        lists = max(2, num_bytes // 1000 * HEAD_BYTES / COLLECTED_BYTES)
+        chunks = ON_DISK.chunks(blocks, num_bytes // groups)
+        assert num_bytes / groups / chunks <= 65 * MIB, "memory of a group"
+        reads.append(groups * (lists + chunks * blocks) / gigabytes)
+    assert max(reads) < 1.2 * min(reads)
+
+
+def test_a_task_finds_the_heads_of_many_blocks_by_one_read(tmp_path):
+    rng = random.Random(2)
+    keys = [rng.randbytes(16) for _ in range(3000)]
+    blocks = [make_block("train", b"".join(keys[i::30]), keys[i::30], str(tmp_path)) for i in range(30)]
+    counts = {"train": merge(map(histogram_of, blocks), 2000)}
+    split = plan.make_plan(counts, ["train"], plan.ShardingOptions(num_shards=40)).split("train")
+    collector, routed = BlockCollector(str(tmp_path)), []
+    for number, block in enumerate(blocks):
+        for group, part in plan.route(block.loaded(), split):
+            assert not collector.add(group, part)
+        if number in (9, 29):
+            routed += collector.flush()
+    assert not list(collector.flush())
+    assert len(routed) == 2 * len(split)
+    expected = {}
+    for block in blocks:
+        for group, part in plan.route(block, split):
+            expected.setdefault(group, []).append((part, *part.load()))
+    storage.take_requests()
+    found = {}
+    for group, some in routed:
+        found.setdefault(group, []).extend(some.load_each())
+    assert storage.take_requests().reads == len(routed)
+    assert found == expected
+
+
 TINY = MergeLimits(fan_in=3, range_bytes=500, few_reads=1, task_ranges=1)
 
 
@@ -132,7 +191,7 @@ def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
 
     def counted(blocks, spill_dir):
         blocks = list(blocks)
-        kinds.update(block.path.rpartition(".")[2] for block in blocks)
+        kinds.update(block.path.rpartition(".")[2] for some in blocks for block, *_ in some.load_each())
         return merge_blocks(blocks, spill_dir)
 
     limits = dataclasses.replace(TINY, range_bytes=5000)
