@@ -40,6 +40,7 @@ from beam_datasets.metadata.names import (
     FilenameTemplate,
     ShardFilename,
     check_dataset_name,
+    check_file_name,
     check_split_name,
 )
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
@@ -281,7 +282,7 @@ def _describe(
         catalog.FEATURES_FILE: feature_trees.to_json_text(described.features),
         INFO_FILE: described.to_json_text(),
     }
-    contents = {name: text.encode() for name, text in texts.items()}
+    contents = {check_file_name(name): text.encode() for name, text in texts.items()}
     manifest = Manifest(
         name=described.name,
         config=None,

@@ -43,7 +43,7 @@ from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest, ShardColumns
-from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
@@ -156,9 +156,12 @@ def announce(
 
     Raises:
         AlreadyPublishedError: the version is published already.
+        MetadataError: the name of a class label has a control character or a backslash, which no file name may have.
         StorageError: the storage cannot be published to.
         VersionError: the version is too low for the changes of its features and description.
     """
+    for name in info.features.label_files():
+        check_file_name(name)  # as those who read the manifest do
     storage.take_requests()  # those before are not the run's
     storage.check_can_create(dataset_dir)
     check_free(dataset_dir, info.display_name)

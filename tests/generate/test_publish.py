@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import beam_datasets as bd
 from beam_datasets import catalog, storage
-from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, StorageError
-from beam_datasets.features import FeaturesDict, compile_encoder
+from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, MetadataError, StorageError
+from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
+from beam_datasets.formats.tfrecord import frame
 from beam_datasets.generate import histogram, plan, publish, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
@@ -22,6 +24,20 @@ from tests.directories import contents
 @pytest.fixture(params=["local", "objects"])
 def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory://{uuid.uuid4().hex}/data" if request.param == "objects" else str(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\x1bb", "a\\b"])
+def test_a_label_file_that_could_not_be_read_is_refused_at_the_start(tmp_path, name):
+    features = FeaturesDict({"a": {name: ClassLabel(names=["x", "y"])}})
+    info = DatasetInfo(
+        builder=DatasetIdentity("ds", Version("1.0.0"), str(tmp_path / "ds" / "1.0.0")), features=features
+    )
+    with pytest.raises(MetadataError, match="labels.txt' is not a plain file name"):
+        publish.announce(info, info.data_dir, sharding=plan.ShardingOptions(), runner="", builder="a:B")
+    (tmp_path / "records").write_bytes(frame(compile_encoder(features)({"a": {name: 1}})))
+    with pytest.raises(MetadataError, match="labels.txt' is not a plain file name"):
+        bd.adopt(tmp_path / "records", features, name="ds", data_dir=tmp_path / "data", disable_shuffling=True)
+    assert catalog.list_datasets(tmp_path / "data") == []
 
 
 def announced(data_dir: str | Path, num_shards: int = 2) -> publish.Publication:
