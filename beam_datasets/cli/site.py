@@ -319,7 +319,8 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
         "citeAs": info.citation,
         "sameAs": homepage,
         "distribution": [
-            _file(f"sample-{quote(s)}", base + quote(file), digest) for s, (file, digest, _) in samples.items()
+            _file(f"sample-{quote(s)}", base + quote(file) if base else file, digest)
+            for s, (file, digest, _) in samples.items()
         ],
         "recordSet": [_record_set(split, rows) for split, (_, _, rows) in samples.items() if rows],
     }

@@ -8,6 +8,7 @@ import pytest
 from pyarrow import parquet
 
 import beam_datasets as bd
+from beam_datasets.cli.site import croissant
 from beam_datasets.diffing import diff
 from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
@@ -157,6 +158,13 @@ def test_values_that_differ_between_examples(run, tmp_path):
     kinds = {field["name"]: field["dataType"] for field in described["recordSet"][0]["field"]}
     assert (kinds["large"], kinds["larges"], kinds["label"]) == ("sc:Integer", "sc:Integer", "sc:Text")
     assert "Splits" in (tmp_path / "site" / "nothing" / "1.0.0" / "index.html").read_text()
+
+
+def test_paths_of_samples_are_those_of_files(data):
+    published, file = bd.builder("hostile:1.0.0", data_dir=data), "sample-%C3%A9.parquet"  # of a split 'é'
+    for base, address in (("", file), ("https://example.org/", "https://example.org/sample-%25C3%25A9.parquet")):
+        [described] = croissant(published, {"é": (file, "0", [])}, base)["distribution"]
+        assert described["contentUrl"] == address
 
 
 def test_damaged_images_are_missing(run, tmp_path):
