@@ -79,6 +79,7 @@ quickstart: .venv/.quickstart
 	$(BIN)/beam-datasets materialize stdlib_source --data_dir $(DATA) --to stdlib_few \
 		--split 'train=train[:10%]' --split 'validation=test[:50%]'
 	$(BIN)/beam-datasets info stdlib_few --data_dir $(DATA)
+	@echo "In a browser: $(BIN)/pip install -e '.[explore]' && $(BIN)/beam-datasets explore $(DATA)"
 
 # All three run even if one fails, and pytest's summary is printed last.
 test: .venv/.ready
