@@ -16,6 +16,7 @@ from beam_datasets.cli.explorer.pages import Catalogue
 
 SCRIPT = "<script>document.title='run'</script>"
 IMAGE = "<img src=x onerror=\"document.title='run'\">"
+CONTROLS = "\x1b]0;run\x07\x85\u202e\u200f\u2028"
 LONG = 50_000
 
 
@@ -35,10 +36,12 @@ class Hostile(bd.DatasetBuilder, skip_registration=True):
         return bd.DatasetInfo(
             builder=self,
             description=SCRIPT + IMAGE,
-            citation=SCRIPT,
+            citation=SCRIPT + CONTROLS,
             homepage="javascript:alert(1)",
             features={
                 SCRIPT: np.int64,
+                CONTROLS + IMAGE: bd.features.Text(),
+                "evil": bd.features.ClassLabel(names=[CONTROLS, IMAGE]),
                 "text": bd.features.Text(),
                 "kind": bd.features.ClassLabel(names=["cat", SCRIPT]),
                 "picture": bd.features.Image(shape=(None, None, 1)),
@@ -58,6 +61,8 @@ class Hostile(bd.DatasetBuilder, skip_registration=True):
                 n,
                 {
                     SCRIPT: n,
+                    CONTROLS + IMAGE: CONTROLS,
+                    "evil": n % 2,
                     "text": texts[n % len(texts)],
                     "kind": n % 2,
                     "picture": huge if n == 7 else small,

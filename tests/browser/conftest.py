@@ -102,6 +102,25 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def wide(tmp_path_factory):
+    """A dataset of 2,000 features."""
+
+    class Wide(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+        name = "wide"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={f"f{i:04}": np.float32 for i in range(2000)})
+
+        def _split_generators(self):
+            return {"train": ((n, {f"f{i:04}": n * i % 61 / 2 for i in range(2000)}) for n in range(40))}
+
+    root = tmp_path_factory.mktemp("wide")
+    Wide(data_dir=root).build(num_workers=1)
+    return root
+
+
+@pytest.fixture(scope="session")
 def large(tmp_path_factory):
     """A dataset of 10^7 examples: 100 copies of a shard."""
     root = tmp_path_factory.mktemp("large")

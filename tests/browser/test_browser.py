@@ -237,6 +237,30 @@ def test_ten_million_examples(page, large):
         assert page.get_by_text("9,900,000 examples").count() == 1
 
 
+LONGEST = """new Promise(done => {
+  new PerformanceObserver(list => done(Math.max(...list.getEntries().map(task => task.duration))))
+    .observe({type: 'longtask', buffered: true});
+  setTimeout(() => done(0), 1000);
+})"""
+
+
+@pytest.mark.slow
+def test_two_thousand_features(page, wide):
+    with explorer(Catalogue(str(wide))) as url:
+        name = "name=wide:1.0.0"
+        two = f"/statistics?{name}&slice=train&name2=wide:1.0.0&slice2=train[:9]"
+        for path in (f"/dataset?{name}", f"/rows?{name}", f"/example?{name}&slice=train&index=0", two):
+            visit(page, url + path)
+            assert page.evaluate(LONGEST) < 1000 * FREEZE, path
+        assert page.locator("section").count() == 2000
+        page.get_by_label("Logarithmic bars").check()
+        start = time.monotonic()
+        page.locator(".sortable button").first.click()
+        page.evaluate("document.body.offsetHeight")
+        assert time.monotonic() - start < FREEZE
+        assert page.evaluate(LONGEST) < 1000 * FREEZE
+
+
 def test_the_site_has_a_search_changes_and_a_catalogue(page, site):
     visit(page, f"file://{site}/index.html")
     page.get_by_label("Search").fill("part")
