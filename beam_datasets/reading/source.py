@@ -265,8 +265,10 @@ class Source(Operation):
 
     @property
     def _chunk_bytes(self) -> int:
-        """How much of a local run is read at a time: more where fewer runs are read in turn."""
+        """How much of a run is read at a time: more where fewer runs are read in turn."""
         turns = max(1, min(self._cycle, len(self.chosen)))
+        if self._remote:  # two chunks of each run: one is read ahead
+            return min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * turns), _LEAST_CHUNK))
         return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _LEAST_CHUNK))
 
     def _open(self, session: Session, run: int, wanted: Ranges) -> RunReader:
@@ -275,8 +277,7 @@ class Source(Operation):
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         if executor is None:
             return RunReader(self._shard(run), stop, self._chunk_bytes)
-        chunk_bytes = min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * self._cycle), _LEAST_CHUNK))
-        return RunReader(self._shard(run), stop, chunk_bytes, executor.submit).load(wanted)
+        return RunReader(self._shard(run), stop, self._chunk_bytes, executor.submit).load(wanted)
 
 
 @functools.cache

@@ -88,7 +88,7 @@ class CachedReader(Reader):
         identity = f"{url(reader.path)}\n{reader.size}\n{reader.tag}"
         self._key = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
-    def read_many(self, ranges: Sequence[Range]) -> Iterator[bytes]:
+    def read_many(self, ranges: Sequence[Range]) -> Iterator[Buffer]:
         """Yields the ranges; the pieces of several ranges are fetched at once."""
         some: list[Range] = []
         for number, (start, stop) in enumerate(ranges, start=1):
@@ -97,7 +97,7 @@ class CachedReader(Reader):
                 yield from self._read_some(some)
                 some = []
 
-    def _read_some(self, ranges: list[Range]) -> Iterator[bytes]:
+    def _read_some(self, ranges: list[Range]) -> Iterator[Buffer]:
         wanted = sorted({number for span in ranges for number in _pieces_of(*span)})
         spans = {number: (number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)) for number in wanted}
         pieces: dict[int, Buffer | None] = {
@@ -114,7 +114,7 @@ class CachedReader(Reader):
                 for first in [number * PIECE_BYTES]
             )
 
-    def _read(self, start: int, stop: int) -> bytes:
+    def _read(self, start: int, stop: int) -> Buffer:
         return next(self.read_many([(start, stop)]))
 
     def close(self) -> None:
@@ -143,12 +143,12 @@ class PieceCache:
     directory: str
     num_bytes: int
 
-    def get(self, key: str, number: int, num_bytes: int) -> bytes | None:
+    def get(self, key: str, number: int, num_bytes: int) -> memoryview | None:
         """Returns a piece of `num_bytes`; None if it is missing or damaged."""
         path = self._path(key, number)
         try:
             with open(path, "rb") as file:
-                data = file.read()
+                data = memoryview(file.read())
             content = data[:-_CRC_BYTES]
             if len(content) == num_bytes and data[-_CRC_BYTES:] == _crc(path, content):
                 with contextlib.suppress(OSError):  # a disk that cannot be written may be read

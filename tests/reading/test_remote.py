@@ -137,6 +137,31 @@ def test_each_byte_is_read_once(builders: tuple[Any, Any], monkeypatch: pytest.M
         assert count <= 1.02 * open_reader(path).size + 5000  # a record that a piece of a walk cuts is read again
 
 
+def test_few_files_are_read_in_large_pieces(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory: Path = write({"train": [1500]}, size=4000, manifest=True)
+    remote = f"memory://bucket/{directory.parent.name}/large"
+    for file in directory.iterdir():
+        storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
+    sizes: list[int] = []
+    open_reader = storage.open_reader
+
+    def noting_reader(path: str) -> Any:
+        reader = open_reader(path)
+        read = reader.read
+
+        def noted_read(start: int = 0, stop: int | None = None) -> Any:
+            found = read(start, stop)
+            sizes.append(len(memoryview(found)))
+            return found
+
+        reader.read = noted_read  # type: ignore[method-assign]
+        return reader
+
+    monkeypatch.setattr(storage, "open_reader", noting_reader)
+    assert len(ids(bd.builder_from_directory(remote).as_dataset("train"))) == 1500
+    assert max(sizes) > 4 << 20
+
+
 def test_an_error_in_a_thread_reaches_the_reader(
     builders: tuple[Any, Any], write: Any, reading_threads: Callable[[], set[threading.Thread]]
 ) -> None:
