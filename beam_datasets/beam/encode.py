@@ -13,6 +13,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.window import GlobalWindows
 
+from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
@@ -95,7 +96,8 @@ class EncodeBlocks(beam.DoFn):
             return
         keys, sizes = block.load()
         counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
-        counts = dataclasses.replace(counts, libraries=frozenset(self._libraries), num_blocks=1)
+        libraries = frozenset(self._libraries)
+        counts = dataclasses.replace(counts, libraries=libraries, num_blocks=1, requests=take_requests())
         if isinstance(block, SpilledBlock):
             self.made.append((block, checksum(keys, sizes), counts.libraries))
         self._libraries.clear()
@@ -212,7 +214,8 @@ class _ReuseUnits(beam.DoFn):
         self._units.inc(len(units))
         for block in checkpoint.blocks:
             counts = histogram_of(block, self._hash_shift or 0)
-            counts = dataclasses.replace(counts, libraries=frozenset(checkpoint.libraries))
+            libraries = frozenset(checkpoint.libraries)
+            counts = dataclasses.replace(counts, libraries=libraries, requests=take_requests())
             yield block
             yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 
@@ -298,6 +301,15 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
+
+
+def take_requests() -> storage.Requests:
+    """Returns what this process has done since the last call, which it adds to the job's metrics."""
+    taken = storage.take_requests()
+    for name in ("reads", "bytes_read", "writes", "bytes_written"):
+        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
+    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * taken.core_seconds))
+    return taken
 
 
 def in_window(output: Any) -> Any:

@@ -7,6 +7,7 @@ shard is copied of is planned after that. A new order uses the stages that gener
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam.encode import take_requests
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
@@ -274,6 +276,7 @@ class _ReadBlocks(beam.DoFn):
         some, block_size = ranges[number], self._engine.bytes_per_block
         for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block
-            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, histogram_of(block, self._hash_shift)))
+            counts = dataclasses.replace(histogram_of(block, self._hash_shift), requests=take_requests())
+            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, counts))
         self._examples.inc(some.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)

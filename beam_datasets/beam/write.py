@@ -21,7 +21,7 @@ from apache_beam.typehints import KV, with_input_types, with_output_types
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.beam import coders
-from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, in_window
+from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, in_window, take_requests
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -343,7 +343,9 @@ class _SpreadCounts(beam.DoFn):
 
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
-    return split, dataclasses.replace(histograms.merge([]), libraries=counts.libraries, num_blocks=counts.num_blocks)
+    nothing = histograms.merge([])
+    kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
+    return split, dataclasses.replace(nothing, **kept)
 
 
 def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
@@ -491,12 +493,8 @@ def _join(
 
 
 def _counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
-    """Adds what this process has done since the last call to the shard, and to the job's metrics."""
-    taken = storage.take_requests()
-    for name in ("reads", "bytes_read", "writes", "bytes_written"):
-        Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
-    Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * taken.core_seconds))
-    return dataclasses.replace(shard, requests=shard.requests.plus(taken))
+    """Adds what this process has done since it last counted to the shard."""
+    return dataclasses.replace(shard, requests=shard.requests.plus(take_requests()))
 
 
 Shards = list[list[shard_writer.WrittenShard]]

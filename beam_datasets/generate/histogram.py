@@ -10,10 +10,12 @@ How fine the bins are decides only how much is read twice where a bin straddles 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from beam_datasets import storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +27,7 @@ MOST_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
 _HEADER = struct.Struct("<BQQ4B")  # shift, number of blocks and of bins, bytes of a number in each column
+_REQUESTS = struct.Struct("<4Qd")
 HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits distinguish as many bins as are ever kept
 
 
@@ -39,6 +42,7 @@ class Histogram:
         num_bytes: (n,) int64, size of their framed records in bytes.
         libraries: whose versions determined bytes of the examples; see `features.raw.recorded`.
         num_blocks: number of blocks that hold the examples.
+        requests: what the processes that encoded them have done meanwhile; not all that others did.
     """
 
     shift: int
@@ -47,6 +51,7 @@ class Histogram:
     num_bytes: NDArray[np.int64]
     libraries: frozenset[str] = frozenset()
     num_blocks: int = 0
+    requests: storage.Requests = field(default=storage.Requests(), compare=False)
 
     @property
     def total(self) -> int:
@@ -59,20 +64,21 @@ class Histogram:
         columns = [_narrow(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
         header = _HEADER.pack(self.shift, self.num_blocks, len(high), *(column.itemsize for column in columns))
         names = "\n".join(sorted(self.libraries)).encode()
-        return b"".join((header, *(column.tobytes() for column in columns), names))
+        return b"".join((header, _REQUESTS.pack(*self.requests), *(column.tobytes() for column in columns), names))
 
     @classmethod
     def from_bytes(cls, encoded: bytes) -> Histogram:
         """Returns the histogram that `to_bytes` has encoded."""
         shift, num_blocks, count, *widths = _HEADER.unpack_from(encoded)
-        columns, at = [], _HEADER.size
+        requests = storage.Requests(*_REQUESTS.unpack_from(encoded, _HEADER.size))
+        columns, at = [], _HEADER.size + _REQUESTS.size
         for width in widths:
             columns.append(np.frombuffer(encoded, f"<u{width}", count, at))
             at += width * count
         high, low, counts, num_bytes = columns
         bins = np.stack([high.astype(np.uint64) << np.uint64(max(0, shift - 64)), low.astype(np.uint64)], axis=1)
         libraries = frozenset(encoded[at:].decode().splitlines())
-        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64), libraries, num_blocks)
+        return cls(shift, bins, counts.astype(np.int64), num_bytes.astype(np.int64), libraries, num_blocks, requests)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Histogram.from_bytes, (self.to_bytes(),)
@@ -102,7 +108,8 @@ def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogra
     parts = list(histograms)
     libraries = frozenset[str]().union(*(part.libraries for part in parts))
     merged = _merge_counts([part for part in parts if len(part.counts)], max_bins)
-    return replace(merged, libraries=libraries, num_blocks=sum(part.num_blocks for part in parts))
+    requests = storage.sum_requests(part.requests for part in parts)
+    return replace(merged, libraries=libraries, num_blocks=sum(part.num_blocks for part in parts), requests=requests)
 
 
 def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:

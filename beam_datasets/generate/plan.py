@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.formats import tfrecord
@@ -289,10 +290,12 @@ class Plan:
     Attributes:
         splits: the plans.
         libraries: whose versions determined bytes of the examples, sorted.
+        requests: as of `Histogram`, of all splits.
     """
 
     splits: tuple[SplitPlan, ...]
     libraries: tuple[str, ...] = ()
+    requests: storage.Requests = field(default=storage.Requests(), compare=False)
 
     def split(self, name: str) -> SplitPlan:
         """Returns the plan of the split of this name."""
@@ -344,7 +347,9 @@ def make_plan(
             f"expected at most {MAX_SHARDS:,} shards in all splits, got {num_shards:,}. Set num_shards, or a larger "
             f"max_shard_size than {options.max_shard_size:,} bytes."
         )
-    return Plan(tuple(plans), tuple(sorted({name for split in splits for name in histograms[split].libraries})))
+    libraries = {name for split in splits for name in histograms[split].libraries}
+    requests = storage.sum_requests(histograms[split].requests for split in splits)
+    return Plan(tuple(plans), tuple(sorted(libraries)), requests)
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:

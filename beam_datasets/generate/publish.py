@@ -416,7 +416,9 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
         source=publication.source,
     )
-    texts |= {RUN_FILE: _run_report(publication, columns, shards), MANIFEST_FILE: manifest.to_text().encode()}
+    encoding = getattr(plan, "requests", storage.Requests())
+    requests = storage.sum_requests([encoding, storage.take_requests(), *(shard.requests for shard in shards)])
+    texts |= {RUN_FILE: _run_report(publication, columns, requests), MANIFEST_FILE: manifest.to_text().encode()}
     if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):
         texts[INPUTS_FILE] = inputs.to_text().encode()
     written: dict[str, tuple[int | None, int]]
@@ -711,10 +713,9 @@ def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> 
     return {name: text.encode() for name, text in texts.items()}
 
 
-def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], shards: Sequence[WrittenShard]) -> bytes:
+def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], requests: storage.Requests) -> bytes:
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
-    requests = shard_writer.sum_requests([storage.take_requests(), *(shard.requests for shard in shards)])
     hours = requests.core_seconds / 3600
     return _json(
         {

@@ -7,7 +7,6 @@ describes what memory holds; of a group of several shards, which is small, it ho
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import uuid
 from dataclasses import dataclass, field, replace
@@ -216,13 +215,8 @@ def join_groups(
     files = [file for group in groups for file in group]
     if len({file.shard for file in files}) > 1:
         return files
-    requests = sum_requests(file.requests for file in files)
+    requests = storage.sum_requests(file.requests for file in files)
     return [replace(join_parts(files, num_shards, destination), requests=requests)]
-
-
-def sum_requests(requests: Iterable[storage.Requests]) -> storage.Requests:
-    """Returns the sums."""
-    return functools.reduce(storage.Requests.plus, requests, storage.Requests())
 
 
 def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:

@@ -13,6 +13,7 @@ from beam_datasets.storage.backend import Reader as Reader
 from beam_datasets.storage.backend import Requests as Requests
 from beam_datasets.storage.backend import Usage as Usage
 from beam_datasets.storage.backend import Writer as Writer
+from beam_datasets.storage.backend import sum_requests as sum_requests
 from beam_datasets.storage.backend import take_requests as take_requests
 from beam_datasets.storage.files import check_can_create as check_can_create
 from beam_datasets.storage.files import check_writable as check_writable

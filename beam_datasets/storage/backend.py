@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import threading
@@ -180,6 +181,11 @@ class Requests(NamedTuple):
     def plus(self, other: Requests) -> Requests:
         """Returns the sums."""
         return Requests(*map(sum, zip(self, other, strict=True)))  # type: ignore[arg-type]  # the sum of ints is one
+
+
+def sum_requests(requests: Iterable[Requests]) -> Requests:
+    """Returns the sums."""
+    return functools.reduce(Requests.plus, requests, Requests())
 
 
 _counted, _taken_seconds = [0, 0, 0, 0], 0.0

@@ -92,6 +92,20 @@ def test_the_report_has_the_processor_time_of_the_run_and_what_it_costs(tmp_path
     assert report["cost"] == pytest.approx(wanted, abs=1e-5)
 
 
+@pytest.mark.parametrize("options", [{}, {"ignore_duplicates": True}, {"payload": "inline"}], ids=str)
+def test_the_report_counts_processes_that_encode_only(tmp_path, options):
+    def busy(number):
+        began = time.process_time()
+        while time.process_time() < began + 0.1:
+            pass
+        return number, {"n": number}
+
+    builder = Made([], True, data_dir=tmp_path)
+    builder._split_generators = lambda: {"train": beam.Create(range(16)) | beam.Reshuffle() | beam.Map(busy)}
+    report = json.loads((Path(builder.build(num_workers=4, num_shards=1, **options)) / "run.json").read_text())
+    assert report["core_hours"] * 3600 >= 1.6, "one process writes the shard, and one publishes"
+
+
 @pytest.mark.parametrize("by_beam", [False, True])
 def test_a_plain_dict_is_the_features_dict_that_it_means(tmp_path, by_beam):
     builder = Made([(1, {"n": 5, "s": {"t": "x"}})], by_beam, {"n": np.int64, "s": {"t": F.Text()}}, data_dir=tmp_path)
