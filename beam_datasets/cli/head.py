@@ -50,7 +50,7 @@ def run(args: Sequence[str]) -> int:
     if known.json and known.images:
         raise UsageError("--json writes no images: leave out --images or --json")
     published = open_published(known.dataset, known.data_dir, known.storage_options)
-    split = known.split or next(iter(published.info.splits))
+    split = known.split or next(iter(published.info.splits), "train")
     if known.json:
         say(json.dumps(head_json(published, split, known.count), indent=1))
         return 0

@@ -130,6 +130,13 @@ def test_head_shows_examples_in_dataset_order(pets, run):
     assert shown == [line for lines in expected for line in lines]
 
 
+def test_a_dataset_without_splits(tmp_path, run):
+    directory = write_dataset(tmp_path / "ds" / "1.0.0", {})
+    assert run("head", directory) == (1, "", "beam-datasets: no split 'train' in ds:1.0.0; it has none.\n")
+    for command in ("info", "stats"):
+        assert run(command, directory)[0] == 0
+
+
 def test_head_of_every_feature(run):
     code, out, err = run("head", MANY, "--count", 12)
     assert (code, err) == (0, "")
