@@ -80,6 +80,11 @@ def test_pages_escape_what_datasets_contain(url, huge):
     assert html.escape(SCRIPT, quote=False).replace("'", "&#39;") in page
     assert 'href="javascript' not in page
     assert "100, 100, 100" in page
+    assert re.findall(r'<th scope="row">(boxes.*?)</th><td><code>(.*?)</code>', page) == [
+        ("boxes", "Sequence({...})"),
+        ("boxes/name", "Text(shape=(), dtype=string)"),
+        ("boxes/x", "float32"),
+    ]
     queries = [("/rows", {}), ("/example", {"index": huge}), ("/statistics", {}), ("/rows", {"where": "true"})]
     for path, query in queries:
         page = text(url, path, **part, **query)

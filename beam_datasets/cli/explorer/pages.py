@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from dataclasses import dataclass
 from functools import lru_cache
@@ -109,7 +110,8 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "directory": published.dataset_dir,
         "digest": published.digest,
         "features": [
-            (path, " ".join(repr(feature).split()), feature.doc.desc or "") for path, _, feature in below(info.features)
+            (path, re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
+            for path, _, feature in below(info.features)  # what is in a dict has rows of its own
         ],
         "splits": [_split(published, split) for split in info.splits],
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
