@@ -22,10 +22,11 @@ def write_sources(folder: Path) -> list[str]:
     return list(map(str, paths))
 
 
-def _note(path: str) -> None:
-    """Notes that a file was read to its end."""
-    with open(os.environ["UNITS_LOG"], "a") as log:
-        log.write(f"{path}\n")
+def _note(path: str, variable: str = "UNITS_LOG") -> None:
+    """Notes that a file was read to its end, or in another log that one of its examples was; without a log nothing."""
+    if variable in os.environ:
+        with open(os.environ[variable], "a") as log:
+            log.write(f"{path}\n")
 
 
 def read(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -34,6 +35,7 @@ def read(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         time.sleep(float(os.environ.get("UNITS_DELAY", "0")) / EXAMPLES)
         if path.endswith(os.environ.get("UNITS_BAD", "none")) and number == EXAMPLES // 2:
             raise ValueError("a bad record")
+        _note(path, "UNITS_EXAMPLES")
         yield line.partition(" ")[0], {"n": number, "text": line}
     _note(path)
 
