@@ -21,6 +21,7 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
 from beam_datasets.cli.resolve import FORMATS, Request, resolve
+from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
@@ -78,6 +79,9 @@ def run(args: Sequence[str]) -> int:
     builders = {text: _request(text) for text in texts if text in FORMATS or re.search(r"\.py(:|/|$)", text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)
+    for text in texts if parser.parse_known_args(args)[1] else ():
+        if text not in builders and (hint := did_you_mean(text, FORMATS)):
+            raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
     known = parser.parse_args(args)
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import warnings
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import (
+    AlreadyPublishedError,
     BeamDatasetsError,
     DuplicateKeyError,
     InvalidKeyError,
@@ -107,6 +109,11 @@ class AppendOptions:
                 "version is put beside it. Materialize the dataset first."
             )
         info = _next_info(parent, self.version)
+        if catalog.is_published(info.data_dir):
+            raise AlreadyPublishedError(
+                f"{info.display_name} is already published in {info.data_dir}: expected a number that is not, for "
+                f"what is appended to {parent.version}. Append to the highest version, or give a higher number."
+            )
         publishing.check_free(info.data_dir, info.display_name)
         return parent, info
 
@@ -116,6 +123,11 @@ class AppendOptions:
         sources = Sources(roots, {}, self.source_storage_options, parent_dir)
         if isinstance(new, ReadOnlyBuilder):
             sources.opened.append(new)
+        elif not isinstance(new, (str, os.PathLike)):
+            raise TypeError(
+                f"new: expected a dataset's name or directory, a builder, or a list of these, got "
+                f"{type(new).__name__}: {new!r:.100}"
+            )
         else:
             sources.open(new)
         return sources

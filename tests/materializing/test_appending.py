@@ -255,6 +255,7 @@ def test_what_cannot_be_appended(tmp_path):
         ("ds", "ds", {"delete": [3]}, "ds:1.0.0:train.* have the same key"),
         ("ds", (), {"delete": [1]}, "split 'test': expected at least one example to stay, got keys to delete of all"),
         ("ds", (), {"delete": "12"}, "delete: expected a list of keys, got str: '12'"),
+        ("ds", None, {}, "new: expected a dataset's name or directory, a builder, or a list of these, got NoneType"),
         ("ds", (), {"delete": b"12"}, "delete: expected a list of keys, got bytes"),
         ("salted", "salted", {}, "expected keys made by one rule, got hashes of 'train', shuffled by 'x' and hashes"),
         ("ds", "more", {"ignore_duplicates": True}, "unexpected keyword argument 'ignore_duplicates'"),
@@ -267,7 +268,7 @@ def test_what_cannot_be_appended(tmp_path):
         with pytest.raises((BeamDatasetsError, TypeError, ValueError), match=error):
             bd.append(source, new, data_dir=tmp_path, **options)
     bd.append("ds", "more", data_dir=tmp_path)
-    with pytest.raises(AlreadyPublishedError):
+    with pytest.raises(AlreadyPublishedError, match="is already published in .* Append to the highest version"):
         bd.append("ds:1.0.0", More(), data_dir=tmp_path)
     with pytest.raises(AlreadyPublishedError):
         planned(["more"], "ds:1.0.0", data_dir=tmp_path)
