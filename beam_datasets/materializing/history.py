@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from beam_datasets.catalog import DataDir, Options
+    from beam_datasets.reading.opening import ReadOnlyBuilder
 
 _TAG = re.compile(r"\w[\w.\-]*")
 
@@ -138,7 +139,7 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: builder_from_directory(each.directory) for each in found}
+    opened = {each.name: _opened(each) for each in found}
     digests = {name: described(published).digest for name, published in opened.items()}
     needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
     while more := {
@@ -150,6 +151,14 @@ def plan_prune(
         reasons |= more
     judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in own]
     return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
+
+
+def _opened(judged: Judged) -> ReadOnlyBuilder:
+    try:
+        return builder_from_directory(judged.directory)
+    except BeamDatasetsError as error:
+        problem = f"{str(error).rstrip('.')}. What {judged.name} needs is unknown, so nothing was removed."
+        raise BeamDatasetsError(f"{problem} Mend it, or move it away.") from error
 
 
 def _half_removed(folder: str) -> list[str]:
