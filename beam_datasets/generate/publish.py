@@ -506,9 +506,10 @@ def _rename(publication: Publication, decision: Decision) -> None:
 
 
 def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
-    """Renames the staging directory to a name of this attempt, checks it, and renames it to its final name.
+    """Takes the staging directory, moves its files into a new directory, checks that, and gives it the final name.
 
-    Under its own name, `gc` could remove it, and another attempt could make it anew, between the check and the rename.
+    Another attempt cannot write between the check and the last rename: under the name of the staging directory `gc`
+    could remove it and the attempt make it anew, and in the directory itself one may just be creating a file.
 
     Raises:
         FileExistsError: something is at the final name.
@@ -516,25 +517,28 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         LostExamplesError: a file was removed or changed.
     """
     sizes = {file.name: file.num_bytes for file in files}
-    private = f"{run.staging_dir}.{uuid.uuid4().hex[:8]}"
+    taken, made = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
+    _tidy(run.staging_dir, {*sizes, OWNER_FILE})
+    storage.rename_dir(run.staging_dir, taken)
     try:
-        _tidy(run.staging_dir, {*sizes, OWNER_FILE})
-        storage.rename_dir(run.staging_dir, private)
-        _tidy(private, set(sizes))
-        found = storage.file_sizes(private)
+        storage.move_files(taken, made, sizes)
+        found = storage.file_sizes(made)
         wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
         if wrong:
             raise LostExamplesError(
                 f"{run.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
                 f"{wrong[0]}; nothing was published. Run it again."
             )
-        storage.rename_dir(private, run.target)
+        storage.rename_dir(made, run.target)
     except BaseException:
         try:
-            storage.rename_dir(private, run.staging_dir)  # for another attempt, or the launcher to remove
+            storage.move_files(made, taken, sizes)
+            storage.rename_dir(taken, run.staging_dir)  # for another attempt, or the launcher to remove
         except StorageError:
-            storage.remove_tree(private)
+            storage.remove_tree(taken)
+        storage.remove_tree(made)
         raise
+    storage.remove_tree(taken)
 
 
 @contextlib.contextmanager

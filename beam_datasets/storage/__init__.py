@@ -31,6 +31,7 @@ from beam_datasets.storage.files import list_dir as list_dir
 from beam_datasets.storage.files import locked as locked
 from beam_datasets.storage.files import make_dirs as make_dirs
 from beam_datasets.storage.files import memory_map as memory_map
+from beam_datasets.storage.files import move_files as move_files
 from beam_datasets.storage.files import open_reader as open_reader
 from beam_datasets.storage.files import open_writer as open_writer
 from beam_datasets.storage.files import read_bytes as read_bytes

@@ -266,6 +266,20 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
     local.rename_dir(paths.normalize(source), paths.normalize(target))
 
 
+def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None:
+    """Moves files of a local directory into another one on the same disk, which is made; they replace what is there.
+
+    Those that do not exist are left out.
+
+    Raises:
+        StorageError: a path is not local, or the two are on different disks.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only local files can be moved")
+    local.move_files(paths.normalize(source), paths.normalize(target), names)
+
+
 def link(source: PathLike, target: PathLike) -> None:
     """Gives a local file another name on the same disk; both are the same file. Directories above it are made.
 

@@ -334,6 +334,14 @@ def rename_dir(source: str, target: str) -> None:
             _sync_one(folder)
 
 
+def move_files(source: str, target: str, names: Iterable[str]) -> None:
+    """Moves files of a directory into another one, which is made; those that do not exist are left out."""
+    make_dirs(target)
+    for name in names:
+        with _named(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):
+            os.rename(os.path.join(source, name), os.path.join(target, name))
+
+
 def _sync(paths: list[str]) -> None:
     """Waits until files and directories are on the disk, several at once."""
     with ThreadPoolExecutor(min(len(paths) + 1, _SYNCS_AT_ONCE)) as executor:

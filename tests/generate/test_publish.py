@@ -1,5 +1,6 @@
 """Publishing, when a run does it twice, when another run was first, and when something is missing."""
 
+import os
 import re
 import shutil
 import uuid
@@ -102,6 +103,24 @@ def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
     with pytest.raises(LostExamplesError, match="were removed or changed"):
         publish.publish(publication, *staged(publication))
     assert catalog.list_datasets(tmp_path) == []
+
+
+def test_a_file_that_another_attempt_is_just_creating_is_not_published(tmp_path, monkeypatch):
+    """P1: the system has found the staging directory for it already, and creates the file there after a rename."""
+    publication = announced(tmp_path)
+    ready = staged(publication)
+    folder, rename = os.open(publication.staging_dir, os.O_RDONLY), storage.rename_dir
+
+    def created_meanwhile(source, target):
+        if target == publication.dataset_dir:
+            os.close(os.open(".tmp-late", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        rename(source, target)
+
+    monkeypatch.setattr(storage, "rename_dir", created_meanwhile)
+    made = publish.publish(publication, *ready)
+    os.close(folder)
+    assert not [name for name in storage.list_dir(made) if name.startswith(".tmp")]
+    assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
 
 
 def test_another_run_that_was_first_stays(data_dir):

@@ -5,6 +5,7 @@ request calls `before` first; what that returns decides the request's fate.
 """
 
 import enum
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable
@@ -307,6 +308,17 @@ class Disk(Store):
 
         self._request("sync", source, lambda: None)
         self._request("rename", target, rename, changes=True)
+
+    def move_files(self, source: str, target: str, names: Iterable[str]) -> None:
+        """Moves files into another directory, one step each."""
+        self.make_dirs(target)
+        for name in names:
+            move = functools.partial(self._move_file, source, target, name)
+            self._request("rename", f"{target}/{name}", move, changes=True)
+
+    def _move_file(self, source: str, target: str, name: str) -> None:
+        if f"{source}/{name}" in self.objects and target in self.dirs:
+            self._move(f"{source}/{name}", f"{target}/{name}")
 
 
 class _Reader(Reader):
