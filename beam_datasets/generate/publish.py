@@ -36,6 +36,7 @@ from beam_datasets.errors import (
     ResultKeptError,
     StorageError,
 )
+from beam_datasets.features.features_dict import to_feature
 from beam_datasets.generate import compatibility, resume, runs, shard_writer
 from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner
@@ -160,7 +161,7 @@ def announce(
         StorageError: the storage cannot be published to.
         VersionError: the version is too low for the changes of its features and description.
     """
-    for name in info.features.label_files():
+    for name in to_feature(info.features).label_files():
         check_file_name(name)  # as those who read the manifest do
     storage.take_requests()  # those before are not the run's
     storage.check_can_create(dataset_dir)
