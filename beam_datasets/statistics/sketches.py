@@ -38,7 +38,8 @@ def widened(values: Any) -> NDArray[Any]:
     """Returns numbers as float64, int64 or uint64, whichever holds all values of their dtype."""
     array = np.asarray(values)
     kind = {"b": np.uint64, "u": np.uint64, "i": np.int64}.get(array.dtype.kind, np.float64)
-    return array.astype(kind, copy=False)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN
+        return array.astype(kind, copy=False)
 
 
 def codes_of(values: NDArray[Any]) -> Codes:

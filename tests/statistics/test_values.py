@@ -1,11 +1,12 @@
 """Different and most frequent values: exact up to a number of them, near behind it, and the same in every order."""
 
+import warnings
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from beam_datasets.statistics.sketches import COLUMNS, MAX_VALUES, MIN_SHARE, Values, mixed, occurrences
+from beam_datasets.statistics.sketches import COLUMNS, MAX_VALUES, MIN_SHARE, Values, mixed, occurrences, widened
 
 
 def values_of(numbers, order=None, parts=1):
@@ -71,3 +72,9 @@ def test_grouping_changes_nothing(number):
 def test_nothing():
     empty = Values.empty(np.uint64)
     assert (empty.distinct(), empty.top(5, 0)) == (0, [])
+
+
+def test_a_signalling_nan_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(widened(np.array([0x7FA00000], np.uint32).view(np.float32)))
