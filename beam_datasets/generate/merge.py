@@ -2,7 +2,7 @@
 
 Memory holds the sort keys, sizes and places of all records (about 75 bytes each), one chunk, and up to 32 MiB of
 payload that came inline; more of that waits in a temporary file of this machine. A chunk grows with the number of
-blocks, so that each is read in long ranges: 224 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
+blocks, so that each is read in long ranges: 256 KiB of a file on a disk, up to 64 MiB in all; 4 MiB of an object, up to
 512 MiB in all. Ranges of objects are asked for together. Records that follow each other in a block, as most do of a
 version that little is appended to, are written from where they were read.
 """
@@ -67,7 +67,7 @@ class ReadSize:
         return max(1, round(num_bytes / wanted), -(-num_bytes // self.max_bytes))
 
 
-ON_DISK = ReadSize(224 << 10, 64 << 20)
+ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
