@@ -181,9 +181,9 @@ class _Window:
         waiting, threads = self._waiting, self._ahead.threads
         if not waiting or not self._is_measured:
             return not waiting
-        tasks = sum(len(futures) for _, futures, _ in waiting)
+        tasks = [max(1, len(futures)) for _, futures, _ in waiting]  # a block that needs no thread is held too
         fits = (len(waiting) + 1) * self._block_bytes <= threads * _THREAD_BYTES
-        return tasks < threads or (fits and tasks - len(waiting[0][1]) < 2 * threads)
+        return sum(tasks) < threads or (fits and sum(tasks[1:]) < 2 * threads)
 
     def _started(self, block: Items, pool: ThreadPoolExecutor) -> Any:
         if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self._ahead.is_asked:

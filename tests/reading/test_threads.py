@@ -218,6 +218,18 @@ def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyP
     assert len(decoded) <= 2 * (10 + 4 * 6)  # two images in each example
 
 
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize("num_bytes", [8, threads._MIN_VALUE_BYTES])
+def test_an_endless_source_is_read_a_few_blocks_ahead(num_bytes: int, is_whole: bool) -> None:
+    drawn = itertools.count()
+    blocks = ([bytes(num_bytes)] * 4 for _ in itertools.takewhile(lambda number: number < 10_000, drawn))
+    made = threads.Ahead(threads.one_by_one(bytes), threads=2, is_whole=is_whole).make(blocks)
+    for _ in itertools.islice(made, 50):
+        pass
+    made.close()  # type: ignore[attr-defined]
+    assert next(drawn) < 500  # of 4 items; 50 of up to 32 were taken
+
+
 def test_a_surprisingly_large_value_is_made_when_it_is_taken() -> None:
     tasks, finish = threads.one_by_one(lambda size: bytes(size), limit=100)([10, 200, 5, 5])
     for task in tasks:
