@@ -349,11 +349,12 @@ class Dataset(Frameworks):
             TypeError: the index has another type, or an operation has changed the order.
         """
         wanted, source = index, self._source
+        if self._operation is not source:  # asked here, which is one call less for each example
+            source = self._in_dataset_order("ds[i]")
         try:
-            if type(index) is int and self._operation is source:  # one call less
+            if type(index) is int:
                 wanted = index if 0 <= index < source.length else index_of(index, source.length)
                 return self.function(source.fetch_index(wanted))
-            self._in_dataset_order("ds[i]")
             if isinstance(index, slice):
                 wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
             elif isinstance(index, (list, tuple, range)) or getattr(index, "ndim", False):  # arrays, also of pandas
