@@ -304,7 +304,7 @@ class _EncodeUnits(beam.DoFn):
 
 
 def take_requests() -> storage.Requests:
-    """Returns what this process has done since the last call, which it adds to the job's metrics."""
+    """Adds what this process has done since the last call to the job's metrics, and returns it."""
     taken = storage.take_requests()
     for name in ("reads", "bytes_read", "writes", "bytes_written"):
         Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
@@ -314,10 +314,10 @@ def take_requests() -> storage.Requests:
 
 def in_window(output: Any) -> Any:
     """Returns an output of `finish_bundle`, which must name its window."""
-    in_window: Callable[[Any], Any] = GlobalWindows.windowed_value_at_end_of_window
+    windowed: Callable[[Any], Any] = GlobalWindows.windowed_value_at_end_of_window
     if isinstance(output, beam.pvalue.TaggedOutput):
-        return beam.pvalue.TaggedOutput(output.tag, in_window(output.value))
-    return in_window(output)
+        return beam.pvalue.TaggedOutput(output.tag, windowed(output.value))
+    return windowed(output)
 
 
 def _is_of_encoding(error: Exception) -> bool:

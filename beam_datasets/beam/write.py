@@ -411,7 +411,7 @@ class _Route(beam.DoFn):
 
     Args:
         spill_dir: of spilled blocks; None for inline ones.
-        level: of the merge levels, which is next.
+        level: number of the merge level that comes next.
     """
 
     def __init__(self, spill_dir: str | None, level: int = 0) -> None:

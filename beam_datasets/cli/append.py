@@ -62,7 +62,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
     settings={"--from": {"dest": "new"}},
 )
 _PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards", "union_features")
-_KEYS = {
+_KEYS = {  # by what `AppendPlan.deletions` has for a key
     True: "deleted keys",
     False: "keys to delete of new examples, which are left out",
     None: "keys to delete that were not found",
@@ -148,8 +148,8 @@ def _to_come(plan: AppendPlan) -> str:
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
     lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
     lines.append(table(["split", *kinds, "examples", "size", "shards"], rows))
-    for place, words in _KEYS.items():
-        if keys := [key for key, found in plan.deletions if found is place]:
+    for is_published, words in _KEYS.items():
+        if keys := [key for key, found in plan.deletions if found is is_published]:
             more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
             lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")
     return "\n".join(lines)

@@ -98,7 +98,7 @@ class TranslationVariableLanguages(Wrapped):
             pairs = []
             for language, texts in value.items():
                 if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
-                    raise FeatureTypeError(f"{path}: {texts!r:.80} is {type(texts).__name__}; expected texts")
+                    raise FeatureTypeError(f"{path}: expected texts, got {type(texts).__name__}: {texts!r:.80}")
                 several = [texts] if isinstance(texts, (str, bytes)) else texts
                 pairs += [(to_bytes(language, path), to_bytes(text, path)) for text in several]
             return [{"language": language, "translation": text} for language, text in sorted(pairs)]

@@ -206,7 +206,7 @@ class SpilledBlocks:
         return found
 
 
-def list_blocks(blocks: Sequence[LoadedBlock]) -> list[bytes]:
+def _list_blocks(blocks: Sequence[LoadedBlock]) -> list[bytes]:
     """Returns the content of `SpilledBlocks`, in buffers."""
     paths = "\0".join([some.block.path for some in blocks]).encode("utf-8", "surrogateescape")
     numbers = [(some.block.count, some.block.heads_at, some.block.payload_at, some.block.num_bytes) for some in blocks]
@@ -243,7 +243,7 @@ class BlockCollector:
         path, stops = storage.join(self._directory, f"{uuid.uuid4().hex}.list"), [0]
         with storage.open_writer(path) as writer:
             for blocks in collected.values():
-                content = list_blocks(blocks)
+                content = _list_blocks(blocks)
                 writer.write(content)
                 stops.append(stops[-1] + sum(map(len, content)))
         for (task, blocks), (start, stop) in zip(collected.items(), itertools.pairwise(stops)):

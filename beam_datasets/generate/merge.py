@@ -95,7 +95,7 @@ class _ParkedBlock:
 
 
 def _held(blocks: Iterable[Any], stack: contextlib.ExitStack) -> Iterator[Any]:
-    """Yields the blocks: of inline ones behind the first `INLINE_BYTES` a parked block.
+    """Yields the blocks; inline ones are parked once `INLINE_BYTES` of payload are in memory.
 
     All blocks are needed before the first record is written. An engine that streams them holds none of them.
     """

@@ -417,7 +417,7 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
         options={**publication.options, **({"libraries": list(libraries)} if libraries else {})},
         source=publication.source,
     )
-    encoding = getattr(plan, "requests", storage.Requests())
+    encoding = getattr(plan, "requests", storage.Requests())  # only plans of encoded examples have any
     requests = storage.sum_requests([encoding, storage.take_requests(), *(shard.requests for shard in shards)])
     texts |= {RUN_FILE: _run_report(publication, columns, requests), MANIFEST_FILE: manifest.to_text().encode()}
     if publication.inputs_of is not None and (inputs := read_inputs(publication.inputs_of)):

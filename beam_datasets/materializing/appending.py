@@ -489,7 +489,8 @@ def built(
 ) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
     """Provides what is appended to, what is appended, and notes about it.
 
-    Builders are built in a directory beside the next version, or for temporary files if that is in an object store.
+    Builders are built in a directory beside the next version, or in the one for temporary files, where `gc` does not
+    look, if that is in an object store.
     Builders of files take only files of which the published version was not built; without any they are left out.
     That version is then the one to append to, even if another process publishes a higher one in the meantime.
 

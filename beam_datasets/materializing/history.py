@@ -181,7 +181,8 @@ def _published(root: str) -> Iterator[Judged]:
 def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the datasets that a lineage names, except those that were appended to.
 
-    What was appended may have been built for it, by a builder with the name of a published version; `digests` tell.
+    What was appended may have been built for it, by a builder with the name of a published version. Then its digest
+    differs from that of the published version in `digests`.
     """
     if lineage is None:
         return

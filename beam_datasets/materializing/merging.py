@@ -72,9 +72,13 @@ class Counts(NamedTuple):
 
 
 class _RangeCount(NamedTuple):
-    """What is known of a range once it is counted: `num_bytes` are framed, `found` are the keys to delete that it has.
+    """What is known of a range once it is counted.
 
-    A key has whether a published example has it.
+    Attributes:
+        num_examples: that it keeps.
+        num_bytes: their framed size in bytes.
+        counts: how it differs from the published version.
+        found: each key to delete that it has -> whether a published example has it.
     """
 
     num_examples: int
