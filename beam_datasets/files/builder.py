@@ -291,10 +291,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: rows would get keys or splits by other options than those of the published version.
         """
         expected, got = (known.key, known.splits), self._row_options
-        if any(wanted and wanted != given for wanted, given in zip(expected, got)):
+        if any(wanted not in (None, given) for wanted, given in zip(expected, got)):
             raise InputError(
-                f"expected the options by which the published version was built, {' '.join(expected).strip()}, got "
-                f"{' '.join(got).strip() or 'none of them'}. Give the same ones, or examples are doubled or move to "
+                f"expected the options by which the published version was built, {_shown(expected)}, got "
+                f"{_shown(got)}. Give the same ones, or examples are doubled or move to "
                 "another split; to change them, build a new version of all files."
             )
         left_out, changed = [], []
@@ -478,3 +478,7 @@ def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict
         for _ in islice(source.read(source.units[0]), 100):  # raises now what would end the run at once
             pass
     return dict.fromkeys(assign.names, source)
+
+
+def _shown(options: Iterable[str | None]) -> str:
+    return " ".join(filter(None, options)) or "none"

@@ -522,7 +522,8 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     _tidy(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
-        storage.move_files(taken, made, sizes)
+        # The manifest goes last: with it, `gc` would take what a killed process leaves for a result that was kept.
+        storage.move_files(taken, made, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
         found = storage.file_sizes(made)
         wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
         if wrong:
@@ -539,7 +540,8 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
             storage.remove_tree(taken)
         storage.remove_tree(made)
         raise
-    storage.remove_tree(taken)
+    with contextlib.suppress(StorageError):  # another attempt just writes there; it is published, and gc finds the rest
+        storage.remove_tree(taken)
 
 
 @contextlib.contextmanager

@@ -26,14 +26,14 @@ class Inputs:
     Attributes:
         files: name -> size and time of the last change.
         columns: name -> type, as `features` of a builder of files takes it.
-        key: the option that decides the keys of rows; '' for none, or unknown.
-        splits: the options that decide the splits of rows; '' if their files do, or unknown.
+        key: the option that decides the keys of rows; '' for none, None if it is unknown.
+        splits: the options that decide the splits of rows; '' if their files do, None if they are unknown.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
-    key: str = ""
-    splits: str = ""
+    key: str | None = None
+    splits: str | None = None
 
     def to_text(self) -> str:
         """Returns the text of inputs.json."""
@@ -44,12 +44,12 @@ class Inputs:
         """Returns what an inputs.json contains; None if it is damaged.
 
         >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
-        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits='')
+        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None)
         """
         try:
             content = json.loads(text)
             files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
-            options = (str(content.get(name, "")) for name in ("key", "splits"))
+            options = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
             return cls(files, {name: str(spec) for name, spec in content["columns"].items()}, *options)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

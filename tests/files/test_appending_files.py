@@ -257,6 +257,18 @@ def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     assert bd.verify(made).whole
 
 
+@pytest.mark.parametrize("given", [{"key": "id"}, {"splits": {"train": "50%", "test": "50%"}}], ids=str)
+def test_options_that_the_published_version_was_built_without_are_refused(tmp_path, given):
+    def files(**given):
+        return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path / "data", **given)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
+    files().build(num_workers=1)
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2", "c,3")
+    with pytest.raises(BeamDatasetsError, match="built, none, got --"):
+        bd.append("ds", files(**given), data_dir=tmp_path / "data", take_changed=True, new_splits=True)
+
+
 def parquet(path, rows, names):
     pq.write_table(pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]), path)
 
