@@ -97,7 +97,7 @@ class EncodeBlocks(beam.DoFn):
         keys, sizes = block.load()
         counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
         libraries = frozenset(self._libraries)
-        counts = dataclasses.replace(counts, libraries=libraries, num_blocks=1, requests=take_requests())
+        counts = dataclasses.replace(counts, libraries=libraries, num_blocks=1, requests=count_requests())
         if isinstance(block, SpilledBlock):
             self.made.append((block, checksum(keys, sizes), counts.libraries))
         self._libraries.clear()
@@ -215,7 +215,7 @@ class _ReuseUnits(beam.DoFn):
         for block in checkpoint.blocks:
             counts = histogram_of(block, self._hash_shift or 0)
             libraries = frozenset(checkpoint.libraries)
-            counts = dataclasses.replace(counts, libraries=libraries, requests=take_requests())
+            counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
             yield block
             yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 
@@ -303,7 +303,7 @@ class _EncodeUnits(beam.DoFn):
         self._units, self._since = [], time.monotonic()
 
 
-def take_requests() -> storage.Requests:
+def count_requests() -> storage.Requests:
     """Adds what this process has done since the last call to the job's metrics, and returns it."""
     taken = storage.take_requests()
     for name in ("reads", "bytes_read", "writes", "bytes_written"):

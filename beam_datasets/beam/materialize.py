@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import take_requests
+from beam_datasets.beam.encode import count_requests
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
@@ -276,7 +276,7 @@ class _ReadBlocks(beam.DoFn):
         some, block_size = ranges[number], self._engine.bytes_per_block
         for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block
-            counts = dataclasses.replace(histogram_of(block, self._hash_shift), requests=take_requests())
+            counts = dataclasses.replace(histogram_of(block, self._hash_shift), requests=count_requests())
             yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, counts))
         self._examples.inc(some.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)

@@ -21,7 +21,7 @@ from apache_beam.typehints import KV, with_input_types, with_output_types
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.beam import coders
-from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, in_window, take_requests
+from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, count_requests, in_window
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -494,7 +494,7 @@ def _join(
 
 def _counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     """Adds what this process has done since it last counted to the shard."""
-    return dataclasses.replace(shard, requests=shard.requests.plus(take_requests()))
+    return dataclasses.replace(shard, requests=shard.requests.plus(count_requests()))
 
 
 Shards = list[list[shard_writer.WrittenShard]]

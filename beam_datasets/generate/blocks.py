@@ -42,6 +42,7 @@ PIECE_BYTES = 256 << 10
 MAX_GROWTH = 4
 BLOCKS_BEFORE_GROWTH = 8
 COLLECTED_BYTES = 16 << 20  # of heads that are written together
+RANGE_BYTES = 512  # of memory that a range of a block takes besides its heads, about
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
 _LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
 _LISTED = struct.Struct("<4Q")  # numbers of `SpilledBlock`
@@ -221,7 +222,7 @@ class BlockCollector:
     blocks times tasks.
 
     Args:
-        directory: gets a file for up to `COLLECTED_BYTES` of heads.
+        directory: gets a file for up to `COLLECTED_BYTES` of heads, and of memory for the ranges.
     """
 
     def __init__(self, directory: str) -> None:
@@ -232,7 +233,7 @@ class BlockCollector:
     def add(self, task: Hashable, block: LoadedBlock) -> bool:
         """Adds what a task is sent of a block; returns whether `flush` is due."""
         self._blocks.setdefault(task, []).append(block)
-        self._num_bytes += HEAD_BYTES * len(block.block)
+        self._num_bytes += HEAD_BYTES * len(block.block) + RANGE_BYTES
         return self._num_bytes >= COLLECTED_BYTES
 
     def flush(self) -> Iterator[tuple[Any, SpilledBlocks]]:

@@ -96,7 +96,7 @@ class AppendOptions:
         """Returns the published version and the description of the next one.
 
         Raises:
-            DatasetNotFoundError: there is no such version.
+            DatasetNotFoundError: the version does not exist.
             VersionError: the number of the next one promises that slices keep their examples.
             AlreadyPublishedError: the next one is published already.
             BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.

@@ -365,12 +365,14 @@ class Transform:
             chosen = [data[i] for i in kept]
             if self.names is not None:
                 chosen = [example.keep(record, self.names) for record in chosen]
-            for i, record in zip(kept, chosen):
-                if len(record) > MAX_COPIED_BYTES:  # the collector would leave it out
-                    raise BeamDatasetsError(
-                        f"{_where(whole, records, first + i)}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
-                        f"{len(record):,}. Leave it out by another slice, or copy whole files."
-                    )
+            if max(map(len, chosen), default=0) > MAX_COPIED_BYTES:  # the collector would leave it out
+                place, size = next(
+                    (i, len(record)) for i, record in zip(kept, chosen) if len(record) > MAX_COPIED_BYTES
+                )
+                raise BeamDatasetsError(
+                    f"{_where(whole, records, first + place)}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
+                    f"{size:,}. Leave it out by another slice, or copy whole files."
+                )
             yield first + np.array(kept, np.intp), chosen
 
     def __getstate__(self) -> dict[str, Any]:

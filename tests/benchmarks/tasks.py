@@ -171,12 +171,11 @@ TASKS = {
         *_limits("read", "crc", "memcpy", "cp", workloads=KILOBYTE),
     ),
     "remote": (
-        Task("ours", "remote", OURS, REMOTE),
-        Task("peer_mds", "remote", "generate", REMOTE),
-        Task("peer_litdata", "remote", "generate", REMOTE),
-        Task("ours", "remote_again", OURS, REMOTE),
-        Task("peer_mds", "remote_again", "generate", REMOTE),
-        Task("peer_litdata", "remote_again", "generate", REMOTE),
+        *(
+            Task(module, step, reads, REMOTE)
+            for step in ("remote", "remote_again")
+            for module, reads in (("ours", OURS), ("peer_mds", "generate"), ("peer_litdata", "generate"))
+        ),
         Task("ours", "batches", OURS, REMOTE),
         *_limits("get", workloads=REMOTE),
     ),

@@ -17,6 +17,7 @@ from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
 from beam_datasets.formats.tfrecord import frame
 from beam_datasets.generate import histogram, plan, publish, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from tests.directories import contents
@@ -121,6 +122,35 @@ def test_a_file_that_another_attempt_is_just_creating_is_not_published(tmp_path,
     os.close(folder)
     assert not [name for name in storage.list_dir(made) if name.startswith(".tmp")]
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
+
+
+def test_what_a_process_that_was_killed_leaves_is_not_called_a_kept_result(tmp_path, monkeypatch):
+    publication, move = announced(tmp_path), storage.move_files
+    ready, found = staged(publication), []
+    publication.owner.write(publication.staging_dir)
+
+    def moved_one_by_one(source, target, names):
+        for name in names:
+            move(source, target, [name])
+            found.extend(each.reason for each in find_leftovers(tmp_path) if name != "manifest.json")
+
+    monkeypatch.setattr(storage, "move_files", moved_one_by_one)
+    publish.publish(publication, *ready)
+    assert found
+    assert not [reason for reason in found if "beam-datasets publish" in reason]
+
+
+def test_a_twin_that_still_writes_is_no_error_of_what_is_published(tmp_path, monkeypatch):
+    publication, remove = announced(tmp_path), storage.remove_tree
+    ready = staged(publication)
+
+    def refused(path):
+        if storage.is_dir(publication.dataset_dir):
+            raise StorageError(f"{path}: Directory not empty")
+        remove(path)
+
+    monkeypatch.setattr(storage, "remove_tree", refused)
+    assert catalog.is_published(publish.publish(publication, *ready))
 
 
 def test_another_run_that_was_first_stays(data_dir):
