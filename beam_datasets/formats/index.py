@@ -28,7 +28,6 @@ from crc32c import crc32c
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.formats.tfrecord import OVERHEAD
-from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -210,8 +209,7 @@ class Index:
             MetadataError: the index is damaged, or of a format that this version cannot read.
         """
         view = memoryview(buffer).cast("B")
-        found = None if core is None else core.index_header(view)
-        n, _, flags, keys_crc = _checked(view, path) if found is None else found
+        n, flags, keys_crc = _checked(view, path)
         index = cls.__new__(cls)
         index._offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
         index._ordered = bool(flags & _ORDERED)
@@ -228,8 +226,8 @@ class Index:
         return f"Index({len(self)} records, {self.shard_size} bytes, {keys})"
 
 
-def _checked(view: memoryview, path: str) -> tuple[int, int, int, int]:
-    """Returns the number of records, the shard's size, the flags, and the CRC of the keys; all else was checked."""
+def _checked(view: memoryview, path: str) -> tuple[int, int, int]:
+    """Returns the number of records, the flags, and the CRC of the keys; all but the keys was checked."""
     n, size, flags, offsets_crc, keys_crc = _header(view, path)
     offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
     if (got := crc32c(offsets.data)) != offsets_crc:
@@ -238,7 +236,7 @@ def _checked(view: memoryview, path: str) -> tuple[int, int, int, int]:
         raise MetadataError(f"{path}: {problem}. {_REBUILD}")
     if (end := int(offsets[-1])) != size:
         raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REBUILD}")
-    return n, size, flags, keys_crc
+    return n, flags, keys_crc
 
 
 def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:

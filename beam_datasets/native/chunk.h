@@ -18,9 +18,6 @@ typedef struct {
 /* The chunk in a capsule; NULL with an exception. */
 Chunk *chunk_get(PyObject *capsule);
 
-/* The number of good records of [first, stop) before the first bad one; places in the chunk. Needs no GIL. */
-Py_ssize_t chunk_count_good(const Chunk *chunk, Py_ssize_t first, Py_ssize_t stop);
-
 /* Checks the next record, and notes that it is good; 0 if it is not, or there is none. Needs no GIL. */
 int chunk_check(Chunk *chunk);
 

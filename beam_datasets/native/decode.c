@@ -103,9 +103,7 @@ static int read_lists(Output *output, const Group *group, Py_ssize_t n) {
 /* Returns what parse() returns of a group. */
 static PyObject *close_output(Output *output) {
     if (output->counts != NULL) return PyTuple_Pack(2, output->values, output->counts);
-    if (output->missing != NULL) return PyTuple_Pack(2, output->values, output->missing);
-    Py_INCREF(output->values);
-    return output->values;
+    return output->missing == NULL ? Py_NewRef(output->values) : PyTuple_Pack(2, output->values, output->missing);
 }
 
 /* ------------------------------------------------------------------------------------------------------- parsing */
@@ -121,10 +119,8 @@ static int lack(Parse *parse, const Field *field, Py_ssize_t i) {
     }
     Py_ssize_t first = (field->slot * parse->n + i) * group->count;
     if (group->kind == BYTES) {
-        for (Py_ssize_t k = 0; k < group->count; k++) {
-            Py_INCREF(Py_None);
-            if (PyList_SetItem(output->values, first + k, Py_None) < 0) return ERROR;
-        }
+        for (Py_ssize_t k = 0; k < group->count; k++)
+            if (PyList_SetItem(output->values, first + k, Py_NewRef(Py_None)) < 0) return ERROR;
         return DONE;
     }
     Py_ssize_t size = number_size(group->kind);
@@ -333,10 +329,9 @@ PyDoc_STRVAR(parse_doc,
              "Returns the column of each group of the schema in the records of a list or a RecordBlock; None if one\n"
              "is not canonical. See formats/columns.py, which does the same in Python, for what a column is.");
 
-static PyObject *py_parse(PyObject *module, PyObject *args) {
+static PyObject *py_parse(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule, *records;
     const Span *spans;
-    (void)module;
     if (!PyArg_ParseTuple(args, "OO:parse", &capsule, &records)) return NULL;
     const Schema *schema = PyCapsule_GetPointer(capsule, SCHEMA);
     if (schema == NULL) return NULL;

@@ -186,22 +186,16 @@ static int read_field(Field *field, PyObject *given) {
     }
     field->kind = (Kind)kind;
     field->element = (char)element;
-    Py_INCREF(key);
-    Py_INCREF(part);
-    Py_INCREF(name);
-    Py_INCREF(format);
-    field->key = key;
-    field->part = part;
-    field->name = name;
-    field->format = format;
+    field->key = Py_NewRef(key);
+    field->part = Py_NewRef(part);
+    field->name = Py_NewRef(name);
+    field->format = Py_NewRef(format);
     return read_shape(field, shape);
 }
 
 static int read_template(Template *self, PyObject *fields, PyObject *fallback, PyObject *types) {
-    Py_INCREF(fallback);
-    self->fallback = fallback;
-    Py_INCREF(types);
-    self->types_tuple = types;
+    self->fallback = Py_NewRef(fallback);
+    self->types_tuple = Py_NewRef(types);
     Types *t = &self->types;
     if (!PyArg_ParseTuple(types, "OO!O!O!:types", &t->array, &PyTuple_Type, &t->booleans, &PyTuple_Type, &t->integers,
                           &PyTuple_Type, &t->floats))

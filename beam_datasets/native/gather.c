@@ -3,8 +3,6 @@
  */
 #include "encode.h"
 
-#define HEADER 12 /* of a framed record: its length, and the CRC of that */
-#define FOOTER 4
 #define COLLECTOR "beam_datasets.native.collector"
 
 /* Stretches of bytes that are to stand one after the other. */
@@ -85,14 +83,11 @@ static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffers, *which, *starts, *sizes, *result = NULL;
     if (!PyArg_ParseTuple(arguments, "OOOO:gather", &buffers, &which, &starts, &sizes)) return NULL;
     Gather plan = {0};
-    if (ints_get(which, &plan.which, "which") < 0) return NULL;
-    if (ints_get(starts, &plan.starts, "starts") == 0) {
-        if (ints_get(sizes, &plan.sizes, "sizes") == 0) {
-            result = gathered_from(buffers, &plan);
-            ints_drop(&plan.sizes);
-        }
-        ints_drop(&plan.starts);
-    }
+    if (ints_get(which, &plan.which, "which") == 0 && ints_get(starts, &plan.starts, "starts") == 0 &&
+        ints_get(sizes, &plan.sizes, "sizes") == 0)
+        result = gathered_from(buffers, &plan);
+    ints_drop(&plan.sizes);
+    ints_drop(&plan.starts);
     ints_drop(&plan.which);
     return result;
 }
@@ -203,13 +198,10 @@ static PyObject *ordered(const Collector *self, const Ints *order) {
 
 static PyObject *collected(PyObject *capsule, PyObject *numbers) {
     Collector *self = PyCapsule_GetPointer(capsule, COLLECTOR);
-    Ints order;
+    Ints order = {0};
     if (!take(self)) return NULL;
-    PyObject *joined = NULL;
-    if (ints_get(numbers, &order, "order") == 0) {
-        joined = ordered(self, &order);
-        ints_drop(&order);
-    }
+    PyObject *joined = ints_get(numbers, &order, "order") < 0 ? NULL : ordered(self, &order);
+    ints_drop(&order);
     self->busy = 0;
     return joined;
 }
@@ -265,8 +257,7 @@ static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *arguments) {
         PyMem_Free(self);
         return NULL;
     }
-    Py_INCREF(function);
-    self->encode = function;
+    self->encode = Py_NewRef(function);
     self->most = most;
     PyObject *functions = PyTuple_New(4);
     for (int i = 0; functions != NULL && i < 4; i++) {
@@ -284,13 +275,7 @@ static PyObject *sum_up(PyObject *arguments, const char *format, uint32_t (*sum)
     unsigned long crc = 0;
     Py_buffer data;
     if (!PyArg_ParseTuple(arguments, format, &buffer, &crc) || bytes_get(buffer, &data) < 0) return NULL;
-    if (data.len >= LARGE) {
-        Py_BEGIN_ALLOW_THREADS
-        crc = sum((uint32_t)crc, data.buf, (size_t)data.len);
-        Py_END_ALLOW_THREADS
-    } else {
-        crc = sum((uint32_t)crc, data.buf, (size_t)data.len);
-    }
+    WITHOUT_GIL_IF(data.len >= LARGE, crc = sum((uint32_t)crc, data.buf, (size_t)data.len));
     PyBuffer_Release(&data);
     return PyLong_FromUnsignedLong(crc);
 }

@@ -289,13 +289,13 @@ Py_ssize_t read_numbers(int kind, Span list, char *numbers, Py_ssize_t capacity)
 /* --------------------------------------------------------------------------------------------------------- methods */
 
 static PyObject *py_varints(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *object, *array = NULL;
+    PyObject *object;
     Py_buffer data;
     int portable;
     if (!PyArg_ParseTuple(args, "Op:varints", &object, &portable) || bytes_get(object, &data) < 0) return NULL;
     Span rest = {data.buf, (const uint8_t *)data.buf + data.len};
     Py_ssize_t n = portable ? count_anywhere(rest) : count_varints(rest);
-    array = PyByteArray_FromStringAndSize(NULL, n * 8);
+    PyObject *array = PyByteArray_FromStringAndSize(NULL, n * 8);
     if (array != NULL) {
         int64_t *numbers = (int64_t *)PyByteArray_AsString(array);
         Py_ssize_t some = portable ? read_anywhere(rest, numbers, n) : read_varints(rest, numbers, n);

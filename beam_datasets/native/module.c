@@ -6,6 +6,43 @@
  */
 #include "native.h"
 
+/* Arrays of int64 stand for offsets, places and sizes. What is used without the GIL is copied, so that nobody changes it
+ * between the check and the use. */
+static int is_int64(const Py_buffer *view) {
+    const char *format = view->format == NULL ? "" : view->format;
+    if (*format == '<' || *format == '=' || *format == '@') format++;
+    return view->ndim == 1 && view->itemsize == 8 && (*format == 'q' || *format == 'l') && format[1] == 0;
+}
+
+int int64s_get(PyObject *object, Py_buffer *view, int writable, const char *name) {
+    int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object, view, flags) < 0) return -1;
+    if (is_int64(view)) return 0;
+    PyErr_Format(PyExc_ValueError, "%s must be a one-dimensional array of int64.", name);
+    PyBuffer_Release(view);
+    return -1;
+}
+
+int ints_get(PyObject *object, Ints *ints, const char *name) {
+    Py_buffer view;
+    if (int64s_get(object, &view, 0, name) < 0) return -1;
+    ints->n = view.len / 8;
+    ints->values = PyMem_Malloc((size_t)view.len + 8);
+    if (ints->values != NULL)
+        memcpy(ints->values, view.buf, (size_t)view.len);
+    else
+        PyErr_NoMemory();
+    PyBuffer_Release(&view);
+    return ints->values == NULL ? -1 : 0;
+}
+
+void ints_drop(Ints *ints) {
+    PyMem_Free(ints->values);
+    ints->values = NULL;
+}
+
+int bytes_get(PyObject *object, Py_buffer *view) { return PyObject_GetBuffer(object, view, PyBUF_SIMPLE); }
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_core",
@@ -16,7 +53,7 @@ static struct PyModuleDef definition = {
 static int add_everything(PyObject *module) {
     PyMethodDef *files[] = {records_methods, gather_methods, schema_methods, lists_methods,
                             decode_methods,  encode_methods, shards_methods, examples_methods,
-                            runs_methods,    chunks_methods, ahead_methods};
+                            runs_methods,    block_methods,  ahead_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     /* A checksum of _core.pyi, which setup.py passes; native/__init__.py expects that of the stubs beside it. */

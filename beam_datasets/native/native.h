@@ -9,7 +9,7 @@
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
 extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
-extern PyMethodDef chunks_methods[];  /* chunks.c: records in memory */
+extern PyMethodDef block_methods[];   /* block.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
 extern PyMethodDef ahead_methods[];     /* ahead.c: threads that do tasks ahead */
 extern PyMethodDef examples_methods[]; /* examples.c: examples put together */
@@ -25,8 +25,19 @@ int block_add(PyObject *module);
 /* iterator.c: adds the type BlockIterator. */
 int iterator_add(PyObject *module);
 
+/* The framing of a record: its length and the CRC of that before it, the CRC of the data behind it. */
+enum { HEADER = 12, FOOTER = 4, OVERHEAD = HEADER + FOOTER };
+
 /* Bytes from which on work is done without the GIL. */
 #define LARGE (64 << 10)
+
+/* Does something that needs no GIL, without it if that is worth it. */
+#define WITHOUT_GIL_IF(is_worth_it, statement)                                      \
+    do {                                                                            \
+        PyThreadState *suspended = (is_worth_it) ? PyEval_SaveThread() : NULL;      \
+        statement;                                                                  \
+        if (suspended != NULL) PyEval_RestoreThread(suspended);                     \
+    } while (0)
 
 /* An array of int64. */
 typedef struct {

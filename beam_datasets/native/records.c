@@ -7,9 +7,6 @@
 #include "native.h"
 #include <stdlib.h>
 
-#define HEADER 12
-#define OVERHEAD 16
-
 static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
 
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check) {
@@ -33,13 +30,7 @@ static Py_ssize_t count_good(const Py_buffer *data, const Ints *offsets, int che
 
 static PyObject *unframed(const Py_buffer *data, const Ints *offsets, int check) {
     Py_ssize_t good;
-    if (check && data->len >= LARGE) {
-        Py_BEGIN_ALLOW_THREADS
-        good = count_good(data, offsets, check);
-        Py_END_ALLOW_THREADS
-    } else {
-        good = count_good(data, offsets, check);
-    }
+    WITHOUT_GIL_IF(check && data->len >= LARGE, good = count_good(data, offsets, check));
     PyObject *records = PyList_New(good);
     for (Py_ssize_t i = 0; records != NULL && i < good; i++) {
         int64_t start = offsets->values[i], stop = offsets->values[i + 1];
@@ -56,17 +47,14 @@ PyDoc_STRVAR(unframe_doc, "unframe(buffer, offsets, check)\n--\n\n"
                           "Returns the data of the good records before the first bad one, as bytes.");
 
 static PyObject *unframe(PyObject *Py_UNUSED(module), PyObject *arguments) {
-    PyObject *buffer, *places;
+    PyObject *buffer, *places, *records = NULL;
     int check;
+    Ints offsets = {0};
+    Py_buffer data = {0};
     if (!PyArg_ParseTuple(arguments, "OOp:unframe", &buffer, &places, &check)) return NULL;
-    Ints offsets;
-    if (ints_get(places, &offsets, "offsets") < 0) return NULL;
-    PyObject *records = NULL;
-    Py_buffer data;
-    if (bytes_get(buffer, &data) == 0) {
+    if (ints_get(places, &offsets, "offsets") == 0 && bytes_get(buffer, &data) == 0)
         records = unframed(&data, &offsets, check);
-        PyBuffer_Release(&data);
-    }
+    PyBuffer_Release(&data);
     ints_drop(&offsets);
     return records;
 }

@@ -144,12 +144,8 @@ PyDoc_STRVAR(schema_doc,
              "and more; with one name also -1 for any number, -2 (of numbers) for the same filled up with zeros. If\n"
              "it is optional, records need not have its features. Names are bytes.");
 
-static PyObject *py_schema(PyObject *module, PyObject *groups) {
-    (void)module;
-    if (!PyTuple_Check(groups)) {
-        PyErr_SetString(PyExc_TypeError, "groups must be a tuple");
-        return NULL;
-    }
+static PyObject *py_schema(PyObject *Py_UNUSED(module), PyObject *groups) {
+    if (!PyTuple_Check(groups)) return PyErr_Format(PyExc_TypeError, "groups must be a tuple");
     Schema *schema = schema_new(groups);
     if (schema == NULL) return NULL;
     keep_memory(); /* a schema is made to decode */

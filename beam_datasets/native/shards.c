@@ -1,4 +1,4 @@
-/* Shards as they are opened and read at random: an index checked in one pass, records read at their places.
+/* Records of a shard read at random, at their places.
  *
  * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. What is wrong with a file is not said here:
  * the functions know what is good, and the Python code beside their callers looks at the rest again.
@@ -6,74 +6,9 @@
 #include "native.h"
 #include <unistd.h>
 
-#define INDEX_HEADER 40 /* bytes before the offsets of an index */
-#define KEY_SIZE 16
-#define HEADER 12
-#define OVERHEAD 16
 #define PORTION (256 << 10)  /* bytes of records that are read before values are made of them */
 #define MOST_AT_ONCE (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
 #define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
-
-/* --------------------------------------------------------------------------------------------------------- indexes */
-
-enum { HAS_KEYS = 1, ORDERED = 2, UNSORTED = 4 }; /* flags */
-
-/* What an index says, read once: a file that is mapped may change. */
-typedef struct {
-    uint64_t n, shard_size;
-    uint32_t flags, offsets_crc, keys_crc;
-} Header;
-
-/* Whether the file begins with a good header, and has as many bytes as that says. */
-static int take_header(const uint8_t *data, uint64_t size, Header *header) {
-    uint8_t copy[INDEX_HEADER];
-    if (size < INDEX_HEADER + 8) return 0;
-    memcpy(copy, data, sizeof copy);
-    if (memcmp(copy, "BDINDEX\1", 8) != 0 || crc32c_extend(0, copy, 36) != u32_at(copy + 36)) return 0;
-    *header = (Header){u64_at(copy + 8), u64_at(copy + 16), u32_at(copy + 24), u32_at(copy + 28), u32_at(copy + 32)};
-    if (header->flags > (HAS_KEYS | ORDERED | UNSORTED)) return 0;
-    if (header->flags && !(header->flags & HAS_KEYS)) return 0;
-    if (header->n > size / 8) return 0; /* so that nothing overflows */
-    return size == INDEX_HEADER + 8 * (header->n + 1) + (header->flags & HAS_KEYS ? KEY_SIZE * header->n : 0);
-}
-
-/* Whether the offsets are those that were written, and each record has space for its framing. */
-static int are_offsets(const uint8_t *offsets, const Header *header) {
-    uint64_t before = u64_at(offsets);
-    if (crc32c_extend(0, offsets, (size_t)(8 * (header->n + 1))) != header->offsets_crc || before != 0) return 0;
-    for (uint64_t i = 1; i <= header->n; i++) {
-        uint64_t offset = u64_at(offsets + 8 * i);
-        if (offset < before || offset - before < OVERHEAD) return 0;
-        before = offset;
-    }
-    return before == header->shard_size;
-}
-
-PyDoc_STRVAR(index_header_doc,
-             "index_header(buffer, /)\n--\n\n"
-             "Returns (number of records, size of the shard, flags, CRC of the keys) of an index of which all but the\n"
-             "keys was checked; None where something is wrong.");
-
-static PyObject *index_header(PyObject *Py_UNUSED(module), PyObject *buffer) {
-    Py_buffer view;
-    Header header;
-    if (bytes_get(buffer, &view) < 0) return NULL;
-    const uint8_t *data = view.buf;
-    int good = take_header(data, (uint64_t)view.len, &header);
-    if (good && view.len >= LARGE) {
-        Py_BEGIN_ALLOW_THREADS
-        good = are_offsets(data + INDEX_HEADER, &header);
-        Py_END_ALLOW_THREADS
-    } else if (good) {
-        good = are_offsets(data + INDEX_HEADER, &header);
-    }
-    PyBuffer_Release(&view);
-    if (!good) Py_RETURN_NONE;
-    return Py_BuildValue("KKII", (unsigned long long)header.n, (unsigned long long)header.shard_size, header.flags,
-                         header.keys_crc);
-}
-
-/* --------------------------------------------------------------------------------------------------------- records */
 
 /* Where a framed record stands in its file; its size is 0 where there is none. */
 typedef struct {
@@ -217,7 +152,7 @@ PyDoc_STRVAR(read_records_doc,
 static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
     int descriptor;
     Ints records;
-    Py_buffer offsets;
+    Py_buffer offsets = {0};
     if (n != 3) return PyErr_Format(PyExc_TypeError, "read_records() takes 3 arguments, got %zd.", n);
     if (descriptor_of(arguments[0], &descriptor) < 0 || ints_get(arguments[2], &records, "records") < 0) return NULL;
     PyObject *found = NULL;
@@ -235,7 +170,6 @@ static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *argu
 }
 
 PyMethodDef shards_methods[] = {
-    {"index_header", index_header, METH_O, index_header_doc},
     {"read_record", (PyCFunction)(void (*)(void))read_record, METH_FASTCALL, read_record_doc},
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
     {NULL, NULL, 0, NULL},

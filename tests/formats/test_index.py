@@ -1,5 +1,6 @@
 """The index against a literal file, dictionaries and lists, and every damage to a small file."""
 
+import itertools
 import mmap
 import struct
 
@@ -10,22 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.errors import MetadataError
-from beam_datasets.formats import index as index_format
 from beam_datasets.formats.index import Index
 
 KEYS = [bytes(16), bytes(15) + b"\x01", b"\x01" + bytes(15), b"\xff" * 16]
 OFFSETS = [0, 16, 40, 60, 2000]
-
-
-@pytest.fixture(params=["native", "python"], scope="module", autouse=True)
-def way(request):
-    """Everything here holds with the native module and without."""
-    if request.param == "native" and index_format.core is None:
-        pytest.skip("the native module was not built")
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(index_format, "core", None)
-        yield
 
 
 def slow_index(offsets, keys, ordered, version=1, unsorted=False):
@@ -173,6 +162,20 @@ def test_keys_are_checked_at_their_first_use():
 def test_a_file_that_is_whole_but_wrong(data, problem):
     with pytest.raises(MetadataError, match=problem):
         content(Index.from_bytes(data, path="f"))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.integers(0, 15))
+def test_an_index_whose_sums_are_right_but_not_its_content(offsets, size, flags):
+    body = struct.pack(f"<{len(offsets)}Q", *offsets)
+    good = offsets[0] == 0 and all(b - a >= 16 for a, b in itertools.pairwise(offsets)) and size == offsets[-1]
+    for n in (len(offsets) - 1, 2**61 - 6, 2**64 - 1):
+        header = struct.pack("<7sBQQIII", b"BDINDEX", 1, n, size, flags, crc32c.crc32c(body), 0)
+        data = header + struct.pack("<I", crc32c.crc32c(header)) + body
+        if good and n == len(offsets) - 1 and flags == 0:
+            assert Index.from_bytes(data, path="f").offsets.tolist() == offsets
+        elif not (n == 0 and flags % 2):  # it has no keys, as it should
+            with pytest.raises(MetadataError):
+                Index.from_bytes(data, path="f")
 
 
 def test_a_hostile_count_allocates_nothing():

@@ -1,4 +1,4 @@
-"""chunks.c: runs of a file that a block reads by itself, against all their records in one chunk."""
+"""block.c: runs of a file that a block reads by itself, against all their records in one chunk."""
 
 import gc
 import itertools

@@ -1,4 +1,4 @@
-"""shards.c and example.c against Python, on good, damaged and hostile input."""
+"""shards.c against Python, on good, damaged and hostile input."""
 
 import functools
 import itertools
@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import CorruptRecordError, MetadataError
-from beam_datasets.formats import index as index_format
+from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.native import core
@@ -28,44 +27,6 @@ RECORDS = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end"]
 PLACES = np.cumsum([0, *(len(record) + 16 for record in RECORDS)]).astype(np.uint64)
 DATA = b"".join(map(tfrecord.frame, RECORDS))
 LIES = st.integers(-3, 9) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
-
-
-# ------------------------------------------------------------------------------------------------------------- indexes
-
-
-def opened(data: bytes) -> Any:
-    """What Index.from_bytes makes of an index, or the error; and in the same way, what is first seen in its keys."""
-    try:
-        index = Index.from_bytes(data, path="f")
-    except MetadataError as error:
-        return str(error)
-    found = index.offsets.tolist(), index.has_keys, index.ordered, index.unsorted
-    try:
-        return (*found, index.to_bytes())
-    except MetadataError as error:
-        return (*found, str(error))
-
-
-def in_python(function: Callable[[], Any]) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_format, "core", None)
-        return function()
-
-
-@example([0], 0, 5)  # no keys, and they do not ascend
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4), st.integers(0, 2**64 - 1), st.integers(0, 15))
-def test_an_index_whose_sums_are_right_but_not_its_content(offsets: list[int], size: int, flags: int) -> None:
-    body = np.array(offsets, np.uint64).tobytes()
-    for n in (len(offsets) - 1, 2**61 - 6, 2**64 - 1):
-        header = b"BDINDEX\x01" + n.to_bytes(8, "little") + size.to_bytes(8, "little") + flags.to_bytes(4, "little")
-        header += tfrecord.crc32c(body).to_bytes(4, "little") + tfrecord.crc32c(b"").to_bytes(4, "little")
-        data = header + tfrecord.crc32c(header).to_bytes(4, "little") + body
-        found = opened(data)
-        assert isinstance(found, str) == (core.index_header(data) is None)
-        assert found == in_python(lambda data=data: opened(data))
-
-
-# ------------------------------------------------------------------------------------------------------------- records
 
 
 @pytest.fixture(scope="module")
