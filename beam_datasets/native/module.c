@@ -6,8 +6,8 @@
  */
 #include "native.h"
 
-/* Arrays of int64 stand for offsets, places and sizes. What is used without the GIL is copied, so that nobody changes it
- * between the check and the use. */
+/* Arrays of int64 stand for offsets, places and sizes. What is used without the GIL is copied, so that nobody changes
+ * it between the check and the use. */
 static int is_int64(const Py_buffer *view) {
     const char *format = view->format == NULL ? "" : view->format;
     if (*format == '<' || *format == '=' || *format == '@') format++;
