@@ -79,7 +79,10 @@ __all__ = list(_HOME_OF)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from beam_datasets.errors import did_you_mean
+
+        message = f"module {__name__!r} has no attribute {name!r}.{did_you_mean(name, __all__)}"
+        raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
     home = __name__ + _HOME_OF[name]
     if home in (__name__, f"{__name__}.features"):
         value = importlib.import_module(f"{home}.{name}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
@@ -27,7 +27,6 @@ from beam_datasets.metadata.names import (
     check_config_name,
     check_dataset_name,
     check_split_name,
-    did_you_mean,
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, choose_version
 

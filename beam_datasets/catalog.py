@@ -16,10 +16,10 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
-from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError
+from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermissionError, StorageError, did_you_mean
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.metadata.names import DatasetName, check_config_name, did_you_mean
+from beam_datasets.metadata.names import DatasetName, check_config_name
 from beam_datasets.metadata.version import Version, choose_version
 
 if TYPE_CHECKING:

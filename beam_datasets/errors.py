@@ -8,13 +8,14 @@ stay plain `TypeError` and `ValueError`.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import re
 import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
@@ -191,3 +192,19 @@ def install_command(extra: str) -> str:
     if os.path.exists(os.path.join(checkout, "setup.py")):
         return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
     return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns ` Did you mean 'x'?` for the nearest other of the known names, or nothing if none is near.
+
+    >>> did_you_mean("trian", ["test", "train"])
+    " Did you mean 'train'?"
+    >>> did_you_mean("lsit", ["site", "list"])
+    " Did you mean 'list'?"
+    >>> did_you_mean("x", ["id", "box/x"])
+    " Did you mean 'box/x'?"
+    """
+    text, names = str(name), list(known)
+    near = difflib.get_close_matches(text, names) or [other for other in names if other.endswith(f"/{text}")]
+    near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
+    return f" Did you mean {near[0]!r}?" if near and near[0] != text else ""

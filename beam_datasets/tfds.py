@@ -145,7 +145,7 @@ def _missing(path: str) -> Any:
     instead = next((said for name, said in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
     raise AttributeError(
         f"tfds.{path} has no equivalent in beam_datasets"
-        + (f"; {instead}." if instead else ". docs/reference/tfds.md lists the names that have one.")
+        + (f"; {instead}." if instead else ". docs/reference/tfds.md lists the names that have one")
     )
 
 

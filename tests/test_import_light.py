@@ -75,6 +75,14 @@ def test_each_public_name_is_where_the_table_has_it() -> None:
         assert getattr(beam_datasets, name) is not None, name
 
 
+def test_a_misspelt_public_name_is_hinted_once() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'materialise'. Did you mean 'materialize'"):
+        beam_datasets.materialise  # noqa: B018
+    code = "import beam_datasets as bd; bd.buildr"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.stderr.count("Did you mean") == 1
+
+
 def test_errors_name_the_checkout_to_install_from(monkeypatch, tmp_path):
     """No index has the package, so that its name alone would not be found, or would be another's."""
     package = tmp_path / "my checkout" / "beam_datasets"

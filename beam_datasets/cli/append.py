@@ -21,7 +21,7 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
 from beam_datasets.cli.resolve import FORMATS, Request, resolve
-from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
     import argparse

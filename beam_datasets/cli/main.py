@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from beam_datasets import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated
 from beam_datasets.cli.printing import escape_unencodable, say
-from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import gc
 import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError, needs
+from beam_datasets.errors import BeamDatasetsError, did_you_mean, needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -311,10 +310,9 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
 
 
 def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
-    """Returns ` Did you mean --option?` for the option of the parsers nearest to an argument; '' if none is similar."""
+    """Returns ` Did you mean '--option'?` for the nearest option of the parsers; '' if none is similar."""
     known = [option for parser in parsers for option in parser._option_string_actions]
-    near = difflib.get_close_matches(text.partition("=")[0], known, n=1, cutoff=0.7)
-    return f" Did you mean {near[0]}?" if near else ""
+    return did_you_mean(text.partition("=")[0], known)
 
 
 def _beam_parser() -> argparse.ArgumentParser:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import UsageError
-from beam_datasets.metadata.names import DatasetName, did_you_mean
+from beam_datasets.errors import did_you_mean
+from beam_datasets.metadata.names import DatasetName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

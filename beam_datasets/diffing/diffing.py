@@ -14,8 +14,7 @@ import numpy as np
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.features import Reader, compare_features
 from beam_datasets.diffing.result import KINDS, DatasetDiff, ExampleChange, Kind, SplitDiff, judge
-from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError
-from beam_datasets.metadata.names import did_you_mean
+from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks

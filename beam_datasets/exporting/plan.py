@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, PathExistsError
+from beam_datasets.errors import BeamDatasetsError, PathExistsError, did_you_mean
 from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.exporting.jsonl import JsonLines
 from beam_datasets.exporting.parquet import Parquet
@@ -20,7 +20,6 @@ from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.runs import EXPORT_FILE, Run
 from beam_datasets.materializing.copying import plan_copy
 from beam_datasets.materializing.plan import plan_job, target_dir
-from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

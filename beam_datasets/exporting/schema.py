@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from beam_datasets.errors import BeamDatasetsError, FeatureValueError
+from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
 from beam_datasets.features import (
     ClassLabel,
     FeaturesDict,
@@ -20,7 +20,6 @@ from beam_datasets.features import (
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
-from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from beam_datasets.arguments import is_unicode
-from beam_datasets.errors import FeatureValueError, MetadataError
+from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
@@ -95,7 +95,8 @@ class ClassLabel(Leaf):
             try:
                 return self.label_names.index(name.strip())
             except ValueError:
-                raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names") from None
+                hint = did_you_mean(name, self.label_names)
+                raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names.{hint}") from None
         index = int(name) if name.isdecimal() else -1
         if str(index) != name:
             raise ValueError(f"{name!r} is not the index of a class, and the classes have no names")

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from beam_datasets.errors import did_you_mean
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
-from beam_datasets.features.sequence import Sequence
+from beam_datasets.features.sequence import Sequence, below
 from beam_datasets.features.wrapped import Wrapped
 
 if TYPE_CHECKING:
@@ -197,7 +198,11 @@ def _children(feature: FeatureConnector, names: dict[str, Any], path: str, what:
     """Returns a feature that has features of these names."""
     if not isinstance(feature, FeaturesDict):
         raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
-    unknown = sorted(set(names) - set(feature))
+    unknown = sorted(set(names) - set(feature), key=str)
     if unknown:
-        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; the features are {sorted(feature)}")
+        hint = did_you_mean(unknown[0], (name for name, _, _ in below(feature)))
+        if "/" in f"{unknown[0]}{hint}":
+            hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
+        there = f"the features are {sorted(feature)}.{hint}"
+        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; {there}")
     return feature

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import FeatureError, FeatureValueError
+from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
@@ -129,7 +129,8 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
-                raise ValueError(f"fill names {path!r}, which cannot be missing. {_which(optional)}")
+                hint = did_you_mean(path, leaves)
+                raise ValueError(f"fill names {path!r}, which cannot be missing. {_which(optional)}.{hint}")
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         wanted = {path: leaf for path, leaf in optional.items() if kind == _kind(leaf)}

@@ -15,7 +15,7 @@ from apache_beam.metrics import Metrics
 
 from beam_datasets import storage
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.errors import DuplicateKeyError, InputError
+from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
 from beam_datasets.features import FeaturesDict
 from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
@@ -26,7 +26,7 @@ from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.inputs import Inputs
-from beam_datasets.metadata.names import check_dataset_name, did_you_mean
+from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import BeamDatasetsError, NoExamplesError
+from beam_datasets.errors import BeamDatasetsError, NoExamplesError, did_you_mean
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata import shards as shard_rules
 
@@ -194,7 +194,8 @@ class ShardingOptions:
             ValueError: num_shards names another.
         """
         if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
-            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.")
+            hint = did_you_mean(others[0], splits)
+            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.{hint}")
 
     def shards_of(self, split: str) -> int | None:
         """Returns the number of shards asked for; None where the size rule chooses."""

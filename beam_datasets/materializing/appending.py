@@ -20,6 +20,7 @@ from beam_datasets.errors import (
     NoExamplesError,
     SplitError,
     VersionError,
+    did_you_mean,
 )
 from beam_datasets.features.sequence import difference
 from beam_datasets.generate import publish as publishing
@@ -33,7 +34,6 @@ from beam_datasets.materializing.selection import Sources, named_splits, select_
 from beam_datasets.materializing.union import union
 from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
 from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
-from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
-from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, difference, innermost
@@ -27,7 +27,7 @@ from beam_datasets.materializing.selection import (
 from beam_datasets.materializing.where import Where
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo, names_in
 from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, SplitLineage
-from beam_datasets.metadata.names import DatasetName, did_you_mean
+from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import builder_from_directory

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import frames, storage
-from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError
+from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError, did_you_mean
 from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, collector, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
-from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard

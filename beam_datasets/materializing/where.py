@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets.adapters.framework import framework
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.dtypes import STRING
-from beam_datasets.metadata.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

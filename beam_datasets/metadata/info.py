@@ -21,8 +21,8 @@ from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.arguments import boolean, is_unicode
-from beam_datasets.errors import MetadataError
-from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate, did_you_mean
+from beam_datasets.errors import MetadataError, did_you_mean
+from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 

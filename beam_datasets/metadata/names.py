@@ -6,7 +6,6 @@ lead out of the dataset's directory (`..`, an absolute path, a separator within 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -210,19 +209,6 @@ def camel_to_snake(name: str) -> str:
     """
     words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", words).lower()
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ` Did you mean 'x'?` for the nearest of the known names, or nothing if none is similar.
-
-    >>> did_you_mean("trian", ["test", "train"])
-    " Did you mean 'train'?"
-    >>> did_you_mean("lsit", ["site", "list"])
-    " Did you mean 'list'?"
-    """
-    near = difflib.get_close_matches(name, list(known))
-    near.sort(key=lambda other: sorted(other) != sorted(name))  # letters in another order are the likeliest mistake
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 @dataclass(frozen=True)

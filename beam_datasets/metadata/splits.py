@@ -21,8 +21,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError
-from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name, did_you_mean
+from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
+from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
 from beam_datasets.metadata.shards import FileInstructions, shard_offsets
 
 if TYPE_CHECKING:

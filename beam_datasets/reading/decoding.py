@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import Any, ClassVar, TypeAlias
 
-from beam_datasets.errors import FeatureError
+from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
+from beam_datasets.features.base import shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import (
     chosen,
@@ -338,12 +339,35 @@ def batch_of(
 ) -> Batch:
     """Returns the step that puts what the steps make in batches, for arguments of `Dataset.batch`."""
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
-    features = features_of(steps[0]) if len(steps) == 1 and not isinstance(steps[0], Batch) else None
-    if isinstance(padding, Padding) and isinstance(features, FeaturesDict):
-        for name in sorted(padding.names):
-            if name.split("/")[0] not in features:
-                raise ValueError(f"padding names feature {name!r}; there are {', '.join(features)}.")
+    if isinstance(padding, Padding):
+        check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
     return Batch(steps, padding, fill_of_steps(steps, fill))
+
+
+def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, have_length: bool = False) -> None:
+    """Checks features that an argument names, unless the examples are not known because functions change them.
+
+    Args:
+        what: names them, for errors.
+        names: of features of the examples.
+        steps: that make the examples.
+        have_length: whether the features must be sequences or arrays.
+
+    Raises:
+        FeatureValueError: there is no such feature, or it has no length.
+    """
+    first, *rest = steps
+    features = None if isinstance(first, Batch) else features_of(first)
+    if not isinstance(features, FeaturesDict) or not all(isinstance(step, MixedRest) for step in rest):
+        return
+    known = [*features, *(step.key for step in rest if isinstance(step, MixedRest) and step.key)]
+    for name in sorted(names):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise FeatureValueError(f"{what} names feature {name!r}; there are {', '.join(known)}.{hint}")
+        shape = shape_of(features[name]) if have_length and name in features else None
+        if shape == () or isinstance(shape, dict):
+            raise FeatureValueError(f"{what} names feature {name!r}: expected a sequence or an array, got {shape=}.")
 
 
 def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.arguments import checked_function
-from beam_datasets.reading.decoding import Batch, Map, batch_of
+from beam_datasets.reading.decoding import Batch, Map, batch_of, check_names
 from beam_datasets.reading.frameworks import ForTorch
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.decoding import Step
     from beam_datasets.reading.iterator import DatasetIterator
 
 Unit: TypeAlias = Any
@@ -286,7 +287,8 @@ class Stream(ForTorch):
 
         Raises:
             ValueError: boundaries do not ascend, or there is another number of batch sizes.
-            FeatureError: while reading, an example has no such feature.
+            FeatureError: there is no such feature, or it has no length; if a function has made the examples, it is
+                found while reading.
         """
         from beam_datasets.reading.grouping import ByLength
 
@@ -294,7 +296,10 @@ class Stream(ForTorch):
         for name, given in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
             if not isinstance(given, Iterable):
                 raise TypeError(f"{name}: expected a list of integers, got {given!r}.")
-        return self._with(ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step))
+        link = ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step)
+        if isinstance(length, str):
+            check_names("batch_by_length()", [length], self._steps, have_length=True)
+        return self._with(link)
 
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
@@ -314,19 +319,24 @@ class Stream(ForTorch):
 
         Raises:
             ValueError: an argument is out of range.
-            FeatureError: while reading, an example has no such feature, or is too long.
+            FeatureError: there is no such feature, or it has no length; if a function has made the examples, it is
+                found while reading, and so is an example that is too long.
         """
         from beam_datasets.reading.grouping import Packed
 
         link = Packed.of(max_length, features, num_bins, overlong)
+        check_names("pack()", link.lengths, self._steps, have_length=True)
         stream = Stream(self._base._only(link.lengths)) if not self._links and self._epochs == 1 else self
         return stream._with(link)
 
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        """The steps of the dataset, with one more where the items may not have its features any more."""
+        is_changed = any(isinstance(link, (Mapped, Grouping)) for link in self._links)
+        return (*self._base._steps, Map(_unchanged)) if is_changed else self._base._steps
+
     def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
-        steps = self._base._steps
-        if any(isinstance(link, (Mapped, Grouping)) for link in self._links):
-            steps = (*steps, Map(_unchanged))  # the examples may not have the features of the dataset any more
-        return batch_of(steps, pad=pad, fill=fill, **padding)
+        return batch_of(self._steps, pad=pad, fill=fill, **padding)
 
     # ----------------------------------------------------------------------------------------------------- read order
 

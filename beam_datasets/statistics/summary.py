@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError
+from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
@@ -22,7 +22,6 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.names import did_you_mean
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.undecoded import place_of

@@ -260,7 +260,7 @@ def test_who_reads_the_output_may_stop(count, pets):
         (["head", "nothing"], 1, "no dataset 'nothing'"),
         (["head", "{pets}", "--split", "trian"], 1, "Did you mean 'train'"),
         (["head", "{pets}", "--count", "-1"], 2, "--count is -1"),
-        (["head", "{pets}", "--cuont=1"], 2, "unrecognized arguments: --cuont=1. Did you mean --count?"),
+        (["head", "{pets}", "--cuont=1"], 2, "unrecognized arguments: --cuont=1. Did you mean '--count'?"),
         (["head", "{pets}", "--images", "x"], 2, "has no images"),
         (["head", "{many}", "--images", __file__], 1, "test_looking.py"),
         (["slices", "{pets}"], 2, "required: SLICE"),

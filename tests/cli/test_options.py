@@ -379,9 +379,9 @@ def test_beam_options() -> None:
     parser.add_argument("--num_shards")
     check_beam_options([], parser)
     check_beam_options(["--runner", "FlinkRunner", "--flink_master=localhost:8081", "--experiments", "x"], parser)
-    with pytest.raises(UsageError, match=r"unknown option --num_shard: .* Did you mean --num_shards\?"):
+    with pytest.raises(UsageError, match=r"unknown option --num_shard: .* Did you mean '--num_shards'\?"):
         check_beam_options(["--num_shard", "3"], parser)
-    with pytest.raises(UsageError, match=r"unknown option --runer: .* Did you mean --runner\?"):
+    with pytest.raises(UsageError, match=r"unknown option --runer: .* Did you mean '--runner'\?"):
         check_beam_options(["--runer=x"], parser)
     with pytest.raises(UsageError, match="what is 'stray'"):
         check_beam_options(["--streaming", "stray"], parser)

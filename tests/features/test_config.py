@@ -183,6 +183,8 @@ def test_class_labels(tmp_path):
     for wrong in ("cow", "0"):
         with pytest.raises(ValueError, match="none of the 2 class names"):
             label.str2int(wrong)
+    with pytest.raises(ValueError, match="'dgo' is none of the 2 class names. Did you mean 'dog'"):
+        label.str2int("dgo")
     for index in (-1, 2):
         with pytest.raises(ValueError, match="not the index"):
             label.int2str(index)

@@ -243,6 +243,7 @@ def test_fill(dataset: Any) -> None:
         ({"there": 5}, "fill names 'there', which cannot be missing. These may be missing: "),
         ({"nothing": 5}, "fill names 'nothing', which cannot be missing"),
         ({"words": "x"}, "fill names 'words', which cannot be missing"),
+        ({"labell": 5}, "fill names 'labell', which cannot be missing. .* Did you mean 'label'"),
         ({"deep": 5}, "fill names 'deep', which cannot be missing"),
         ({"one_int8": 300}, "fill: one_int8: 300 does not fit int8"),
         ({"one_int8": 0.5}, "fill: one_int8: expected an integer, got 0.5"),
