@@ -73,6 +73,9 @@ def test_probe_sees_what_is_loaded() -> None:
 def test_each_public_name_is_where_the_table_has_it() -> None:
     for name in beam_datasets.__all__:
         assert getattr(beam_datasets, name) is not None, name
+    assert set(beam_datasets.__all__) <= set(dir(beam_datasets))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        beam_datasets.nothing  # noqa: B018
 
 
 def test_a_misspelt_public_name_is_hinted_once() -> None:

@@ -1,19 +1,22 @@
 """Small published datasets to read, written by the formats alone."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from beam_datasets import features
+from beam_datasets import features, storage
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.keys import hash_key, ordered_key
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
+from beam_datasets.reading import shards
 
 Write = Callable[..., Path]
 
@@ -100,3 +103,42 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
         return directory if directory.exists() else write_dataset(directory, splits, **options)  # type: ignore[arg-type]
 
     return make
+
+
+def read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the native functions that read, which ask the system for the same bytes."""
+    for name in ("_read_record", "_read_records", "_run"):
+        monkeypatch.setattr(shards, name, None)
+
+
+class Storage:
+    """Records the calls of functions that access storage, and the ranges (file, start, stop) that are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.reads: list[tuple[str, int, int]] = []
+        read_by_python(monkeypatch)
+        for name, function in list(vars(storage).items()):
+            if getattr(function, "__module__", "") == "beam_datasets.storage.files":
+                monkeypatch.setattr(storage, name, self._counted(name, function))
+
+    def _counted(self, name: str, function: Any) -> Any:
+        @functools.wraps(function)
+        def call(path: Any, *arguments: Any) -> Any:
+            self.calls.append((name, Path(path).name))
+            found = function(path, *arguments)
+            if name == "open_reader":
+                read = found.read
+
+                def counted_read(start: int = 0, stop: int | None = None) -> Any:
+                    content = read(start, stop)
+                    self.reads.append((Path(path).name, start, start + len(memoryview(content))))
+                    return content
+
+                found.read = counted_read
+            return found
+
+        return call
+
+    def opened(self) -> list[str]:
+        return [file for name, file in self.calls if name == "open_reader"]

@@ -13,46 +13,14 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets import features, storage
+from beam_datasets import features
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
 from beam_datasets.reading import shards
+from tests.reading.conftest import Storage
 from tests.work import lines_of
 
 LENGTHS = [700, 300, 500, 1500]
-
-
-class Storage:
-    """Records the calls of functions that access storage."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.reads: list[tuple[str, int, int]] = []
-        for name in ("_read_record", "_read_records", "_run"):  # which ask the system for the same bytes
-            monkeypatch.setattr(shards, name, None)
-        for name, function in list(vars(storage).items()):
-            if getattr(function, "__module__", "") == "beam_datasets.storage.files":
-                monkeypatch.setattr(storage, name, self._counted(name, function))
-
-    def _counted(self, name: str, function: Any) -> Any:
-        @functools.wraps(function)
-        def call(path: Any, *arguments: Any) -> Any:
-            self.calls.append((name, Path(path).name))
-            found = function(path, *arguments)
-            if name == "open_reader":
-                read = found.read
-
-                def counted_read(start: int = 0, stop: int | None = None) -> Any:
-                    self.reads.append((Path(path).name, start, stop or found.size))
-                    return read(start, stop)
-
-                found.read = counted_read
-            return found
-
-        return call
-
-    def opened(self) -> list[str]:
-        return [file for name, file in self.calls if name == "open_reader"]
 
 
 def test_opening_reads_three_files(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,8 +258,12 @@ def _dataset_of(count: int, path: Path) -> Path:
     return path
 
 
-def test_names_are_there() -> None:
-    assert all(getattr(bd, name) is not None for name in bd.__all__)
-    assert set(bd.__all__) <= set(dir(bd))
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        bd.nothing  # noqa: B018
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux lists them")
+def test_reading_starts_one_thread_at_most(write: Any) -> None:
+    """B20: one thread reads ahead for all readers of a process."""
+    directory = write({"train": [30, 30, 30]}, size=200_000)
+    dataset = bd.builder_from_directory(directory).as_dataset("train")
+    before = set(os.listdir("/proc/self/task"))
+    for count, _ in enumerate(dataset):
+        if count % 10 == 0:
+            assert len(set(os.listdir("/proc/self/task")) - before) <= 1

@@ -4,6 +4,8 @@ import copy
 import itertools
 import json
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from tests.cases import cases
 
 LENGTHS = [7, 0, 12, 5, 9]
 CONFIG = bd.ReadConfig(interleave_cycle_length=3, interleave_block_length=2, shuffle_seed=7)
+README = Path(__file__).parents[2] / "README.md"
 ENOUGH = 150  # examples of an endless dataset
 
 Chain = list[tuple[Any, ...]]
@@ -331,7 +334,10 @@ def test_iterators_say_how_to_go_on_elsewhere(builder: Any, taken: int, copied: 
         (lambda d: d.shuffle(buffer_size=9), TypeError, "where tf.data's buffer size is the window"),
         (lambda d: d.shuffle(1, window=0), ValueError, "window must be at least 1"),
         (lambda d: d.shard(2, 2), ValueError, r"worker_index must be in \[0, 2\)"),
+        (lambda d: d.shard(3, -1), ValueError, "worker_count must be at least 1"),
+        (lambda d: d.shard("0", 2), TypeError, "worker_index must be an int, not '0'"),
         (lambda d: d.shard(0, 2, block=4.0), TypeError, "block must be an int, not 4.0"),
+        (lambda d: d.shard(0, 2, block=0), ValueError, "block must be at least 1, got 0"),
         (lambda d: d.map(3), TypeError, "function"),
         (lambda d: d.map(str).raw(), ValueError, "before map"),
         (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),
@@ -365,25 +371,22 @@ def test_features_of_what_is_yielded(builder: Any) -> None:
     assert read.raw().features is None
 
 
-def test_an_error_leaves_the_iterator_where_it_is(builder: Any) -> None:
-    wrong = [True]
-
-    def once(example: Any) -> Any:
-        if example["id"] == order[3] and wrong and wrong.pop():
-            raise RuntimeError("once")
-        return int(example["id"])
-
-    order = list(dataset(builder))
-    iterator = iter(builder.as_dataset("train", read_config=CONFIG).map(once))
-    assert [next(iterator) for _ in range(3)] == order[:3]
-    with pytest.raises(RuntimeError):
-        next(iterator)
-    assert iterator.get_state()["position"] == 3
-    assert list(iterator) == order[3:]
-
-
 def test_map_is_called_for_what_is_yielded_only(builder: Any) -> None:
     seen: list[int] = []
     read = builder.as_dataset("train", read_config=CONFIG).map(lambda e: seen.append(int(e["id"])) or int(e["id"]))
     assert list(read.skip(5).shard(1, 3).take(4)) == seen
     assert len(seen) == 4
+
+
+def test_the_loop_of_the_readme_reshuffles(write: Any) -> None:
+    """R6: who copies the README's training loop gets each epoch in an order of its own."""
+    chains = re.findall(r"^for \w+ in train(\.shuffle\(.*\)):", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert chains
+    n = 40
+    train = bd.builder_from_directory(write({"train": [n]})).as_dataset("train")
+    for chain in chains:
+        read = eval(f"train{chain.split('.batch')[0]}", {"train": train})  # the page of this project
+        ids = [int(example["id"]) for example in read]
+        assert len(ids) >= 2 * n
+        assert sorted(ids[:n]) == sorted(ids[n : 2 * n]) == list(range(n))
+        assert ids[:n] != ids[n : 2 * n]

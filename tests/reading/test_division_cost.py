@@ -10,7 +10,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.native import core
-from beam_datasets.reading import shards
+from tests.reading.conftest import Storage
 from tests.work import lines_of
 
 COUNTERS = Path("/proc/self/io")
@@ -79,31 +79,15 @@ def test_no_byte_is_asked_for_by_two_workers(
     write: Any, monkeypatch: pytest.MonkeyPatch, order: str, indexed: bool
 ) -> None:
     """R4: by what Python asks storage for, as on an object store; a shard without index has to be walked through."""
-    for name in ("_read_record", "_read_records", "_run"):
-        monkeypatch.setattr(shards, name, None)
     directory = write({"train": [400, 300, 500]}, size=900, indexed=indexed)
-    reads: list[tuple[str, int, int]] = []
-    real = shards.storage.open_reader
-
-    def open_reader(path: str) -> Any:
-        reader = real(path)
-        read = reader.read
-
-        def noted(start: int = 0, stop: int | None = None) -> Any:
-            reads.append((path, start, reader.size if stop is None else stop))
-            return read(start, stop)
-
-        reader.read = noted  # type: ignore[method-assign]
-        return reader
-
-    monkeypatch.setattr(shards.storage, "open_reader", open_reader)
+    calls = Storage(monkeypatch)
     dataset = ORDERS[order](bd.builder_from_directory(directory).as_dataset("train"))
     ids: list[int] = []
     for worker in range(5):
         ids += [int(example["id"]) for example in dataset.shard(worker, 5)]
     assert sorted(ids) == list(range(1200))
     if indexed:
-        ends = [(path, start, stop) for path, start, stop in sorted(reads) if stop > start]
+        ends = [(path, start, stop) for path, start, stop in sorted(calls.reads) if stop > start]
         for (path, _, stop), (other, start, _) in itertools.pairwise(ends):
             assert path != other or stop <= start
         assert sum(stop - start for _, start, stop in ends) == sum(

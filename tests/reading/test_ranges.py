@@ -15,8 +15,7 @@ from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading import ranges
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from tests.cases import cases
-from tests.reading.conftest import write_dataset
-from tests.reading.test_cost import Storage
+from tests.reading.conftest import Storage, write_dataset
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5).filter(any)
 

@@ -11,6 +11,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import storage
+from tests.reading.conftest import Storage
 
 pytest.importorskip("obstore")
 
@@ -115,26 +116,12 @@ def test_files_are_read_ahead(builders: tuple[Any, Any], monkeypatch: pytest.Mon
 
 
 def test_each_byte_is_read_once(builders: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    read_bytes: dict[str, int] = {}
-    open_reader = storage.open_reader
-
-    def counting_reader(path: str) -> Any:
-        reader = open_reader(path)
-        read = reader.read
-
-        def counted_read(start: int = 0, stop: int | None = None) -> Any:
-            found = read(start, stop)
-            read_bytes[path] = read_bytes.get(path, 0) + len(memoryview(found))
-            return found
-
-        reader.read = counted_read  # type: ignore[method-assign]
-        return reader
-
-    monkeypatch.setattr(storage, "open_reader", counting_reader)
+    calls = Storage(monkeypatch)
     builder = bd.builder_from_directory(builders[0].dataset_dir)
     assert len(ids(builder.as_dataset("train"))) == sum(LENGTHS)
-    for path, count in read_bytes.items():
-        assert count <= 1.02 * open_reader(path).size + 5000  # a record that a piece of a walk cuts is read again
+    for file in Path(builders[1].dataset_dir).glob("*-train.tfrecord-*"):
+        count = sum(stop - start for name, start, stop in calls.reads if name == file.name)
+        assert count <= 1.02 * file.stat().st_size + 5000  # a record that a piece of a walk cuts is read again
 
 
 def test_few_files_are_read_in_large_pieces(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,24 +129,9 @@ def test_few_files_are_read_in_large_pieces(write: Any, monkeypatch: pytest.Monk
     remote = f"memory://bucket/{directory.parent.name}/large"
     for file in directory.iterdir():
         storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
-    sizes: list[int] = []
-    open_reader = storage.open_reader
-
-    def noting_reader(path: str) -> Any:
-        reader = open_reader(path)
-        read = reader.read
-
-        def noted_read(start: int = 0, stop: int | None = None) -> Any:
-            found = read(start, stop)
-            sizes.append(len(memoryview(found)))
-            return found
-
-        reader.read = noted_read  # type: ignore[method-assign]
-        return reader
-
-    monkeypatch.setattr(storage, "open_reader", noting_reader)
+    calls = Storage(monkeypatch)
     assert len(ids(bd.builder_from_directory(remote).as_dataset("train"))) == 1500
-    assert max(sizes) > 4 << 20
+    assert max(stop - start for _, start, stop in calls.reads) > 4 << 20
 
 
 def test_an_error_in_a_thread_reaches_the_reader(

@@ -92,13 +92,6 @@ def test_order_counts_and_not_the_function() -> None:
     assert list(opened(lambda files: files).iterate(state=plain.get_state())) == list(plain)
 
 
-def test_one_name_for_two_orders() -> None:
-    """R1: two lambdas have one name."""
-    state = opened(lambda files: files[::-1]).iterate().get_state()
-    with pytest.raises(StateError, match="read_config was"):
-        opened(lambda files: files[2:] + files[:2]).iterate(state=state)
-
-
 def test_state_that_names_a_function_is_refused() -> None:
     """R1: an earlier version saved the name of the function, which says nothing of the order."""
     state = STATES["sorted"]["state"]

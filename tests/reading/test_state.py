@@ -96,6 +96,7 @@ def test_position_lies_in_the_epoch():
         ({**ReadState().to_dict(), "format": 4}, "has format 4, but this version of beam_datasets reads format 2 and"),
         ({**ReadState().to_dict(), "format": 2}, "a state is a dict with 'blocks', 'epoch'"),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4, 4, 0]]}, "taken must be less than block, 4, got 4"),
+        ({**ReadState().to_dict(), "format": 2, "blocks": [[0, 8, 1, 0]]}, "must be at least 1"),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4]]}, "expected lists of four numbers"),
         ({**ReadState().to_dict(), "format": 2, "blocks": 7}, "expected lists of four numbers"),
         ({**ReadState().to_dict(), "position": -1}, "position must be at least 0, got -1"),

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import features
-from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import image_codec
-from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.reading import decoding, threads
 from beam_datasets.reading.threads import usable_cores
 
@@ -258,22 +256,3 @@ def test_quotas_of_control_groups(tmp_path: Path, files: dict[str, str], expecte
     assert sorted(threads._quotas(tmp_path / "fs", own)) == expected
     assert list(threads._quotas(tmp_path / "fs", tmp_path / "none")) in ([], [1.5])
     assert usable_cores() >= 1
-
-
-def test_an_item_of_a_nested_dataset_that_does_not_decode_names_its_record(tmp_path: Path) -> None:
-    tree = bd.features.FeaturesDict({"steps": bd.features.Dataset(bd.features.Image(shape=(90, 90, 3)))})
-    encode = bd.features.compile_encoder(tree)
-    pixels = np.frombuffer(np.random.default_rng(0).bytes(90 * 90 * 3), np.uint8).reshape(90, 90, 3)
-    records = [encode({"steps": [pixels] * 2}) for _ in range(5)]
-    file = tmp_path / "episodes-train.tfrecord-00000-of-00001"
-    file.write_bytes(b"".join(frame_all(records)))
-    bd.adopt(file, tree, name="episodes")
-    records[3] = records[3].replace(b"PNG", b"GNP")
-    file.write_bytes(b"".join(frame_all(records)))
-    train = bd.builder_from_directory(tmp_path).as_dataset(
-        "train", read_config=bd.ReadConfig(num_parallel_calls_for_decode=2)
-    )
-    iterator = iter(train.map(lambda example: list(example["steps"])))
-    assert [len(next(iterator)) for _ in range(3)] == [2] * 3
-    with pytest.raises(FeatureValueError, match=rf"{file}, byte {3 * (len(records[0]) + 16)} \(record 3\)"):
-        next(iterator)

@@ -231,9 +231,10 @@ def test_an_image_that_is_none(images: Path, chain: list[Any]) -> None:
 def episodes(tmp_path: Path) -> Path:
     """9 examples of 3 items each; item 2 of number 4 is not an image."""
     directory = write_dataset(tmp_path / "episodes" / "1.0.0", {"train": [9]}, indexed=False)
-    tree = features.FeaturesDict({"id": np.int64, "steps": features.Dataset(features.Image(shape=(2, 2, 3)))})
+    tree = features.FeaturesDict({"id": np.int64, "steps": features.Dataset(features.Image(shape=(90, 90, 3)))})
     encode = features.compile_encoder(tree)
-    records = [encode({"id": i, "steps": [np.full((2, 2, 3), i, np.uint8)] * 3}) for i in range(9)]
+    pixels = np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)  # large enough for threads
+    records = [encode({"id": i, "steps": [pixels] * 3}) for i in range(9)]
     records[4] = serialize({"id": [4], "steps": [*parse(records[4])["steps"][:2], b"no image"]})
     next(directory.glob("*.tfrecord-*")).write_bytes(b"".join(tfrecord.frame_all(records)))
     (directory / "features.json").write_text(features.to_json_text(tree))
@@ -245,11 +246,14 @@ def episodes(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("as_supervised", [False, True])
 @pytest.mark.parametrize("with_ids", [False, True])
-def test_an_item_of_a_nested_dataset_that_map_takes(episodes: Path, as_supervised: bool, with_ids: bool) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_item_of_a_nested_dataset_that_map_takes(
+    episodes: Path, as_supervised: bool, with_ids: bool, threads: int
+) -> None:
     def last(example: Any) -> Any:
         return {"last": (example[1] if as_supervised else example["steps"])[-1]}
 
-    config = bd.ReadConfig(add_tfds_id=with_ids)
+    config = bd.ReadConfig(add_tfds_id=with_ids, num_parallel_calls_for_decode=threads)
     builder = bd.builder_from_directory(episodes)
     dataset = builder.as_dataset("train", as_supervised=as_supervised, read_config=config).map(last)
     file = next(episodes.glob("*.tfrecord-*"))
