@@ -46,14 +46,14 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
-from beam_datasets.reading.record_checks import decoding_check, names_check
 from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.undecoded import decoding_check, names_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from beam_datasets.metadata.version import VersionOrStr
-    from beam_datasets.reading.record_checks import Check
+    from beam_datasets.reading.undecoded import Check
 
     Path = str | os.PathLike[str]
     Patterns = Path | Sequence[Path]

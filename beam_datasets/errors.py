@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -208,3 +209,23 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(text, names) or [other for other in names if other.endswith(f"/{text}")]
     near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
     return f" Did you mean {near[0]!r}?" if near and near[0] != text else ""
+
+
+def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
+    """Imports and returns a module of a framework.
+
+    Args:
+        module: the module's name, such as 'torch.utils.data'.
+        needed_by: the function that needs it, for the error.
+        name: the framework's name.
+        extra: the extra of this package that installs it.
+
+    Raises:
+        MissingDependencyError: the module is not installed, or cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        problem = "" if missing else f" (the installed one cannot be imported: {error})"
+        raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.adapters.framework import framework
+from beam_datasets.errors import framework
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.adapters.framework import framework
-from beam_datasets.errors import FeatureValueError
+from beam_datasets.errors import FeatureValueError, framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import dtype_of, shape_of

@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from beam_datasets.adapters.framework import framework
 from beam_datasets.adapters.torch_transfer import transferred
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import StateError
+from beam_datasets.errors import StateError, framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication
-    from beam_datasets.metadata.inputs import Inputs
+    from beam_datasets.metadata.manifest import Inputs
 
 
 _OF_BEAM = (beam.PCollection, beam.PTransform)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from beam_datasets.cli.comparison import as_json, text_lines
+from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
-from beam_datasets.cli.printing import progress_bar, say
+from beam_datasets.cli.printing import line_width, progress_bar, say, table
 from beam_datasets.diffing import diff
 from beam_datasets.diffing.diffing import open_versions
+from beam_datasets.diffing.result import KINDS
 from beam_datasets.errors import BeamDatasetsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, Verdict
+    from beam_datasets.features import FeatureConnector
 
 NOT_KEPT = 1
 COMMAND = Command(
@@ -59,3 +64,99 @@ def run(args: Sequence[str]) -> int:
         else "\n".join(text_lines(found, old.info.features, new.info.features))
     )
     return 0 if found.verdict.kept else NOT_KEPT
+
+
+_SIGNS = {"added": "+", "removed": "-"}
+
+
+def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
+    """Yields a comparison as lines for people.
+
+    Args:
+        found: the comparison.
+        old: features of the old version.
+        new: features of the new one.
+    """
+    yield f"{found.old} -> {found.new}"
+    if found.features:
+        yield "\nfeatures"
+        yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in found.features)
+    yield ""
+    counts = ["same", *(["not_compared"] if any(split.not_compared for split in found.splits.values()) else []), *KINDS]
+    header = ["split", "old", "new", *(name.replace("_", " ") for name in counts), "paired by"]
+    yield table(header, [_row(split, counts) for split in found.splits.values()])
+    if found.not_compared:
+        yield f"Not compared, because their types changed: {', '.join(path or '(all)' for path in found.not_compared)}"
+    for split in found.splits.values():
+        yield from _notes(split)
+    for split in found.splits.values():
+        for kind in KINDS:
+            shown = [example for example in split.examples if example.kind == kind]
+            if shown:
+                count = getattr(split, kind)
+                yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
+                yield from (line for example in shown for line in _example_lines(example, old, new))
+    yield ""
+    yield from verdict_lines(found.verdict)
+    if not found.whole:
+        yield f"Only {', '.join(found.splits)} was compared: other splits may need more."
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """Yields what a version number needs and why."""
+    yield from (f"{reason.needs}  {reason.text}" for reason in verdict.reasons)
+    yield str(verdict)
+
+
+def _row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
+    examples = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
+    return [split.name, *examples, *(getattr(split, count) for count in counts), split.by or "-"]
+
+
+def _notes(split: SplitDiff) -> Iterator[str]:
+    if split.why:
+        yield f"{split.name}: paired index by index, because {split.why}"
+    if split.unmatched:
+        yield f"{split.name}: what differs was not looked for elsewhere in the split; some of it may only have moved"
+
+
+def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
+    numbers = [index for index in (example.old_index, example.new_index) if index is not None]
+    yield "  example " + " -> ".join(f"{number:,}" for number in dict.fromkeys(numbers))
+    moved = example.kind == "moved"
+    for path in {**example.old, **example.new}:
+        for sign, values, tree in (("-", {} if moved else example.old, old), (" " if moved else "+", example.new, new)):
+            if path in values:
+                text = value_text(values[path], feature_at(tree, path), line_width() - len(path) - 8)
+                yield f"    {sign} {path}: {text}"
+
+
+def as_json(found: DatasetDiff) -> dict[str, Any]:
+    """Returns a comparison as JSON expresses it; the values of examples are the short texts that people see."""
+    verdict = found.verdict
+    return {
+        "old": {"dataset": found.old, "directory": found.old_dir},
+        "new": {"dataset": found.new, "directory": found.new_dir},
+        "needed": verdict.needed,
+        "given": verdict.given,
+        "kept": verdict.kept,
+        "lowest": str(verdict.lowest),
+        "reasons": [asdict(reason) for reason in verdict.reasons],
+        "whole": found.whole,
+        "features": [asdict(change) for change in found.features],
+        "not_compared": list(found.not_compared),
+        "splits": {name: _split_json(split) for name, split in found.splits.items()},
+    }
+
+
+def _split_json(split: SplitDiff) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(split).items() if name not in ("name", "examples")}
+    return {**fields, "examples": [_example_json(example) for example in split.examples]}
+
+
+def _example_json(example: ExampleChange) -> dict[str, Any]:
+    return {**vars(example), "old": _texts(example.old), "new": _texts(example.new)}
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {path: value_text(value, None, 200) for path, value in values.items()}

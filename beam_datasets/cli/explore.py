@@ -8,11 +8,11 @@ import secrets
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
-from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer.app import LOOPBACK, make_app
 from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say
+from beam_datasets.errors import framework
 from beam_datasets.reading.opening import open_published
 
 if TYPE_CHECKING:

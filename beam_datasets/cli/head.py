@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.examples import feature_lines, leaves_with_features
-from beam_datasets.cli.images import files_in, to_image
+from beam_datasets.cli.examples import feature_lines, files_in, leaves_with_features, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import line_width, say
 from beam_datasets.exporting.jsonl import numbers_json

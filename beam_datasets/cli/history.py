@@ -1,11 +1,15 @@
-"""`beam-datasets tag` and `beam-datasets prune`: which versions of a dataset stay, and the removal of the others."""
+"""`beam-datasets tag`, `prune` and `publish`: which versions of a dataset stay, and which result becomes one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, as_usage_errors
+from beam_datasets import storage
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors
 from beam_datasets.cli.printing import plural, say, size_text, table
+from beam_datasets.generate.publish import publish_as
+from beam_datasets.materializing.history import add_tag, plan_prune, remove_tag, remove_version
+from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +46,6 @@ dataset NAME  name[/config]
 
 def run_tag(args: Sequence[str]) -> int:
     """Gives a tag to a version, or removes it."""
-    from beam_datasets.materializing.history import add_tag, remove_tag
-
     known = TAG.parse(args)
     change = remove_tag if known.remove else add_tag
     with as_usage_errors():
@@ -54,9 +56,6 @@ def run_tag(args: Sequence[str]) -> int:
 
 def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
-    from beam_datasets import storage
-    from beam_datasets.materializing.history import plan_prune, remove_version
-
     known = PRUNE.parse(args)
     with as_usage_errors():
         judged = plan_prune(
@@ -75,4 +74,28 @@ def run_prune(args: Sequence[str]) -> int:
     total = f"{plural(len(old), 'version')}, {size_text(sum(sizes[version] for version in old))}"
     done = f"{total}, removed" if known.yes else f"{total}; --yes removes them"
     say(done if old else "nothing to remove")
+    return 0
+
+
+PUBLISH = Command(
+    "publish",
+    """\
+Publishes a result of build --check_against that was refused, and kept, under the version number that it needs. The
+shards are taken as they are; the metadata is written anew.""",
+    f"""
+result RESULT  directory of the result, as the refusal named it
+--version VERSION  the new number, such as 2.0.0
+{STORAGE_OPTIONS}
+""",
+    settings={"--version": {"required": True}},
+)
+
+
+def run_publish(args: Sequence[str]) -> int:
+    """Publishes a kept result and prints where."""
+    known = PUBLISH.parse(args)
+    if not Version.is_valid(known.version):
+        raise UsageError(f"--version: expected a version such as 2.0.0, got {known.version!r}")
+    directory = publish_as(storage.with_options(known.result, known.storage_options), known.version)
+    say(f"Published in {directory}")
     return 0

@@ -33,7 +33,7 @@ COMMANDS = {  # name -> module of this package, function in it; only the module 
     "site": ("site", "run"),
     "diff": ("diff", "run"),
     "verify": ("verify", "run"),
-    "publish": ("publish", "run"),
+    "publish": ("history", "run_publish"),
     "gc": ("gc", "run"),
     "list": ("info", "run_list"),
     "tag": ("history", "run_tag"),
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unencodable()
     warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")  # of headers that are looked at
     if "_ARGCOMPLETE" in os.environ:
-        from beam_datasets.cli.completion import complete
+        from beam_datasets.cli.options import complete
 
         complete(COMMANDS)
     debug = False

@@ -15,16 +15,15 @@ from urllib.parse import quote
 import numpy as np
 
 from beam_datasets import catalog, storage
-from beam_datasets.adapters.framework import framework
-from beam_datasets.cli.comparison import as_json, text_lines
+from beam_datasets.cli.diff import as_json, text_lines
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, SOUNDS, media, media_of
-from beam_datasets.cli.listing import info_json
+from beam_datasets.cli.info import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
-from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
+from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError, framework
 from beam_datasets.features import ClassLabel
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save

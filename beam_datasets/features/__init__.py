@@ -11,9 +11,6 @@ from beam_datasets.features.config import UnknownFeature as UnknownFeature
 from beam_datasets.features.config import from_json as from_json
 from beam_datasets.features.config import from_json_text as from_json_text
 from beam_datasets.features.config import to_json_text as to_json_text
-from beam_datasets.features.custom import CustomFeature as CustomFeature
-from beam_datasets.features.custom import TensorInfo as TensorInfo
-from beam_datasets.features.custom import register as register
 from beam_datasets.features.features_dict import FeaturesDict as FeaturesDict
 from beam_datasets.features.image import Image as Image
 from beam_datasets.features.image import LabeledImage as LabeledImage
@@ -28,3 +25,6 @@ from beam_datasets.features.tensor import Tensor as Tensor
 from beam_datasets.features.tensor import Text as Text
 from beam_datasets.features.translation import Translation as Translation
 from beam_datasets.features.translation import TranslationVariableLanguages as TranslationVariableLanguages
+from beam_datasets.features.wrapped import CustomFeature as CustomFeature
+from beam_datasets.features.wrapped import TensorInfo as TensorInfo
+from beam_datasets.features.wrapped import register as register

@@ -150,7 +150,7 @@ class FeatureConnector(abc.ABC):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def encode_example(self, value: Any) -> Any:
-        """Returns what is encoded in place of a value: a subclass of users may override this; see `features.custom`."""
+        """Returns what is encoded in place of a value: users may override this; see `features.wrapped`."""
         return value
 
     def decode_example(self, stored: Any) -> Any:

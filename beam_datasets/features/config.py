@@ -63,7 +63,7 @@ def from_json(node: Any) -> FeatureConnector:
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        from beam_datasets.features.custom import from_registered
+        from beam_datasets.features.wrapped import from_registered
 
         own = from_registered(name, contents[0]) if len(contents) == 1 and isinstance(contents[0], dict) else None
         return UnknownFeature(node=node) if own is None else own.with_doc(doc)

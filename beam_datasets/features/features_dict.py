@@ -38,7 +38,7 @@ def to_feature(feature: Any) -> FeatureConnector:
         kind, base = type(feature), FeatureConnector
         if kind.encode_example is base.encode_example and kind.decode_example is base.decode_example:
             return feature
-        from beam_datasets.features.custom import customised
+        from beam_datasets.features.wrapped import customised
 
         return customised(feature)
     if isinstance(feature, dict):

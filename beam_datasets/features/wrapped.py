@@ -1,16 +1,24 @@
-"""Connectors that store their values as those of another connector."""
+"""Connectors that store their values as those of another connector; and connectors that users write.
+
+Users' connectors have the method names of TensorFlow Datasets. A subclass of `CustomFeature` declares what is stored
+and how values are converted. A subclass of another connector, as `Tensor`, may override `encode_example` and
+`decode_example`. features.json names the class; to read the feature by it, the class must be registered. Nothing is
+imported by that name.
+"""
 
 from __future__ import annotations
 
 import abc
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
-from beam_datasets.features.dtypes import STRING
+from beam_datasets.features.dtypes import STRING, to_dtype
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
@@ -20,7 +28,9 @@ from beam_datasets.features.tensor import Encoding, Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beam_datasets.features.base import Decode, Encode, Items, Json, Lengths, RowsEncode
+    from typing_extensions import Self
+
+    from beam_datasets.features.base import Decode, Encode, Items, Json, Lengths, RowsEncode, Shape
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,3 +193,215 @@ class DynamicTensor(Wrapped):
     def from_content(cls, content: Json) -> DynamicTensor:
         """Returns the storage of the Tensor with this content."""
         return cls(tensor=Tensor.from_content(content))
+
+
+_REGISTERED: dict[str, type[FeatureConnector]] = {}
+_Class = TypeVar("_Class", bound=type[FeatureConnector])
+
+
+def register(kind: _Class) -> _Class:
+    """Registers a class of connectors by its name in features.json, so that datasets with it can be read; returns it.
+
+    It may be used as a decorator. Names in an attribute `ALIASES` of the class are registered too.
+    """
+    for name in (class_name(kind), *kind.__dict__.get("ALIASES", ())):
+        _REGISTERED[name] = kind
+    return kind
+
+
+def class_name(kind: type[FeatureConnector]) -> str:
+    """Returns the name of a user's class in features.json."""
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+def from_registered(name: str, content: Json) -> FeatureConnector | None:
+    """Returns the connector of a registered class with this content of features.json; None if there is none."""
+    kind: Any = _REGISTERED.get(name)
+    if kind is None:  # the module may have another root now; of several classes none is meant for certain
+        found = {
+            each for known, each in _REGISTERED.items() if name.endswith(f".{known}") or known.endswith(f".{name}")
+        }
+        kind = found.pop() if len(found) == 1 else None
+    if kind is None or not hasattr(kind, "from_json_content"):
+        return None
+    made: FeatureConnector = kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
+    return customised(made)
+
+
+def customised(feature: FeatureConnector) -> FeatureConnector:
+    """Returns a connector that uses `encode_example` and `decode_example` of a subclass of one of ours."""
+    return feature if isinstance(feature, CustomFeature) else Customised(connector=feature)
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape and dtype of values.
+
+    Attributes:
+        shape: None in it is any length.
+        dtype: a dtype of NumPy.
+        minimum: the lowest value, if there is one.
+        maximum: the highest value.
+        optional: whether the value may be None.
+    """
+
+    shape: Shape
+    dtype: Any
+    minimum: Any = field(default=None, kw_only=True)
+    maximum: Any = field(default=None, kw_only=True)
+    optional: bool = field(default=False, kw_only=True)
+
+
+def _stored_by(spec: Any) -> FeatureConnector:
+    """Returns the connector that stores what a `TensorInfo`, a connector, or a dict of these describes."""
+    if isinstance(spec, Mapping):
+        return FeaturesDict({name: _stored_by(inner) for name, inner in spec.items()})
+    if not isinstance(spec, TensorInfo):
+        return spec  # type: ignore[no-any-return]
+    is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
+    bounds = {"minimum": spec.minimum, "maximum": spec.maximum, "optional": spec.optional}
+    return Tensor(shape=spec.shape, dtype=spec.dtype, allow_rounding=is_float, **bounds)
+
+
+class CustomFeature(Wrapped):
+    """A connector that a user defines: what is stored, and how a value becomes that and back.
+
+    A subclass defines `get_tensor_info` and `encode_example`, and optionally the other methods. Arguments of its
+    constructor are returned by `to_json_content`, so that the connector can be made again from features.json.
+    Instances with the same content are equal.
+
+    Examples:
+        >>> class Money(CustomFeature):
+        ...     def get_tensor_info(self):
+        ...         return TensorInfo(shape=(), dtype="int64")
+        ...     def encode_example(self, euros):
+        ...         return round(euros * 100)
+        ...     def decode_example(self, cents):
+        ...         return cents / 100
+    """
+
+    @abc.abstractmethod
+    def get_tensor_info(self) -> Any:
+        """Returns a `TensorInfo` of decoded values, or a dict of these."""
+
+    def get_serialized_info(self) -> Any:
+        """Returns what is stored: a `TensorInfo`, a connector, or a dict of these; by default as decoded values."""
+        return self.get_tensor_info()
+
+    def to_json_content(self) -> Any:
+        """Returns what JSON must keep of the connector: by default nothing."""
+        return {}
+
+    @classmethod
+    def from_json_content(cls, value: Any, doc: Any = None) -> Self:
+        """Returns the connector that `to_json_content` described: by default `cls(**value)`."""
+        made = cls(**value)
+        return made.with_doc(doc) if doc else made  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> Any:
+        """Shapes of decoded values."""
+        return shape_of(_stored_by(self.get_tensor_info()))
+
+    @property
+    def dtype(self) -> Any:
+        """Dtypes of decoded values."""
+        return dtype_of(_stored_by(self.get_tensor_info()))
+
+    @property
+    def python_class_name(self) -> str:
+        """The class's name in features.json."""
+        return class_name(type(self))
+
+    def inner(self) -> FeatureConnector:
+        """Returns the connector of what is stored."""
+        return _stored_by(self.get_serialized_info())
+
+    def lower(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a value to what is stored."""
+        return self.encode_example
+
+    def no_items(self) -> Any:
+        """Returns the items of an empty sequence as they are decoded: of the type of others."""
+        return _no_items(self.shape, self.dtype)
+
+    def lift(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from what is stored to a value."""
+        return _decoder(self)
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns the key 'jsonFeature' and the content as JSON text."""
+        return "jsonFeature", {"json": json.dumps(self.to_json_content())}
+
+    @classmethod
+    def from_content(cls, content: Json) -> Self:
+        """Returns the connector with this content."""
+        return cls.from_json_content(json.loads(content["json"]))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((type(self), json.dumps(self.to_json())))
+
+    def __repr__(self) -> str:
+        content = self.to_json_content()
+        given = ", ".join(f"{name}={value!r}" for name, value in content.items()) if isinstance(content, dict) else ""
+        return f"{type(self).__name__}({given})"
+
+
+@dataclass(frozen=True, repr=False)
+class Customised(Wrapped):
+    """A user's subclass of a connector, which overrides `encode_example` or `decode_example`."""
+
+    connector: FeatureConnector = field(kw_only=True)
+
+    @property
+    def python_class_name(self) -> str:
+        """The class's name in features.json."""
+        return class_name(type(self.connector))
+
+    def inner(self) -> FeatureConnector:
+        """Returns the connector, which encodes what `encode_example` returns."""
+        return self.connector
+
+    def lower(self, path: str) -> Callable[[Any], Any]:
+        """Returns `encode_example`."""
+        return self.connector.encode_example
+
+    def lift(self, path: str) -> Callable[[Any], Any]:
+        """Returns `decode_example`."""
+        return _decoder(self.connector)
+
+    def content_json(self) -> tuple[str, Json]:
+        """Returns what the connector says."""
+        return self.connector.content_json()
+
+    @classmethod
+    def from_content(cls, content: Json) -> Customised:
+        """Refuses: the content does not name the class."""
+        raise NotImplementedError("a customised connector is made by `from_registered`")
+
+    def label_files(self, prefix: str = "") -> dict[str, str]:
+        """Returns the label files of the connector."""
+        return self.connector.label_files(prefix)
+
+    def __repr__(self) -> str:
+        return repr(self.connector)
+
+
+def _decoder(feature: Any) -> Callable[[Any], Any]:
+    """Returns the function that decodes: `decode_example_np` of a class that has it; tensors become arrays."""
+    decode = getattr(feature, "decode_example_np", None) or feature.decode_example
+
+    def decode_to_numpy(stored: Any) -> Any:
+        value = decode(stored)
+        return value.numpy() if hasattr(value, "numpy") else value
+
+    return decode_to_numpy
+
+
+def _no_items(shape: Any, dtype: Any) -> Any:
+    if isinstance(dtype, dict):
+        return {name: _no_items(shape[name], dtype[name]) for name in dtype}
+    return np.zeros((0, *(size or 0 for size in shape or ())), dtype)

@@ -17,15 +17,14 @@ from beam_datasets import storage
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
 from beam_datasets.features import FeaturesDict
-from beam_datasets.files.convert import as_text, row_converter
+from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
-from beam_datasets.files.images import EXIF_ORIENTATIONS, image_of
 from beam_datasets.files.infer import Guess, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
-from beam_datasets.metadata.inputs import Inputs
+from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
 

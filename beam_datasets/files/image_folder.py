@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
 from beam_datasets.files.builder import Bad, FilesBuilder, assigned, read_piece
-from beam_datasets.files.images import storable_image
+from beam_datasets.files.convert import storable_image
 from beam_datasets.files.inputs import find, open_bytes
 from beam_datasets.files.splits import Assignment, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.formats import framing
+from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PlainRecordBlock(list[bytes]):
         offsets, place = chunk.offsets, first - chunk.first
         fitting = int(offsets.searchsorted(offsets[place] + (limit - self.num_bytes), "right")) - 1
         end = max(min(fitting, place + count, place + most - len(self)), place + 1)
-        records = framing.good_records(chunk.buffer, offsets[place : end + 1], True)
+        records = tfrecord.plain_records(chunk.buffer, offsets[place : end + 1], True)
         self += records
         self.num_bytes += sum(map(len, records))
         return len(records)

@@ -4,19 +4,20 @@ A record is a little-endian u64 length, u32 masked CRC-32C of these 8 bytes, the
 the mask is a rotation by 15 bits and an addition (TensorFlow: `core/lib/io/record_writer.h`, `core/lib/hash/crc32c.h`).
 An empty file has no records; files concatenate.
 
-The native module does the work where it was built, else `framing`. What is wrong with a bad record is said here.
+The native module does the work where it was built; else `plain_offsets` and `plain_records`, its oracles in tests. They
+return the good records before the first bad one, and what is wrong with that one is said here.
 """
 
 from __future__ import annotations
 
+import itertools
+import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import crc32c as _crc32c
 import numpy as np
 
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.formats import framing
-from beam_datasets.formats.framing import HEADER, LENGTH, OVERHEAD, U32, masked_crc32c
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -26,20 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-__all__ = [
-    "OVERHEAD",
-    "Chunk",
-    "Readable",
-    "crc32c",
-    "frame",
-    "frame_all",
-    "masked_crc32c",
-    "scan",
-    "scan_file",
-    "scan_stream",
-    "unframe",
-]
+OVERHEAD = 16
+HEADER = struct.Struct("<QI")
+U32 = struct.Struct("<I")
+LENGTH = struct.Struct("<Q")
 
+_MASK_DELTA = 0xA282EAD8
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
 
@@ -78,18 +71,25 @@ class Chunk(NamedTuple):
         return _good_records(self.buffer, self.offsets, False)
 
 
-def frame(record: Buffer) -> bytes:
+def masked_crc32c(data: Any) -> int:
+    """Returns the CRC-32C of the data as it stands in a TFRecord."""
+    crc: int = _crc32c.crc32c(data)
+    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def frame(record: Any) -> bytes:
     """Returns the record with its header and footer.
 
     >>> frame(b"").hex()
     '000000000000000029039807d8ea82a2'
     """
-    return framing.frame(record)
+    length = LENGTH.pack(memoryview(record).nbytes)
+    return b"".join((length, U32.pack(masked_crc32c(length)), record, U32.pack(masked_crc32c(record))))
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
     """Returns `[frame(record) for record in records]`."""
-    return list(map(framing.frame, records))
+    return list(map(frame, records))
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:
@@ -215,15 +215,61 @@ def unframe(
 
 def _good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
     if core is None:
-        return framing.good_offsets(view, check)
+        return plain_offsets(view, check)
     return np.frombuffer(core.scan(view, check), np.int64)
 
 
 def _good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
     if core is None:
-        return framing.good_records(view, offsets, check)
+        return plain_records(view, offsets, check)
     records: list[bytes] = core.unframe(view, np.ascontiguousarray(offsets, np.int64), check)
     return records
+
+
+def plain_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
+    """Returns where the good records before the first bad or cut one begin, and where the last of them ends.
+
+    Args:
+        view: framed records, one after another.
+        check: whether to check the CRC of each record's data; that of its length is always checked.
+    """
+    offsets = [0]
+    while offsets[-1] + OVERHEAD <= len(view):
+        start = offsets[-1]
+        length, crc = HEADER.unpack_from(view, start)
+        stop = start + length + OVERHEAD
+        if stop > len(view) or masked_crc32c(view[start : start + 8]) != crc:
+            break
+        if check and not _has_good_data(view, start, stop):
+            break
+        offsets.append(stop)
+    return np.array(offsets, np.int64)
+
+
+def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
+    """Returns the data of the good records before the first bad one.
+
+    Args:
+        view: framed records, one after another.
+        offsets: where each begins, and where the last one ends; a record that is not inside the view is bad.
+        check: whether to check the CRCs; that the lengths agree with the offsets is always checked.
+    """
+    records: list[bytes] = []
+    for start, stop in itertools.pairwise(np.asarray(offsets).tolist()):
+        if not (0 <= start <= stop - OVERHEAD and stop <= len(view)):
+            break
+        length, crc = HEADER.unpack_from(view, start)
+        if length != stop - start - OVERHEAD:
+            break
+        if check and not (masked_crc32c(view[start : start + 8]) == crc and _has_good_data(view, start, stop)):
+            break
+        records.append(view[start + HEADER.size : stop - 4].tobytes())
+    return records
+
+
+def _has_good_data(view: memoryview, start: int, stop: int) -> bool:
+    """Returns whether the CRC of the data of the record in bytes [start, stop) is the one that follows them."""
+    return bool(masked_crc32c(view[start + HEADER.size : stop - 4]) == U32.unpack_from(view, stop - 4)[0])
 
 
 def _raise_bad(

@@ -32,8 +32,7 @@ from beam_datasets.materializing.merging import KeyRanges, MergedSplit, merge_sp
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import Sources, named_splits, select_splits
 from beam_datasets.materializing.union import union
-from beam_datasets.metadata.inputs import INPUTS_FILE, Inputs
-from beam_datasets.metadata.manifest import Ascent, Lineage, SplitLineage
+from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 

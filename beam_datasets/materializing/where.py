@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.adapters.framework import framework
-from beam_datasets.errors import BeamDatasetsError, did_you_mean
+from beam_datasets.errors import BeamDatasetsError, did_you_mean, framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.decode import PartialDecoding

@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,8 @@ from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_key
 from beam_datasets.metadata.names import DatasetName, check_file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
 
     from beam_datasets.metadata.keys import Key
 
@@ -429,3 +430,45 @@ def _text(value: Any, indent: str = "\n") -> str:
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
     entries = (f"{json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value))
     return "{" + ",".join(f"{indent} {entry}" for entry in entries) + f"{indent}}}"
+
+
+INPUTS_FILE = "inputs.json"
+
+Stamp: TypeAlias = "tuple[int, float]"
+"""A file's size in bytes, and the time of its last change in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files that a version was built from, and the columns that they have.
+
+    Attributes:
+        files: name -> size and time of the last change.
+        columns: name -> type, as `features` of a builder of files takes it.
+        key: the option that decides the keys of rows; '' for none, None if it is unknown.
+        splits: the options that decide the splits of rows; '' if their files do, None if they are unknown.
+    """
+
+    files: Mapping[str, Stamp] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    splits: str | None = None
+
+    def to_text(self) -> str:
+        """Returns the text of inputs.json."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Inputs | None:
+        """Returns what an inputs.json contains; None if it is damaged.
+
+        >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
+        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None)
+        """
+        try:
+            content = json.loads(text)
+            files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
+            options = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
+            return cls(files, {name: str(spec) for name, spec in content["columns"].items()}, *options)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None

@@ -18,9 +18,8 @@ from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_sp
 from beam_datasets.reading.config import read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
-from beam_datasets.reading.lookup import Lookup
 from beam_datasets.reading.shards import ShardPool
-from beam_datasets.reading.source import Source
+from beam_datasets.reading.source import Lookup, Source
 
 if TYPE_CHECKING:
     import os

@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.arguments import checked_function
+from beam_datasets.reading.dataset import ForTorch
 from beam_datasets.reading.decoding import Batch, Map, batch_of, check_names
-from beam_datasets.reading.frameworks import ForTorch
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
 

@@ -15,14 +15,14 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, parse
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import OVERHEAD, crc32c
-from beam_datasets.reading.record_checks import block_check, decoding_check, names_check
 from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.undecoded import block_check, decoding_check, names_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from beam_datasets.formats.example import Buffer
-    from beam_datasets.reading.record_checks import Check
+    from beam_datasets.reading.undecoded import Check
 
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""

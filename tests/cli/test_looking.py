@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features
-from beam_datasets.cli.examples import value_text
-from beam_datasets.cli.images import to_image
+from beam_datasets.cli.examples import to_image, value_text
 from beam_datasets.cli.slices import bar
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel

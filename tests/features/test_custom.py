@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from beam_datasets import features, tfds
-from beam_datasets.features import custom
+from beam_datasets.features import wrapped
 from beam_datasets.features.decode import skip_decoding
 
 
@@ -76,7 +76,7 @@ EXAMPLE |= {"lengths": ["abcd", "", "x"], "plus": 1}
 
 @pytest.fixture(autouse=True)
 def unregistered(monkeypatch: Any) -> None:
-    monkeypatch.setattr(custom, "_REGISTERED", {})
+    monkeypatch.setattr(wrapped, "_REGISTERED", {})
 
 
 def test_values_are_stored_as_declared_and_read_back() -> None:
@@ -118,7 +118,7 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     features.register(Length)
     assert features.from_json_text(text) == tree
     assert features.from_json_text(text.replace(__name__, f"moved.{__name__}")) == tree
-    monkeypatch.setitem(custom._REGISTERED, f"other.moved.{__name__}.Rgb", Length)
+    monkeypatch.setitem(wrapped._REGISTERED, f"other.moved.{__name__}.Rgb", Length)
     assert skip_decoding(features.from_json_text(text.replace(__name__, f"moved.{__name__}")), features.UnknownFeature)
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from beam_datasets.files.convert import storable_image
 from beam_datasets.files.image_folder import ImageFolder
-from beam_datasets.files.images import storable_image
 from tests.files.conftest import rows_of
 
 PIL = pytest.importorskip("PIL.Image")

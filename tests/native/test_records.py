@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.formats import framing, tfrecord
+from beam_datasets.formats import tfrecord
 from beam_datasets.generate import merge
 from beam_datasets.native import core
 
@@ -47,9 +47,9 @@ def test_each_damage_is_seen_as_in_python(check: bool) -> None:
     data, places = framed(SMALL), places_of(SMALL)
     for bad in damaged(data):
         view = memoryview(bad)
-        assert np.frombuffer(core.scan(bad, check), np.int64).tolist() == framing.good_offsets(view, check).tolist()
+        assert np.frombuffer(core.scan(bad, check), np.int64).tolist() == tfrecord.plain_offsets(view, check).tolist()
         for offsets in (places, places[1:], places[::-1].copy(), places[:1]):
-            assert core.unframe(bad, offsets, check) == framing.good_records(view, offsets, check)
+            assert core.unframe(bad, offsets, check) == tfrecord.plain_records(view, offsets, check)
 
 
 @given(RECORDS, st.lists(LIES, max_size=40), st.booleans())

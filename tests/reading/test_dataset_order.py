@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading.arguments import indices_of
+from beam_datasets.arguments import indices_of
 
 LENGTHS = [7, 0, 12, 5, 9]
 

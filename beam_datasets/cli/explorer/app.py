@@ -6,12 +6,11 @@ import hmac
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from beam_datasets.adapters.framework import framework
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, leaf_at, media
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, framework
 from beam_datasets.statistics.page import asset, content
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.cli.examples import leaves_with_features
-from beam_datasets.cli.images import files_in, to_image
+from beam_datasets.cli.examples import files_in, leaves_with_features, to_image
 from beam_datasets.errors import DatasetNotFoundError, FeatureValueError
 from beam_datasets.features import Audio, Image, Video
 from beam_datasets.features.config import UnknownFeature

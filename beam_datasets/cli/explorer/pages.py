@@ -15,7 +15,7 @@ from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
 from beam_datasets.cli.explorer.searching import Searcher, opened
-from beam_datasets.cli.listing import lineage_facts, list_dataset, listed, totals
+from beam_datasets.cli.info import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import NestedDataset, RaggedArray
