@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.columnar import ColumnarDecoder, has_images
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.raw import recorded
 from beam_datasets.features.sequence import Sequence
-from beam_datasets.features.stacking import KEEP
 from beam_datasets.formats.example import Buffer, record
 
 if TYPE_CHECKING:
@@ -84,29 +83,6 @@ def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[li
     """
     decoder = ColumnarDecoder(chosen(feature, decoders))
     return decoder.examples if decoder.is_small else None
-
-
-def is_for_threads(feature: Any, *, decoders: Any = None) -> bool:
-    """Returns whether several threads decode faster than one: large images, and nothing that a user's function does."""
-    features = chosen(feature, decoders)
-    return has_images(features) and not ColumnarDecoder(features).is_small
-
-
-def compile_batch_decoder(
-    feature: Any, *, decoders: Any = None, pad: bool = False, fill: Any = KEEP
-) -> Callable[[list[Buffer]], Any]:
-    """Returns the function from records to their batch: `stack([decode(record) for record in records], pad=pad, ...)`.
-
-    Args:
-        feature: the features of a dataset.
-        decoders: see `compile_decoder`.
-        pad: see `stack`.
-        fill: see `stack`.
-
-    Raises:
-        ValueError: see `compile_decoder`, also for what the returned function raises.
-    """
-    return ColumnarDecoder(chosen(feature, decoders), pad=pad, fill=fill, batch=True).batch
 
 
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:

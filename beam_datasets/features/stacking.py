@@ -64,32 +64,32 @@ class Fill:
     values: Nest = None
     labels: Nest = None
 
-    def example_filler(self) -> Callable[[Any], Any] | None:
-        """Returns the function from an example to the same with nothing missing; None if there is nothing to do."""
-        fill, relabel = _filler(self.values), self.relabeler()
-        if fill is None or relabel is None:
-            return fill or relabel
-        return lambda example: relabel(fill(example))
+    def example_filler(self) -> Callable[[Any], Any]:
+        """Returns the function from an example to the same with nothing missing; `same` if there is nothing to do."""
+        fill = _replacer(self.values, lambda given, value: value if given is None else given)
+        relabel = self.relabeler()
+        return (lambda example: relabel(fill(example))) if relabel is not same else fill
 
-    def relabeler(self) -> Callable[[Any], Any] | None:
-        """Returns the function that replaces -1 in labels of an example or a batch; None if there is nothing to do."""
+    def relabeler(self) -> Callable[[Any], Any]:
+        """Returns the function that replaces -1 in labels of an example or a batch; `same` for no labels."""
         return _replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
 
 
-def _filler(values: Nest) -> Callable[[Any], Any] | None:
-    return _replacer(values, lambda given, value: value if given is None else given)
+def same(value: Any) -> Any:
+    """Returns the value."""
+    return value
 
 
-def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any] | None:
+def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """Returns the function that replaces the values of an example, or a batch, for which the nest has another."""
     if nest is None:
-        return None
+        return same
     if not isinstance(nest, (dict, tuple)):
         return lambda given: replace(given, nest)
     items = nest.items() if isinstance(nest, dict) else enumerate(nest)
-    parts = [(key, part) for key, inner in items if (part := _replacer(inner, replace)) is not None]
+    parts = [(key, part) for key, inner in items if (part := _replacer(inner, replace)) is not same]
     if not parts:
-        return None
+        return same
 
     def each(example: Any) -> Any:
         if isinstance(example, dict) and isinstance(nest, dict):

@@ -81,6 +81,9 @@ class DatasetIdentity:
         )
 
 
+_LISTS = ("config_tags", "alternative_file_formats")  # fields of dataset_info.json that are tuples here
+_TEXTS = ("name", "config_name", "config_description", "description", "citation", "file_format", "is_blocked")
+_SAME = (*_TEXTS, "module_name", "disable_shuffling", "nondeterministic_order", "download_size")
 _NOT_RESTORED = {*(f.name for f in dataclasses.fields(DatasetIdentity)), "splits", "file_format", "extra"}
 
 
@@ -168,8 +171,7 @@ class DatasetInfo(DatasetIdentity):
         notes = self.release_notes or {}
         if not isinstance(notes, Mapping):
             raise ValueError(f"release_notes is {notes!r:.100}; needed: a dict from versions to what is new in them.")
-        names = ("name", "config_name", "config_description", "description", "homepage", "citation", "is_blocked")
-        texts = [("license", licence), *((name, getattr(self, name)) for name in (*names, "file_format"))]
+        texts = [("license", licence), *((name, getattr(self, name)) for name in (*_TEXTS, "homepage"))]
         texts += [("a version of release_notes", str(version)) for version in notes]
         texts += [(f"release_notes[{str(version)!r}]", text) for version, text in notes.items()]
         texts += [("a tag of config_tags", tag) for tag in self.config_tags]
@@ -251,25 +253,14 @@ class DatasetInfo(DatasetIdentity):
         supervised = self.supervised_keys
         notes = {str(version): text for version, text in (self.release_notes or {}).items()}
         return {
-            "name": self.name,
-            "description": self.description,
+            **{name: getattr(self, name) for name in _SAME},
+            **{name: list(getattr(self, name)) for name in _LISTS},
             "version": str(self.version),
             "release_notes": notes or None,
-            "config_name": self.config_name,
-            "config_description": self.config_description,
-            "config_tags": list(self.config_tags),
-            "citation": self.citation,
-            "download_size": self.download_size,
             "location": {"urls": [self.homepage]} if self.homepage else None,
             "splits": [_split_values(split) for split in self.splits.values()],
             "supervised_keys": None if supervised is None else write_supervised_keys(supervised),
             "redistribution_info": {"license": self.license} if self.license else None,
-            "module_name": self.module_name,
-            "disable_shuffling": self.disable_shuffling,
-            "file_format": self.file_format,
-            "alternative_file_formats": list(self.alternative_file_formats),
-            "is_blocked": self.is_blocked,
-            "nondeterministic_order": self.nondeterministic_order,
         }
 
     @classmethod
@@ -302,35 +293,23 @@ class DatasetInfo(DatasetIdentity):
         for needed in ("name", "version"):
             if not values.get(needed):
                 raise MetadataError(f"field {needed!r} is missing.")
-        identity = DatasetIdentity(
-            name=values["name"],
-            version=Version(values["version"]),
-            data_dir=directory,
-            module_name=values.get("module_name", ""),
-            config_name=values.get("config_name") or None,
-            config_description=values.get("config_description") or None,
-            config_tags=tuple(values.get("config_tags", ())),
-            release_notes=values.get("release_notes"),
-        )
-        file_format = values.get("file_format") or "tfrecord"
-        supervised = values.get("supervised_keys")
+        same: Any = {name: values[name] for name in _SAME if values.get(name)}
+        lists: Any = {name: tuple(values.get(name, ())) for name in _LISTS}
+        version, supervised = Version(values["version"]), values.get("supervised_keys")
+        file_format = same.get("file_format", "tfrecord")
         return cls(
-            builder=identity,
-            description=values.get("description", ""),
+            **({"download_size": values.get("size_in_bytes", 0)} | same),
+            **lists,
+            version=version,
+            data_dir=directory,
+            release_notes=values.get("release_notes"),
             supervised_keys=None if supervised is None else read_supervised_keys(supervised),
-            disable_shuffling=values.get("disable_shuffling", False),
-            nondeterministic_order=values.get("nondeterministic_order", False),
             homepage=next(iter(values.get("location", {}).get("urls", ())), ""),
-            citation=values.get("citation", ""),
             license=values.get("redistribution_info", {}).get("license"),
             splits=SplitDict(
-                [_split_info(identity.name, file_format, directory, split) for split in values.get("splits", [])],
-                dataset_name=str(DatasetName(identity.name, identity.config_name, str(identity.version))),
+                [_split_info(same["name"], file_format, directory, split) for split in values.get("splits", [])],
+                dataset_name=str(DatasetName(same["name"], same.get("config_name"), str(version))),
             ),
-            file_format=file_format,
-            alternative_file_formats=tuple(values.get("alternative_file_formats", ())),
-            download_size=values.get("download_size") or values.get("size_in_bytes", 0),
-            is_blocked=values.get("is_blocked"),
         )
 
     def extra_files(self) -> dict[str, str]:
@@ -343,20 +322,9 @@ class DatasetInfo(DatasetIdentity):
         return files
 
     def __repr__(self) -> str:
-        shown = {
-            "full_name": self.full_name,
-            "description": self.description,
-            "homepage": self.homepage,
-            "data_dir": self.data_dir,
-            "file_format": self.file_format,
-            "dataset_size": self.dataset_size,
-            "features": self.features,
-            "supervised_keys": self.supervised_keys,
-            "disable_shuffling": self.disable_shuffling,
-            "splits": dict(self.splits),
-            "citation": self.citation,
-            "license": self.license,
-        }
+        names = "full_name description homepage data_dir file_format dataset_size features supervised_keys "
+        names += "disable_shuffling splits citation license"
+        shown = {name: getattr(self, name) for name in names.split()} | {"splits": dict(self.splits)}
         lines = [f"    {name}={textwrap.indent(repr(value), '    ').lstrip()}," for name, value in shown.items()]
         return "\n".join(["DatasetInfo(", *lines, ")"])
 

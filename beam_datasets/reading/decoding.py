@@ -13,17 +13,11 @@ from typing import Any, ClassVar, TypeAlias
 
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import shape_of
-from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import (
-    chosen,
-    compile_batch_decoder,
-    compile_block_decoder,
-    compile_decoder,
-    is_for_threads,
-)
+from beam_datasets.features.columnar import ColumnarDecoder, has_images
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
-from beam_datasets.features.stacking import KEEP, Fill, Padding, fill_of, stack
+from beam_datasets.features.stacking import Fill, Padding, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
 from beam_datasets.reading.blocks import Items, paced
@@ -95,39 +89,29 @@ class Decode(Step):
 
     def compile(self) -> Function:
         """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
-        check_supervised_keys(self.supervised_keys, chosen(self.features, self.decoders))
-        decode = compile_decoder(self.features, decoders=self.decoders)
+        features = chosen(self.features, self.decoders)
+        check_supervised_keys(self.supervised_keys, features)
+        decode, pick = ColumnarDecoder(features).one(), picker(self.supervised_keys)
         if self.with_ids:
-            decode = _with_id(decode)
-        if self.supervised_keys is None:
-            return decode
-        pick = picker(self.supervised_keys)
-        return lambda item: pick(decode(item))
+            return lambda item: pick({**decode(item[1]), "tfds_id": item[0]})
+        return lambda record: pick(decode(record))
 
     def compile_block(self) -> Function | None:
         """Returns the function from a list of records; None where they are decoded one by one."""
-        decode = compile_block_decoder(self.features, decoders=self.decoders)
-        if decode is None:
+        decoder = ColumnarDecoder(chosen(self.features, self.decoders))
+        if not decoder.is_small:
             return None
-        if self.with_ids:
-            decode = _with_ids(decode)
+        decode = _with_ids(decoder.examples) if self.with_ids else decoder.examples
         if self.supervised_keys is None:
             return decode
         pick = picker(self.supervised_keys)
         return lambda items: list(map(pick, decode(items)))
 
-    def compile_batch(self, pad: bool, fill: Any = KEEP) -> Function:
-        """Returns the function from a list of records to their batch, without ids."""
-        decode = compile_batch_decoder(self.features, decoders=self.decoders, pad=pad, fill=fill)
-        if self.supervised_keys is None:
-            return decode
-        pick = picker(self.supervised_keys)
-        return lambda items: pick(decode(items))
-
     def num_threads(self) -> int:
-        """Returns on how many threads to decode; 1 where the calling thread is as fast."""
+        """Returns on how many threads to decode; 1 where one is as fast: no large images, or a user's function."""
         threads = usable_cores() if self.threads is None else self.threads
-        return threads if threads > 1 and is_for_threads(self.features, decoders=self.decoders) else 1
+        features = chosen(self.features, self.decoders)
+        return threads if threads > 1 and has_images(features) and not ColumnarDecoder(features).is_small else 1
 
     def compile_ahead(self) -> Ahead | None:
         """Returns what decodes blocks of records on threads; None where there is one thread."""
@@ -168,13 +152,13 @@ class Batch(Step):
         threads = first.num_threads() if isinstance(first, Decode) else 1
         if threads == 1 or not isinstance(first, Decode):
             return None
-        relabel = fill.relabeler() or (lambda batch: batch)
+        relabel = fill.relabeler()
         if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
             features = chosen(first.features, first.decoders)
             start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
             pick = picker(first.supervised_keys)
             return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
-        rest = compose(self.steps[1:]) if len(self.steps) > 1 else (lambda example: example)
+        rest = compose(self.steps[1:]) if len(self.steps) > 1 else same
         join = lambda examples: relabel(stack(list(map(rest, examples)), pad=pad, fill=fill.values))  # noqa: E731
         return Ahead(_of_one(one_by_one(first.compile()), join), threads, is_whole=True)
 
@@ -184,15 +168,14 @@ class Batch(Step):
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
             made = compose_many(self.steps)
             return lambda items: self.stack(made(items))
-        make = first.compile_batch(self.pad, self.fill.values)
-        relabel = _picked(self.steps, self.fill).relabeler()
-        return make if relabel is None else lambda items: relabel(make(items))
+        make = ColumnarDecoder(chosen(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True)
+        pick, relabel = picker(first.supervised_keys), _picked(self.steps, self.fill).relabeler()
+        return lambda items: relabel(pick(make.batch(items)))
 
     def stack(self, values: list[Any]) -> Any:
         """Returns the batch of values that the steps have made."""
         fill = _picked(self.steps, self.fill)
-        batch, relabel = stack(values, pad=self.pad, fill=fill.values), fill.relabeler()
-        return batch if relabel is None else relabel(batch)
+        return fill.relabeler()(stack(values, pad=self.pad, fill=fill.values))
 
 
 def one_of(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -237,7 +220,7 @@ class FillMissing(Step):
 
     def compile(self) -> Function:
         """Returns the function from an example."""
-        return self.fill.example_filler() or (lambda example: example)
+        return self.fill.example_filler()
 
 
 @dataclass(frozen=True)
@@ -377,7 +360,7 @@ def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:
             raise ValueError("fill= is an argument of batch(), where the examples are put in batches before.")
         return steps
     step = FillMissing(_picked(steps, fill_of_steps(steps, fill)))
-    return steps if step.fill.example_filler() is None else (*steps, step)
+    return steps if step.fill.example_filler() is same else (*steps, step)
 
 
 def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
@@ -486,21 +469,10 @@ def _finishing(steps: tuple[Step, ...]) -> Function:
     return finish
 
 
-def _with_id(decode: Function) -> Function:
-    def decode_pair(item: Any) -> Any:
-        example = decode(item[1])
-        example["tfds_id"] = item[0]
-        return example
-
-    return decode_pair
-
-
 def _with_ids(decode: Function) -> Function:
     def decode_pairs(items: list[Any]) -> list[Any]:
-        examples: list[Any] = decode([record for _, record in items])
-        for (name, _), example in zip(items, examples):
-            example["tfds_id"] = name
-        return examples
+        examples = decode([record for _, record in items])
+        return [{**example, "tfds_id": name} for (name, _), example in zip(items, examples)]
 
     return decode_pairs
 
@@ -511,7 +483,7 @@ def picker(nest: Any) -> Function:
     The whole example for None.
     """
     if nest is None:
-        return lambda example: example
+        return same
     if isinstance(nest, str):
         return lambda example: value_at(example, nest)
     if isinstance(nest, Mapping):

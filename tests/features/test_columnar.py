@@ -8,20 +8,21 @@ import pytest
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen, compile_batch_decoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.formats.example import serialize
 
 
 def assert_an_error(feature: Any, records: list[bytes], error: str) -> None:
     """A batch of the records raises an error, as one of them does."""
     with pytest.raises(FeatureValueError, match=error):
-        compile_batch_decoder(feature, pad=True)([memoryview(record) for record in records])
+        ColumnarDecoder(chosen(feature), pad=True, batch=True).batch([memoryview(record) for record in records])
     with pytest.raises(FeatureValueError, match=error):
         list(map(F.compile_decoder(feature), records))
 
 
 def test_the_error_names_the_number() -> None:
-    decode = compile_batch_decoder({**{f"i{i}": np.int64 for i in range(5)}, "small": np.int8, "last": np.int8})
+    features = F.FeaturesDict({**{f"i{i}": np.int64 for i in range(5)}, "small": np.int8, "last": np.int8})
+    decode = ColumnarDecoder(features, batch=True).batch
     good = {**{f"i{i}": [i] for i in range(5)}, "small": [-128], "last": [127]}
     assert decode([serialize(good)] * 2)["last"].tolist() == [127, 127]
     with pytest.raises(FeatureValueError, match=r"^small: the record has 300, which does not fit int8$"):
@@ -61,6 +62,6 @@ def test_lists_of_a_feature_of_an_unknown_class() -> None:
 def test_a_shape_of_more_values_than_the_native_module_counts() -> None:
     tree = F.FeaturesDict({"a": F.Tensor(shape=(2**16, 2**16), dtype=np.int64), "b": np.int64})
     record = serialize({"a": [1], "b": [2]})
-    for decode in (F.compile_decoder(tree), lambda record: compile_batch_decoder(tree)([record])):
+    for decode in (F.compile_decoder(tree), lambda record: ColumnarDecoder(tree, batch=True).batch([record])):
         with pytest.raises(FeatureValueError, match="a: the record has 1 values, expected 4294967296"):
             decode(record)

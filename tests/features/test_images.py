@@ -14,7 +14,7 @@ from PIL import ImageFilter
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.features.compiler import compile_batch_decoder
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.formats import example
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)
@@ -199,7 +199,7 @@ def test_batches_have_the_pixels_of_single_images(channels, dtype):
     files += [saved(color.convert("CMYK"), "JPEG"), saved(color, "PNG", transparency=(1, 2, 3))]
     features = F.FeaturesDict({"image": F.Image(shape=shape, dtype=dtype)})
     records = [F.compile_encoder(features)({"image": file}) for file in files]
-    batch = compile_batch_decoder(features)
+    batch = ColumnarDecoder(features, batch=True).batch
     assert np.array_equal(batch(records)["image"], np.stack([decode(file, shape, dtype) for file in files]))
     for wrong in (files[0][:-20], png(pixels_of((7, 9, 1), np.uint8)), b"", files[10][:-2]):
         record = F.compile_encoder(features)({"image": wrong})

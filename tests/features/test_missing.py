@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features.compiler import compile_batch_decoder
+from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.stacking import fill_of
 from beam_datasets.formats import columns
 from tests.cases import cases
@@ -120,7 +120,7 @@ def test_any_batch(present: list[int], native: bool) -> None:
     records = [encode(example_of(i, bits)) for i, bits in enumerate(present)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "core", columns.core if native else None)
-        decode_batch = compile_batch_decoder(FEATURES, pad=True, fill=fill_of(FEATURES).values)
+        decode_batch = ColumnarDecoder(FEATURES, pad=True, fill=fill_of(FEATURES).values, batch=True).batch
     batch = decode_batch(list(records))
     assert_equal(batch, stacked([replaced(decode(record), STANDS, FEATURES) for record in records]))
     assert dtypes(batch) == dtypes(stacked([replaced(decode(records[0]), STANDS, FEATURES)]))
@@ -278,7 +278,7 @@ def test_lists_of_pictures_of_different_shapes() -> None:
     encode = F.compile_encoder(feature)
     same, other = np.zeros((2, 2, 1), np.uint8), np.zeros((1, 2, 1), np.uint8)
     records = [encode({"pictures": [same, same]}), encode({"pictures": [same, other]})]
-    decode = compile_batch_decoder(feature, fill=fill_of(feature).values)
+    decode = ColumnarDecoder(feature, fill=fill_of(feature).values, batch=True).batch
     assert decode(records[:1])["pictures"].dtype == np.uint8
     for some in (records, records[1:]):
         with pytest.raises(
