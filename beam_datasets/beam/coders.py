@@ -11,11 +11,10 @@ from typing import Any
 
 from apache_beam.coders import Coder, registry
 
-from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlock, SpilledBlocks
+from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram
 
 _BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
-_SPILLED_BLOCK = struct.Struct("<II4Q")  # bytes of the split's name and of the path, then the numbers
 _SPILLED_BLOCKS = struct.Struct("<I2Q")  # bytes of the split's name, then the numbers
 
 
@@ -44,8 +43,8 @@ class BlockCoder(_PlainCoder):
 
     def encode(self, value: Block) -> bytes:
         """Returns the header, the split, the keys, the sizes and the payload."""
-        split = value.split.encode()
-        return b"".join((_BLOCK.pack(len(split), len(value)), split, value.keys, value.sizes, value.payload))
+        split, header = value.split.encode(), _BLOCK.pack(len(value.split.encode()), len(value))
+        return b"".join((header, split, value.keys, value.sizes, value.payload))  # type: ignore[arg-type]
 
     def decode(self, encoded: bytes) -> Block:
         """Returns the block."""
@@ -55,25 +54,6 @@ class BlockCoder(_PlainCoder):
         payload_at = sizes_at + count * SIZE_BYTES
         split = encoded[_BLOCK.size : keys_at].decode()
         return Block(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
-
-
-class SpilledBlockCoder(_PlainCoder):
-    """Encodes where spilled blocks are."""
-
-    kind = SpilledBlock
-
-    def encode(self, value: SpilledBlock) -> bytes:
-        """Returns the header, the split and the path."""
-        split, path = value.split.encode(), str(value.path).encode("utf-8", "surrogateescape")
-        numbers = value.count, value.heads_at, value.payload_at, value.num_bytes
-        return b"".join((_SPILLED_BLOCK.pack(len(split), len(path), *numbers), split, path))
-
-    def decode(self, encoded: bytes) -> SpilledBlock:
-        """Returns the block."""
-        length, _, *numbers = _SPILLED_BLOCK.unpack_from(encoded)
-        path_at = _SPILLED_BLOCK.size + length
-        split = encoded[_SPILLED_BLOCK.size : path_at].decode()
-        return SpilledBlock(split, encoded[path_at:].decode("utf-8", "surrogateescape"), *numbers)
 
 
 class SpilledBlocksCoder(_PlainCoder):
@@ -108,5 +88,5 @@ class HistogramCoder(_PlainCoder):
         return Histogram.from_bytes(encoded)
 
 
-for _coder in (BlockCoder, SpilledBlockCoder, SpilledBlocksCoder, HistogramCoder):
+for _coder in (BlockCoder, SpilledBlocksCoder, HistogramCoder):
     registry.register_coder(_coder.kind, _coder)

@@ -17,8 +17,7 @@ from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate.blocks import BlockBuilder, SpilledBlock, histogram_of, key_array, size_array
+from beam_datasets.generate.blocks import BlockBuilder, SpilledBlocks, histogram_of
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.units import (
     Checkpoint,
@@ -68,7 +67,7 @@ class EncodeBlocks(beam.DoFn):
         """Forgets what a bundle that failed had collected."""
         self._builder.reset()
         self._libraries.clear()
-        self.made: list[tuple[SpilledBlock, int, Collection[str]]] = []
+        self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
         self._bundle_examples = self._bundle_bytes = 0
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
@@ -94,17 +93,17 @@ class EncodeBlocks(beam.DoFn):
             raise InvalidKeyError(f"split {self._split!r}: {error}") from None
         if block is None:
             return
-        keys, sizes = block.load()
-        counts = histograms.count_keys(key_array(keys), size_array(sizes), shift=self._hash_shift or 0)
-        libraries = frozenset(self._libraries)
-        counts = dataclasses.replace(counts, libraries=libraries, num_blocks=1, requests=count_requests())
-        if isinstance(block, SpilledBlock):
-            self.made.append((block, checksum(keys, sizes), counts.libraries))
+        (loaded,) = block.load()
+        libraries, num_bytes = frozenset(self._libraries), len(loaded.payload)
+        counts = histogram_of(loaded, self._hash_shift or 0)
+        counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
+        if isinstance(block, SpilledBlocks):
+            self.made.append((block, checksum(loaded.keys, loaded.sizes), libraries))
         self._libraries.clear()
-        self._examples.inc(len(block))
-        self._bytes.inc(block.num_bytes)
-        self._bundle_examples += len(block)
-        self._bundle_bytes += block.num_bytes
+        self._examples.inc(len(loaded))
+        self._bytes.inc(num_bytes)
+        self._bundle_examples += len(loaded)
+        self._bundle_bytes += num_bytes
         yield block
         yield beam.pvalue.TaggedOutput(HISTOGRAMS, (self._split, counts))
 

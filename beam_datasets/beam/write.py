@@ -30,7 +30,6 @@ from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import (
     Block,
     BlockCollector,
-    SpilledBlock,
     SpilledBlocks,
     merge_unique,
     num_buckets,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.encode import UnitReader
-    from beam_datasets.generate.blocks import AnyBlock, LoadedBlock
+    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.resume import ShardRecords
 
 
@@ -93,12 +92,7 @@ class EngineOptions:
 
     @property
     def block_type(self) -> type[AnyBlock]:
-        """Class of the blocks, which decides their coder."""
-        return Block if self.spill_dir is None else SpilledBlock
-
-    @property
-    def routed_type(self) -> type[Block | SpilledBlocks]:
-        """Class of what the tasks and the groups are sent, which decides its coder."""
+        """Class of what travels, which decides its coder."""
         return Block if self.spill_dir is None else SpilledBlocks
 
     @property
@@ -226,7 +220,7 @@ def write_blocks(
 
 def _routed(blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions) -> beam.PCollection:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan."""
-    groups, runs = KV[int, engine.routed_type], KV[tuple[str, int], engine.routed_type]
+    groups, runs = KV[int, engine.block_type], KV[tuple[str, int], engine.block_type]
     max_levels = engine.merge_limits.max_levels
     if not max_levels:
         return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups)
@@ -379,7 +373,8 @@ def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
 
 
 def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
-    return split_by_key(block, num_buckets(totals[block.split]))
+    for loaded in block.load():
+        yield from split_by_key(loaded, num_buckets(totals[block.split]))
 
 
 def _plan(
@@ -396,10 +391,10 @@ def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) ->
     return key[0], merge_unique(parts)
 
 
-def _route(block: Block | LoadedBlock, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Any]]:
+def _route(block: Block, plan: planning.Plan, level: int) -> Iterator[tuple[Any, Block]]:
     """Yields (a group, or (split, task) of this level if the split has it; records of the block that it is sent)."""
     split = plan.split(block.split)
-    if isinstance(block, Block) or level == len(split.levels):
+    if not block.path or level == len(split.levels):
         yield from planning.route(block, split)
         return
     for task, part in planning.route_to_runs(block, split, split.levels[level]):
@@ -422,22 +417,18 @@ class _Route(beam.DoFn):
         """Forgets what a bundle that failed had collected."""
         self._collector = BlockCollector(self._spill_dir or "")
 
-    def process(self, block: Any, plan: planning.Plan) -> Iterator[Any]:
+    def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:
         """Yields what is sent of an inline block, or of some spilled blocks when they are enough."""
-        if isinstance(block, Block):
-            yield from _route(block, plan, self._level)
-            return
-        is_full = [self._collector.add(*routed) for routed in _route(block.loaded(), plan, self._level)]
-        if any(is_full):
-            yield from self._flush()
+        for block in blocks.load():
+            yield from map(_tagged, self._collector.send(_route(block, plan, self._level)))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields what is sent of the last spilled blocks."""
-        yield from map(in_window, self._flush())
+        yield from map(in_window, map(_tagged, self._collector.flush()))
 
-    def _flush(self) -> Iterator[Any]:
-        for task, blocks in self._collector.flush():
-            yield (task, blocks) if isinstance(task, int) else beam.pvalue.TaggedOutput(_RUNS, (task, blocks))
+
+def _tagged(sent: tuple[Any, AnyBlock]) -> Any:
+    return sent if isinstance(sent[0], int) else beam.pvalue.TaggedOutput(_RUNS, sent)
 
 
 class _Merge(_Route):
@@ -462,7 +453,7 @@ class _WriteGroup(beam.DoFn):
         self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
 
     def process(
-        self, element: tuple[int, Iterable[Block | SpilledBlocks]], plan: planning.Plan
+        self, element: tuple[int, Iterable[AnyBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
         group, began = plan.group(element[0]), time.monotonic()
         written = self._records and self._records.reuse(element[0], plan, self._destination)

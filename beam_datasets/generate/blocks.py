@@ -3,7 +3,7 @@
 A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
 framed records one after the other. Its payload stands inline, or was *spilled*: a file of the job's staging area then
 holds the *heads* (20 bytes a record: its key and its size), followed by the framed records. What travels is where to
-find them. A task that is sent ranges of many blocks finds a list of them in one more file, with a copy of their heads.
+find a list of blocks with their heads: of one block in its own file, of ranges of many that a task is sent in one more.
 """
 
 from __future__ import annotations
@@ -45,40 +45,62 @@ COLLECTED_BYTES = 16 << 20  # of heads that are written together
 RANGE_BYTES = 512  # of memory that a range of a block takes besides its heads, about
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
 _LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
-_LISTED = struct.Struct("<4Q")  # numbers of `SpilledBlock`
+_LISTED = struct.Struct("<3Q")  # records, and where the payload begins and ends
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes [start, stop) of a file, to be sliced like bytes.
+
+    Attributes:
+        path: the file.
+        start: the first byte.
+        stop: the byte after the last one.
+    """
+
+    path: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, span: slice) -> FileRange:
+        return FileRange(self.path, self.start + span.start, self.start + span.stop)
+
+    def read(self, start: int, stop: int) -> Buffer:
+        """Returns bytes [start, stop) of the range, read from the file."""
+        with contextlib.closing(storage.open_reader(self.path, size=self.stop)) as reader:
+            return reader.read(self.start + start, self.start + stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Framed records of one split in ascending sort key, payload inline.
+    """Framed records of one split in ascending sort key.
 
     Attributes:
         split: the split's name.
         keys: n x 16 bytes, ascending.
         sizes: n little-endian uint32, the framed size of each record in bytes.
-        payload: the framed records, one after the other.
+        payload: the framed records, one after the other; or where they were spilled.
     """
 
     split: str
     keys: bytes
     sizes: bytes
-    payload: bytes
+    payload: bytes | FileRange
 
     def __len__(self) -> int:
         return len(self.keys) // KEY_BYTES
 
     @property
-    def num_bytes(self) -> int:
-        """Size of the payload in bytes."""
-        return len(self.payload)
+    def path(self) -> str:
+        """The file with the payload; '' if it is inline."""
+        return "" if isinstance(self.payload, bytes) else self.payload.path
 
-    def load(self) -> tuple[bytes, bytes]:
-        """Returns (keys, sizes)."""
-        return self.keys, self.sizes
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Returns the payload's bytes [start, stop)."""
-        return self.payload[start:stop]
+    def load(self) -> list[Block]:
+        """Returns the block alone; see `SpilledBlocks.load`."""
+        return [self]
 
     def cut(self, first: int, last: int, start: int, stop: int) -> Block:
         """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
@@ -91,97 +113,12 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class SpilledBlock:
-    """A block whose bytes lie in a file: what travels is about a hundred bytes.
-
-    Attributes:
-        split: the split's name.
-        path: the spill file.
-        count: number of records.
-        heads_at: where their heads begin in the file, in bytes.
-        payload_at: where their framed records begin.
-        num_bytes: size of the payload in bytes.
-    """
-
-    split: str
-    path: str
-    count: int
-    heads_at: int
-    payload_at: int
-    num_bytes: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def open(self) -> OpenBlock:
-        """Opens the file, to read several times."""
-        return OpenBlock(self, storage.open_reader(self.path, size=self.payload_at + self.num_bytes))
-
-    def load(self) -> tuple[bytes, bytes]:
-        """Returns (keys, sizes), read from the file."""
-        stop = self.heads_at + self.count * HEAD_BYTES
-        with contextlib.closing(storage.open_reader(self.path, size=stop)) as reader:
-            return _from_heads(reader.read(self.heads_at, stop))
-
-    def loaded(self) -> LoadedBlock:
-        """Returns the block with its heads, read from the file."""
-        return LoadedBlock(self, *self.load())
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Returns the payload's bytes [start, stop), read from the file."""
-        with contextlib.closing(self.open()) as block:
-            return block.read(start, stop)
-
-    def cut(self, first: int, last: int, start: int, stop: int) -> SpilledBlock:
-        """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
-        heads_at = self.heads_at + first * HEAD_BYTES
-        return SpilledBlock(self.split, self.path, last - first, heads_at, self.payload_at + start, stop - start)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedBlock:
-    """A spilled block whose heads are in memory.
-
-    Attributes:
-        block: the block.
-        keys: as of `Block`.
-        sizes: as of `Block`.
-    """
-
-    block: SpilledBlock
-    keys: bytes
-    sizes: bytes
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-        return self.block.split
-
-    @property
-    def path(self) -> str:
-        """The spill file."""
-        return self.block.path
-
-    def load(self) -> tuple[bytes, bytes]:
-        """Returns (keys, sizes)."""
-        return self.keys, self.sizes
-
-    def cut(self, first: int, last: int, start: int, stop: int) -> LoadedBlock:
-        """Returns the block of records [first, last), whose payload is the bytes [start, stop)."""
-        return LoadedBlock(
-            self.block.cut(first, last, start, stop),
-            self.keys[first * KEY_BYTES : last * KEY_BYTES],
-            self.sizes[first * SIZE_BYTES : last * SIZE_BYTES],
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class SpilledBlocks:
-    """Spilled blocks of one split, listed in a file with a copy of their heads, so that one read finds all.
+    """Spilled blocks of one split, listed in a file with their heads, so that one read finds all.
 
     Attributes:
         split: the split's name.
-        path: the file.
+        path: the file; that of a single block contains its payload, too.
         start: where the list begins in it, in bytes.
         stop: where the heads end in it, in bytes.
     """
@@ -191,28 +128,42 @@ class SpilledBlocks:
     start: int
     stop: int
 
-    def load_each(self) -> list[tuple[SpilledBlock, bytes, bytes]]:
-        """Returns (block, keys, sizes) of each block, read from the file."""
-        with contextlib.closing(storage.open_reader(self.path, size=self.stop)) as reader:
-            data = memoryview(reader.read(self.start, self.stop))
+    def load(self) -> list[Block]:
+        """Returns the blocks with their heads, read from the file."""
+        data = memoryview(FileRange(self.path, self.start, self.stop).read(0, self.stop - self.start))
         count, length = _LIST.unpack_from(data)
         paths_at = _LIST.size + count * _LISTED.size
         paths = bytes(data[paths_at : paths_at + length]).decode("utf-8", "surrogateescape").split("\0")
-        listed = _LISTED.iter_unpack(data[_LIST.size : paths_at])
-        at, found = paths_at + length, []
-        for path, numbers in zip(paths, listed, strict=True):
-            block = SpilledBlock(self.split, path, *numbers)
-            start, at = at, at + HEAD_BYTES * len(block)
-            found.append((block, *_from_heads(data[start:at])))
-        return found
+        at, blocks = paths_at + length, []
+        for path, (size, start, stop) in zip(paths, _LISTED.iter_unpack(data[_LIST.size : paths_at]), strict=True):
+            rows = np.frombuffer(data[at : at + HEAD_BYTES * size], np.uint8).reshape(-1, HEAD_BYTES)
+            keys, sizes = rows[:, :KEY_BYTES].tobytes(), rows[:, KEY_BYTES:].tobytes()
+            blocks.append(Block(self.split, keys, sizes, FileRange(path or self.path, start, stop)))
+            at += HEAD_BYTES * size
+        return blocks
 
 
-def _list_blocks(blocks: Sequence[LoadedBlock]) -> list[bytes]:
-    """Returns the content of `SpilledBlocks`, in buffers."""
-    paths = "\0".join([some.block.path for some in blocks]).encode("utf-8", "surrogateescape")
-    numbers = [(some.block.count, some.block.heads_at, some.block.payload_at, some.block.num_bytes) for some in blocks]
-    listed = b"".join([_LISTED.pack(*each) for each in numbers])
-    return [_LIST.pack(len(blocks), len(paths)), listed, paths, *(_heads(some.keys, some.sizes) for some in blocks)]
+AnyBlock = Block | SpilledBlocks
+
+
+def _listed(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
+    """Returns the content of `SpilledBlocks`, in buffers; an empty path is that of the list."""
+    paths = "\0".join([payload.path for _, payload in blocks]).encode("utf-8", "surrogateescape")
+    listed = b"".join([_LISTED.pack(len(block), payload.start, payload.stop) for block, payload in blocks])
+    return [
+        _LIST.pack(len(blocks), len(paths)),
+        listed,
+        paths,
+        *(_heads(block.keys, block.sizes) for block, _ in blocks),
+    ]
+
+
+def _heads(keys: bytes, sizes: bytes) -> bytes:
+    """Returns the heads of n sort keys and sizes."""
+    heads = np.empty((len(keys) // KEY_BYTES, HEAD_BYTES), np.uint8)
+    heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
+    heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)
+    return heads.tobytes()
 
 
 class BlockCollector:
@@ -227,61 +178,33 @@ class BlockCollector:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._blocks: dict[Any, list[LoadedBlock]] = {}
+        self._blocks: dict[Any, list[tuple[Block, FileRange]]] = {}
         self._num_bytes = 0
 
-    def add(self, task: Hashable, block: LoadedBlock) -> bool:
-        """Adds what a task is sent of a block; returns whether `flush` is due."""
-        self._blocks.setdefault(task, []).append(block)
-        self._num_bytes += HEAD_BYTES * len(block.block) + RANGE_BYTES
-        return self._num_bytes >= COLLECTED_BYTES
+    def send(self, routed: Iterable[tuple[Hashable, Block]]) -> Iterator[tuple[Any, AnyBlock]]:
+        """Yields what can be sent of (task, block): inline blocks as they are, spilled ones once they are enough."""
+        for task, block in routed:
+            if isinstance(block.payload, bytes):
+                yield task, block
+            else:
+                self._blocks.setdefault(task, []).append((block, block.payload))
+                self._num_bytes += HEAD_BYTES * len(block) + RANGE_BYTES
+        if self._num_bytes >= COLLECTED_BYTES:
+            yield from self.flush()
 
     def flush(self) -> Iterator[tuple[Any, SpilledBlocks]]:
-        """Yields (task, blocks) of what was added since the last flush."""
+        """Yields (task, blocks) of what was collected since the last flush."""
         collected, self._blocks, self._num_bytes = self._blocks, {}, 0
         if not collected:
             return
         path, stops = storage.join(self._directory, f"{uuid.uuid4().hex}.list"), [0]
         with storage.open_writer(path) as writer:
             for blocks in collected.values():
-                content = _list_blocks(blocks)
+                content = _listed(blocks)
                 writer.write(content)
                 stops.append(stops[-1] + sum(map(len, content)))
         for (task, blocks), (start, stop) in zip(collected.items(), itertools.pairwise(stops)):
-            yield task, SpilledBlocks(blocks[0].split, path, start, stop)
-
-
-class OpenBlock:
-    """A spilled block whose file is open. Threads may share it; close it after the last read.
-
-    Args:
-        block: the block.
-        reader: of its file.
-    """
-
-    def __init__(self, block: SpilledBlock, reader: storage.Reader) -> None:
-        self._block, self._reader, self.close = block, reader, reader.close
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Returns the payload's bytes [start, stop)."""
-        return bytes(self._reader.read(self._block.payload_at + start, self._block.payload_at + stop))
-
-
-AnyBlock = Block | SpilledBlock
-
-
-def _heads(keys: bytes, sizes: bytes) -> bytes:
-    """Returns the heads of n sort keys and sizes."""
-    heads = np.empty((len(keys) // KEY_BYTES, HEAD_BYTES), np.uint8)
-    heads[:, :KEY_BYTES] = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
-    heads[:, KEY_BYTES:] = np.frombuffer(sizes, np.uint8).reshape(-1, SIZE_BYTES)
-    return heads.tobytes()
-
-
-def _from_heads(heads: Buffer) -> tuple[bytes, bytes]:
-    """Returns (keys, sizes) of heads."""
-    rows = np.frombuffer(memoryview(heads), np.uint8).reshape(-1, HEAD_BYTES)
-    return rows[:, :KEY_BYTES].tobytes(), rows[:, KEY_BYTES:].tobytes()
+            yield task, SpilledBlocks(blocks[0][0].split, path, start, stop)
 
 
 class Workers(Protocol):
@@ -360,8 +283,8 @@ def _check_spill_dir(own: str, spill_dir: str) -> None:
 
 def histogram_of(block: AnyBlock, shift: int = 0) -> Histogram:
     """Returns the histogram of one block; `shift` as of `count_keys`."""
-    keys, sizes = block.load()
-    return replace(count_keys(key_array(keys), size_array(sizes), shift=shift), num_blocks=1)
+    (loaded,) = block.load()
+    return replace(count_keys(key_array(loaded.keys), size_array(loaded.sizes), shift=shift), num_blocks=1)
 
 
 def key_array(keys: bytes) -> NDArray[np.uint64]:
@@ -392,15 +315,14 @@ def num_buckets(total: int) -> int:
     return max(256, 1 << (max(1, total // BUCKET_KEYS) - 1).bit_length())
 
 
-def split_by_key(block: AnyBlock, buckets: int = 256) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
+def split_by_key(block: Block, buckets: int = 256) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
     """Yields ((split, bucket), (keys, framed sizes)) of the block's records, to count each of repeated keys once.
 
     A bucket contains the keys with the same lowest bits, which spread hashes and integers alike.
     """
-    keys, sizes = block.load()
-    rows = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)
-    all_sizes = np.frombuffer(sizes, "<u4")
-    bucket_of = np.frombuffer(keys, ">u4")[3::4] & np.uint32(buckets - 1)
+    rows = np.frombuffer(block.keys, np.uint8).reshape(-1, KEY_BYTES)
+    all_sizes = np.frombuffer(block.sizes, "<u4")
+    bucket_of = np.frombuffer(block.keys, ">u4")[3::4] & np.uint32(buckets - 1)
     order = np.argsort(bucket_of, kind="stable")
     found, starts = np.unique(bucket_of[order], return_index=True)
     for bucket, places in zip(found.tolist(), np.split(order, starts[1:])):
@@ -501,17 +423,18 @@ def spill(
     directory: str,
     *,
     kind: str = "block",
-) -> SpilledBlock:
-    """Writes a block into a new file of the directory and returns where it lies.
+) -> SpilledBlocks:
+    """Writes a block into a new file of the directory, behind its list, and returns where it lies.
 
     The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
     """
     count = len(keys) // KEY_BYTES
-    heads = _heads(keys, sizes)
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
+    start = _LIST.size + _LISTED.size + count * HEAD_BYTES
+    listed = _listed([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
     with storage.open_writer(path) as writer:
-        writer.write(itertools.chain([heads], payload))
-    return SpilledBlock(split, path, count, 0, len(heads), num_bytes)
+        writer.write(itertools.chain(listed, payload))
+    return SpilledBlocks(split, path, 0, start)
 
 
 class BlockBuilder:

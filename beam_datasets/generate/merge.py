@@ -16,20 +16,13 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.generate.blocks import (
-    KEY_BYTES,
-    Block,
-    SpilledBlock,
-    SpilledBlocks,
-    key_array,
-    sort_order,
-    spill,
-)
+from beam_datasets.generate.blocks import KEY_BYTES, Block, key_array, sort_order, spill
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
@@ -38,7 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.blocks import AnyBlock, SpilledBlocks
+
+    Read = Callable[[int, int], bytes]
 
 INLINE_BYTES = 32 << 20  # of inline payload that memory holds
 MIN_CHUNK_BYTES = 1 << 20  # fits the processor's cache; small buffers are used again, large ones cost fresh pages
@@ -71,51 +66,41 @@ ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class _ParkedBlock:
-    """An inline block whose payload is in a temporary file.
-
-    Attributes:
-        keys: as of `Block`.
-        sizes: as of `Block`.
-        file: descriptor of the file.
-        start: where the payload begins in it, in bytes.
-    """
-
-    keys: bytes
-    sizes: bytes
-    file: int
-    start: int
-
-    def load(self) -> tuple[bytes, bytes]:
-        return self.keys, self.sizes
-
-    def read(self, start: int, stop: int) -> bytes:
-        return os.pread(self.file, stop - start, self.start + start)
-
-
-def _held(blocks: Iterable[Any], stack: contextlib.ExitStack) -> Iterator[Any]:
-    """Yields the blocks; inline ones are parked once `INLINE_BYTES` of payload are in memory.
+def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
+    """Yields the blocks; inline ones without payload once `INLINE_BYTES` of it are in memory, and what reads theirs.
 
     All blocks are needed before the first record is written. An engine that streams them holds none of them.
     """
     file, held = None, 0
     for block in blocks:
-        held += len(block.payload) if isinstance(block, Block) else 0
-        if not isinstance(block, Block) or held <= INLINE_BYTES:
-            yield block
+        if not isinstance(block, Block) or not isinstance(block.payload, bytes):
+            yield block, None
+            continue
+        held += len(block.payload)
+        if held <= INLINE_BYTES:
+            yield block, None
             continue
         if file is None:
             file = stack.enter_context(tempfile.TemporaryFile(prefix="beam_datasets-", buffering=0))  # noqa: SIM115
-        start, rest = file.tell(), memoryview(block.payload)
+        at, rest = file.tell(), memoryview(block.payload)
         while rest:
             rest = rest[file.write(rest) :]
-        yield _ParkedBlock(block.keys, block.sizes, file.fileno(), start)
+        yield replace(block, payload=b""), partial(_read_parked, file.fileno(), at)
 
 
-def _load_each(block: Any) -> list[tuple[Any, bytes, bytes]]:
-    """Returns (block, keys, sizes) of the block, or of each that is listed."""
-    return block.load_each() if isinstance(block, SpilledBlocks) else [(block, *block.load())]
+def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
+    return os.pread(file, stop - start, at + start)
+
+
+def _reads(block: Block, stack: contextlib.ExitStack | None) -> Read:
+    """Returns what reads bytes [start, stop) of a block's payload; with a stack, its file is open until that ends."""
+    payload = block.payload
+    if isinstance(payload, bytes):
+        return lambda start, stop: payload[start:stop]
+    if stack is None:
+        return lambda start, stop: bytes(payload.read(start, stop))
+    reader = stack.enter_context(storage.open_reader(payload.path, size=payload.stop))
+    return lambda start, stop: bytes(reader.read(payload.start + start, payload.start + stop))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +108,7 @@ class Merge:
     """The records of some blocks, and the order in which they are to stand.
 
     Attributes:
-        blocks: the blocks, each in ascending sort key, as long as their files are open.
+        reads: of each block, in ascending sort key, what reads bytes [start, stop) of its payload.
         keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
         sizes: (n,) uint32, their framed sizes in bytes.
         block_of: (n,) int32, the block of each.
@@ -133,7 +118,7 @@ class Merge:
         for_all: `map`, or that of several threads.
     """
 
-    blocks: Sequence[Any]
+    reads: Sequence[Read]
     keys: NDArray[np.uint64]
     sizes: NDArray[np.uint32]
     block_of: NDArray[np.int32]
@@ -143,19 +128,19 @@ class Merge:
     for_all: Callable[..., Iterable[Any]]
 
     @classmethod
-    def of(cls, blocks: Iterable[AnyBlock | SpilledBlocks], stack: contextlib.ExitStack) -> Merge:
+    def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
         some = list(_held(blocks, stack))
-        remote = any(isinstance(each, (SpilledBlock, SpilledBlocks)) and storage.is_remote(each.path) for each in some)
+        remote = any(storage.is_remote(each.path) for each, _ in some)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
-        held, parts, sizes = list[Any](), [], []
-        for block, some_keys, some_sizes in itertools.chain.from_iterable(for_all(_load_each, some)):
-            if isinstance(block, SpilledBlock) and (remote or len(held) < MAX_OPEN_FILES):  # a process has a limit
-                block = block.open()
-                stack.callback(block.close)
-            held.append(block)
-            parts.append(some_keys)
-            sizes.append(np.frombuffer(some_sizes, "<u4").astype(np.uint32, copy=False))
+        held: list[Read] = []
+        parts, sizes = [], []
+        for loaded, read in for_all(lambda each: (each[0].load(), each[1]), some):
+            for block in loaded:
+                keeps_open = remote or len(held) < MAX_OPEN_FILES  # a process has a limit
+                held.append(read or _reads(block, stack if keeps_open else None))
+                parts.append(block.keys)
+                sizes.append(np.frombuffer(block.sizes, "<u4").astype(np.uint32, copy=False))
         joined = b"".join(parts)
         del parts
         keys = key_array(joined)
@@ -189,8 +174,7 @@ class Merge:
     def record(self, place: int) -> bytes:
         """Returns the record at a place of the arrays, without its framing."""
         start = int(self.starts[place])
-        data: bytes = self.blocks[int(self.block_of[place])].read(start + 12, start + int(self.sizes[place]) - 4)
-        return data
+        return self.reads[int(self.block_of[place])](start + 12, start + int(self.sizes[place]) - 4)
 
     def repeats(self) -> NDArray[np.intp]:
         """Returns the ranks whose key is that of the rank before."""
@@ -217,7 +201,7 @@ class Merge:
         sizes = self.sizes[self.order]
         if chunk_bytes is None:
             num_bytes = int(sizes.sum(dtype=np.int64))
-            number = self.read_size.chunks(len(self.blocks), num_bytes)
+            number = self.read_size.chunks(len(self.reads), num_bytes)
             chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
         for _, some in itertools.groupby(_cuts(sizes, chunk_bytes), lambda cut: cut[0] // _RANKS):
             cuts = list(some)
@@ -239,13 +223,13 @@ class Merge:
     def _read(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
         """Returns the bytes of runs (block, start, end), which ascend in each block; reads one range of each block."""
         lows, highs = {block: start for block, start, _ in reversed(runs)}, {block: end for block, _, end in runs}
-        found = self.for_all(lambda block: self.blocks[block].read(lows[block], highs[block]), lows)
+        found = self.for_all(lambda block: self.reads[block](lows[block], highs[block]), lows)
         views = {block: memoryview(data) for block, data in zip(lows, found)}
         return [views[block][start - lows[block] : end - lows[block]] for block, start, end in runs]
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[list[Buffer]]:
         """Yields the framed records at these places, in this order; reads the range of each block once."""
-        is_read = np.zeros(len(self.blocks), np.bool_)  # np.unique would sort all places
+        is_read = np.zeros(len(self.reads), np.bool_)  # np.unique would sort all places
         is_read[self.block_of[places]] = True
         blocks = np.flatnonzero(is_read)
         block_of = (np.cumsum(is_read) - 1)[self.block_of[places]]
@@ -254,17 +238,15 @@ class Merge:
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
         np.maximum.at(highs, block_of, starts + sizes)
-        some = [self.blocks[block] for block in blocks.tolist()]
-        ranges: list[bytes] = list(
-            self.for_all(lambda block, low, high: block.read(low, high), some, lows.tolist(), highs.tolist())
-        )
+        some = [self.reads[block] for block in blocks.tolist()]
+        ranges = list(self.for_all(lambda read, low, high: read(low, high), some, lows.tolist(), highs.tolist()))
         starts -= lows[block_of]
         for first, stop in _cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)
             yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]
 
 
-def merge_blocks(blocks: Iterable[SpilledBlock | SpilledBlocks], spill_dir: str) -> SpilledBlock:
+def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlocks:
     """Writes the records of spilled blocks of one split as one block, and returns it."""
     blocks = list(blocks)
     with contextlib.ExitStack() as stack:

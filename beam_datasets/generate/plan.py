@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from beam_datasets.generate.blocks import AnyBlock, LoadedBlock
+    from beam_datasets.generate.blocks import Block
     from beam_datasets.generate.histogram import Histogram
 
 MAX_PART_SIZE = 256 << 20
@@ -444,37 +444,35 @@ def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
     return bins | np.array([ones >> 64, ones & (2**64 - 1)], np.uint64)
 
 
-def route(block: AnyBlock | LoadedBlock, plan: SplitPlan) -> Iterator[tuple[int, Any]]:
+def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
     """Yields (number of the group, the records of the block that it is sent), in order.
 
     A record in a bin that straddles two groups goes to both.
     """
-    keys, sizes = block.load()
-    ascending = np.frombuffer(keys, "S16")
+    ascending = np.frombuffer(block.keys, "S16")
     groups = _groups_near(ascending, plan)
     firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
     lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
-    yield from _cut_block(block, sizes, plan.first_group + groups, firsts, lasts)
+    yield from _cut_block(block, plan.first_group + groups, firsts, lasts)
 
 
-def route_to_runs(block: LoadedBlock, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, LoadedBlock]]:
-    """Yields (number of the task, the records of the block that it merges); each record is in one task.
+def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, Block]]:
+    """Yields (number of the task, the records of the spilled block that it merges); each record is in one task.
 
     Blocks are distributed among the runs by their paths, which are random.
     """
-    keys, sizes = block.load()
-    lasts = np.searchsorted(np.frombuffer(keys, "S16"), _as_bytes(plan.highs[level.last_groups]), side="right")
+    lasts = np.searchsorted(np.frombuffer(block.keys, "S16"), _as_bytes(plan.highs[level.last_groups]), side="right")
     firsts = np.concatenate([[0], lasts[:-1]])
     columns = len(level.last_groups)
     run = zlib.crc32(block.path.encode("utf-8", "surrogateescape")) % level.num_runs
-    yield from _cut_block(block, sizes, run * columns + np.arange(columns), firsts, lasts)
+    yield from _cut_block(block, run * columns + np.arange(columns), firsts, lasts)
 
 
 def _cut_block(
-    block: Any, sizes: bytes, numbers: NDArray[np.int64], firsts: NDArray[np.int64], lasts: NDArray[np.int64]
-) -> Iterator[tuple[int, Any]]:
+    block: Block, numbers: NDArray[np.int64], firsts: NDArray[np.int64], lasts: NDArray[np.int64]
+) -> Iterator[tuple[int, Block]]:
     """Yields (number, records [first, last) of a block) for those that are not empty."""
-    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)])
+    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)])
     some = lasts > firsts
     firsts, lasts = firsts[some], lasts[some]
     cuts = zip(

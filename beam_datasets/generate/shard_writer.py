@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from beam_datasets.generate.blocks import AnyBlock, SpilledBlocks
+    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.plan import Group
 
 VALUES_SHOWN = 8  # of a feature, in an error
@@ -109,9 +109,7 @@ def new_dir(staging_dir: str) -> str:
     return storage.join(staging_dir, uuid.uuid4().hex[:12]) if storage.is_remote(staging_dir) else staging_dir
 
 
-def write_group(
-    group: Group, blocks: Iterable[AnyBlock | SpilledBlocks], destination: Destination
-) -> list[WrittenShard]:
+def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> list[WrittenShard]:
     """Writes a group's shards (or part) and their indexes; returns what was written.
 
     Raises:

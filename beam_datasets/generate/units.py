@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.blocks import SpilledBlock
+from beam_datasets.generate.blocks import FileRange, SpilledBlocks
 from beam_datasets.generate.runs import CHECKPOINT_SUFFIX
 
 if TYPE_CHECKING:
@@ -123,13 +124,13 @@ class Checkpoint:
 
     Attributes:
         units: names of the units.
-        blocks: in one directory.
+        blocks: in one directory, each alone in its file.
         crc32c: of each block, CRC-32C of its keys and sizes; its records contain their own.
         libraries: whose versions determined bytes of the examples.
     """
 
     units: tuple[str, ...]
-    blocks: tuple[SpilledBlock, ...]
+    blocks: tuple[SpilledBlocks, ...]
     crc32c: tuple[int, ...]
     libraries: tuple[str, ...] = ()
 
@@ -151,7 +152,7 @@ class Checkpoint:
         try:
             content = json.loads(storage.read_bytes(path))
             checksums = [block.pop("crc32c") for block in content["blocks"]]
-            blocks = [SpilledBlock(**block) for block in content["blocks"]]
+            blocks = [SpilledBlocks(**block) for block in content["blocks"]]
             return cls(
                 tuple(content["units"]),
                 tuple(replace(block, path=storage.join(folder, block.path)) for block in blocks),
@@ -166,7 +167,7 @@ class Checkpoint:
         """Whether the checksums of all keys, sizes and records of its blocks are right; reads all of them."""
         try:
             return all(_is_whole(block, crc) for block, crc in zip(self.blocks, self.crc32c, strict=True))
-        except (StorageError, CorruptRecordError):
+        except (StorageError, CorruptRecordError, ValueError, struct.error):
             return False
 
 
@@ -175,18 +176,20 @@ def checksum(keys: bytes, sizes: bytes) -> int:
     return crc32c.crc32c(sizes, crc32c.crc32c(keys))
 
 
-def _is_whole(block: SpilledBlock, crc: int) -> bool:
-    keys, sizes = block.load()
-    if checksum(keys, sizes) != crc:
+def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
+    (block,) = blocks.load()
+    if checksum(block.keys, block.sizes) != crc or not isinstance(block.payload, FileRange):
         return False
-    ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
+    ends = np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)
     first = start = 0
     while first < len(ends):
         stop = max(first + 1, int(np.searchsorted(ends, start + _CHUNK_BYTES, side="right")))
         end = int(ends[stop - 1])
-        tfrecord.scan(block.read(start, end), path=block.path, offset=block.payload_at + start, first_record=first)
+        tfrecord.scan(
+            block.payload.read(start, end), path=block.path, offset=block.payload.start + start, first_record=first
+        )
         first, start = stop, end
-    return start == block.num_bytes
+    return start == len(block.payload)
 
 
 def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:

@@ -306,7 +306,7 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
     keys = key_array(b"".join([records.keys.tobytes() for records in parts if records.keys is not None]))
     sizes = [np.diff(records.offsets) for records in parts]
     return Merge(
-        blocks,
+        [block.read for block in blocks],
         keys,
         np.concatenate([np.empty(0, np.int64), *sizes]).astype(np.uint32),
         np.repeat(np.arange(len(blocks), dtype=np.int32), [len(some) for some in sizes]),
@@ -328,8 +328,7 @@ def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -
 
 def _framed(merge: Merge, place: int) -> bytes:
     start = int(merge.starts[place])
-    data: bytes = merge.blocks[int(merge.block_of[place])].read(start, start + int(merge.sizes[place]))
-    return data
+    return merge.reads[int(merge.block_of[place])](start, start + int(merge.sizes[place]))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import check_payload, choose_spill_dir, histogram_of
+from beam_datasets.generate.blocks import BlockCollector, check_payload, choose_spill_dir, histogram_of
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
@@ -151,10 +151,13 @@ def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan,
     merged = {split: histograms.merge(parts, max_bins) for split, parts in counts.items()}
     plan = planning.make_plan(merged, [split.name for split in job.splits], job.sharding)
     groups: defaultdict[int, list[AnyBlock]] = defaultdict(list)
+    collector = BlockCollector(publication.spill_dir or "")
     while read:
-        block = read.pop()
-        for number, part in planning.route(block, plan.split(block.split)):
-            groups[number].append(part)
+        for block in read.pop().load():
+            for number, part in collector.send(planning.route(block, plan.split(block.split))):
+                groups[number].append(part)
+    for number, listed in collector.flush():
+        groups[number].append(listed)
     parts: defaultdict[tuple[str, int], list[list[WrittenShard]]] = defaultdict(list)
     for number in sorted(groups):
         group = plan.group(number)

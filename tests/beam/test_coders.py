@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
-from beam_datasets.beam.coders import BlockCoder, HistogramCoder, SpilledBlockCoder, SpilledBlocksCoder
+from beam_datasets.beam.coders import BlockCoder, HistogramCoder, SpilledBlocksCoder
 from beam_datasets.beam.engine import unused_pipeline
-from beam_datasets.generate.blocks import Block, SpilledBlock, SpilledBlocks
+from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram, count_keys
 
 NAMES = st.text(max_size=20)
@@ -30,9 +30,6 @@ INLINE = st.integers(0, 5).flatmap(
         sizes=st.binary(min_size=4 * n, max_size=4 * n),
         payload=st.binary(max_size=100),
     )
-)
-SPILLED = st.builds(
-    SpilledBlock, split=NAMES, path=NAMES, count=SIZES, heads_at=SIZES, payload_at=SIZES, num_bytes=SIZES
 )
 LISTED = st.builds(SpilledBlocks, split=NAMES, path=NAMES, start=SIZES, stop=SIZES)
 
@@ -48,7 +45,7 @@ def counted(draw: st.DrawFn) -> Histogram:
     return count_keys(halves, np.array(sizes, np.int64), max_bins=draw(st.integers(1, 30)), shift=shift)
 
 
-@given(INLINE | SPILLED | LISTED)
+@given(INLINE | LISTED)
 def test_a_block_comes_back(block):
     coder = registry.get_coder(type(block))
     encoded = coder.encode(block)
@@ -79,12 +76,9 @@ def coders_of(proto: beam_runner_api_pb2.Pipeline, coder_id: str) -> set[str]:
 
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", "PortableRunner"])
-@pytest.mark.parametrize(
-    "payload, coder, routed",
-    [("inline", "BlockCoder", "BlockCoder"), ("spilled", "SpilledBlockCoder", "SpilledBlocksCoder")],
-)
+@pytest.mark.parametrize("payload, coder", [("inline", "BlockCoder"), ("spilled", "SpilledBlocksCoder")])
 @pytest.mark.parametrize("more", [{}, {"ignore_duplicates": True}], ids=str)
-def test_the_graph_uses_them(tmp_path, payload, coder, routed, more, runner):
+def test_the_graph_uses_them(tmp_path, payload, coder, more, runner):
     pipeline = unused_pipeline()
     if runner != "FnApiRunner":
         pipeline = beam.Pipeline(runner, options=PipelineOptions([]))
@@ -97,7 +91,7 @@ def test_the_graph_uses_them(tmp_path, payload, coder, routed, more, runner):
     beam.Pipeline.from_runner_api(proto, "FnApiRunner", PipelineOptions([]))  # as runs do that cannot fork
     used = {pcoll.unique_name: coders_of(proto, pcoll.coder_id) for pcoll in proto.components.pcollections.values()}
     pickled = {"FastPrimitivesCoder", "PickleCoder", "beam:coder:pickled_python:v1"}
-    flow = dict.fromkeys(["Encode train", "MergeSplits"], coder) | dict.fromkeys(["Route", "GroupByShard"], routed)
+    flow = dict.fromkeys(["Encode train", "MergeSplits", "Route", "GroupByShard"], coder)
     flow |= dict.fromkeys(["MergeUnique" if more else "MergeHistograms", "CountKeys"], "HistogramCoder")
     if runner != "FnApiRunner":
         flow |= dict.fromkeys(["SpreadCounts", "CountParts", "Gather"], "HistogramCoder")
@@ -111,7 +105,7 @@ def test_the_graph_uses_them(tmp_path, payload, coder, routed, more, runner):
 
 
 def test_a_worker_needs_no_import_to_have_them():
-    code = pickle.dumps([BlockCoder(), SpilledBlockCoder(), SpilledBlocksCoder(), HistogramCoder()])
+    code = pickle.dumps([BlockCoder(), SpilledBlocksCoder(), HistogramCoder()])
     script = f"import pickle; print([type(c).__name__ for c in pickle.loads({code!r})])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['BlockCoder', 'SpilledBlockCoder', 'SpilledBlocksCoder', 'HistogramCoder']"
+    assert done.stdout.strip() == "['BlockCoder', 'SpilledBlocksCoder', 'HistogramCoder']"

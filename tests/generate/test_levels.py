@@ -138,20 +138,19 @@ def test_a_task_finds_the_heads_of_many_blocks_by_one_read(tmp_path):
     split = plan.make_plan(counts, ["train"], plan.ShardingOptions(num_shards=40)).split("train")
     collector, routed = BlockCollector(str(tmp_path)), []
     for number, block in enumerate(blocks):
-        for group, part in plan.route(block.loaded(), split):
-            assert not collector.add(group, part)
+        assert not list(collector.send(plan.route(*block.load(), split)))
         if number in (9, 29):
             routed += collector.flush()
     assert not list(collector.flush())
     assert len(routed) == 2 * len(split)
     expected = {}
     for block in blocks:
-        for group, part in plan.route(block, split):
-            expected.setdefault(group, []).append((part, *part.load()))
+        for group, part in plan.route(*block.load(), split):
+            expected.setdefault(group, []).append(part)
     storage.take_requests()
     found = {}
     for group, some in routed:
-        found.setdefault(group, []).extend(some.load_each())
+        found.setdefault(group, []).extend(some.load())
     assert storage.take_requests().reads == len(routed)
     assert found == expected
 
@@ -169,15 +168,15 @@ def test_a_level_keeps_every_record_once(tmp_path):
     for level in split.levels:
         tasks = {}
         for block in blocks:
-            for task, part in plan.route_to_runs(block, split, level):
+            for task, part in plan.route_to_runs(*block.load(), split, level):
                 tasks.setdefault(task, []).append(part)
         assert level.num_runs < len(tasks) <= tasks_of(level)
         blocks = [merge_blocks(parts, str(tmp_path)) for parts in tasks.values()]
         loaded = [block.load()[0] for block in blocks]
-        found = [[some[i : i + 16] for i in range(0, len(some), 16)] for some in loaded]
+        found = [[some.keys[i : i + 16] for i in range(0, len(some.keys), 16)] for some in loaded]
         assert all(some == sorted(some) for some in found)
         assert sorted(key for some in found for key in some) == sorted(keys)
-        assert [block.read(12, 28) for block in blocks] == [some[0] for some in found]
+        assert [bytes(block.payload.read(12, 28)) for block in loaded] == [some[0] for some in found]
 
 
 @pytest.mark.parametrize("options", [{}, {"ignore_duplicates": True}, {"max_examples_per_split": 900}], ids=str)
@@ -191,7 +190,7 @@ def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
 
     def counted(blocks, spill_dir):
         blocks = list(blocks)
-        kinds.update(block.path.rpartition(".")[2] for some in blocks for block, *_ in some.load_each())
+        kinds.update(block.path.rpartition(".")[2] for some in blocks for block in some.load())
         return merge_blocks(blocks, spill_dir)
 
     limits = dataclasses.replace(TINY, range_bytes=5000)

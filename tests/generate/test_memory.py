@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from beam_datasets.generate import histogram, plan, shard_writer
-from beam_datasets.generate.blocks import BlockBuilder, histogram_of, key_array, size_array
+from beam_datasets.generate.blocks import BlockBuilder, histogram_of
 
 RECORD = bytes(10_000)
 
@@ -18,7 +18,7 @@ def peak_of_writing(directory, num_records, max_part_size):
     )
     blocks = [builder.flush() for n in range(num_records) if builder.add(n, n)]
     blocks += [block for block in [builder.flush()] if block is not None]
-    counts = [histogram.count_keys(key_array(b.load()[0]), size_array(b.load()[1])) for b in blocks]
+    counts = [histogram_of(block) for block in blocks]
     options = plan.ShardingOptions(num_shards=1, max_part_size=max_part_size)
     made = plan.plan_split("train", histogram.merge(counts), options)
     where = shard_writer.Destination(str(directory / "out"), "ds", chunk_bytes=1 << 20)
@@ -26,7 +26,7 @@ def peak_of_writing(directory, num_records, max_part_size):
     try:
         parts = []
         for number in range(len(made)):
-            cuts = [part for block in blocks for group, part in plan.route(block, made) if group == number]
+            cuts = [part for block in blocks for group, part in plan.route(*block.load(), made) if group == number]
             parts.extend(shard_writer.write_group(made.group(number), cuts, where))
         shard = shard_writer.join_parts(parts, 1, where)
         return tracemalloc.get_traced_memory()[1], shard.file_bytes

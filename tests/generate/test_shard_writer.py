@@ -39,6 +39,7 @@ def write_all(blocks, options, directory, **destination):
     where = shard_writer.Destination(
         str(directory), "ds", ordered=options.ordered, ignore_duplicates=options.ignore_duplicates, **destination
     )
+    blocks = [loaded for block in blocks for loaded in block.load()]
     if options.ignore_duplicates:
         buckets = {}
         for block in blocks:
@@ -46,9 +47,7 @@ def write_all(blocks, options, directory, **destination):
                 buckets.setdefault(key, []).append(part)
         counts = histogram.merge([merge_unique(parts) for parts in buckets.values()])
     else:
-        counts = histogram.merge(
-            [histogram.count_keys(key_array(b.load()[0]), size_array(b.load()[1])) for b in blocks]
-        )
+        counts = histogram.merge([histogram.count_keys(key_array(b.keys), size_array(b.sizes)) for b in blocks])
     made = plan.make_plan({"train": counts}, ["train"], options).split("train")
     groups = {}
     for block in blocks:
