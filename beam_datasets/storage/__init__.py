@@ -9,40 +9,23 @@ Errors are `errors.StorageError`, and FileNotFoundError, FileExistsError or Perm
 they begin with the path.
 """
 
-from beam_datasets.storage.backend import Reader as Reader
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import fnmatch
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.storage import local, paths
+from beam_datasets.storage.backend import Reader as Reader  # noqa: TC001
 from beam_datasets.storage.backend import Requests as Requests
-from beam_datasets.storage.backend import Usage as Usage
-from beam_datasets.storage.backend import Writer as Writer
+from beam_datasets.storage.backend import Usage as Usage  # noqa: TC001
+from beam_datasets.storage.backend import Writer as Writer  # noqa: TC001
 from beam_datasets.storage.backend import sum_requests as sum_requests
 from beam_datasets.storage.backend import take_requests as take_requests
-from beam_datasets.storage.files import check_can_create as check_can_create
-from beam_datasets.storage.files import check_writable as check_writable
-from beam_datasets.storage.files import copy as copy
-from beam_datasets.storage.files import create_bytes as create_bytes
-from beam_datasets.storage.files import create_copy as create_copy
-from beam_datasets.storage.files import exists as exists
-from beam_datasets.storage.files import file_sizes as file_sizes
-from beam_datasets.storage.files import glob as glob
-from beam_datasets.storage.files import has_wildcard as has_wildcard
-from beam_datasets.storage.files import is_dir as is_dir
-from beam_datasets.storage.files import is_link as is_link
-from beam_datasets.storage.files import link as link
-from beam_datasets.storage.files import list_dir as list_dir
-from beam_datasets.storage.files import locked as locked
-from beam_datasets.storage.files import make_dirs as make_dirs
-from beam_datasets.storage.files import memory_map as memory_map
-from beam_datasets.storage.files import move_files as move_files
-from beam_datasets.storage.files import open_reader as open_reader
-from beam_datasets.storage.files import open_writer as open_writer
-from beam_datasets.storage.files import read_bytes as read_bytes
-from beam_datasets.storage.files import remove as remove
-from beam_datasets.storage.files import remove_empty_dir as remove_empty_dir
-from beam_datasets.storage.files import remove_tree as remove_tree
-from beam_datasets.storage.files import rename_dir as rename_dir
-from beam_datasets.storage.files import size as size
-from beam_datasets.storage.files import usage as usage
-from beam_datasets.storage.files import write_bytes as write_bytes
-from beam_datasets.storage.files import write_files as write_files
 from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
 from beam_datasets.storage.paths import basename as basename
 from beam_datasets.storage.paths import dirname as dirname
@@ -54,3 +37,379 @@ from beam_datasets.storage.paths import normalize as normalize
 from beam_datasets.storage.paths import url as url
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+    from beam_datasets.storage.backend import Backend
+    from beam_datasets.storage.paths import PathLike
+
+_FILES_AT_ONCE = 8
+_CREATING_STORES = frozenset(["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory"])
+_OBJECT_STORES = _CREATING_STORES | {"https", "http"}
+
+
+def exists(path: PathLike) -> bool:
+    """Returns whether there is a file or a directory."""
+    backend, path = _at(path)
+    return backend.exists(path)
+
+
+def is_dir(path: PathLike) -> bool:
+    """Returns whether there is a directory; on an object store, whether there is anything below it."""
+    backend, path = _at(path)
+    return backend.is_dir(path)
+
+
+def size(path: PathLike) -> int:
+    """Returns the file's size in bytes.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    backend, path = _at(path)
+    return backend.size(path)
+
+
+def list_dir(path: PathLike) -> list[str]:
+    """Returns the names in a directory, sorted.
+
+    Raises:
+        FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
+    """
+    backend, path = _at(path)
+    return sorted(backend.list_dir(path))
+
+
+def make_dirs(path: PathLike) -> None:
+    """Makes the directory and those above it, if they are missing; nothing on an object store."""
+    backend, path = _at(path)
+    backend.make_dirs(path)
+
+
+def read_bytes(path: PathLike) -> bytes:
+    """Returns the whole file.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    backend, path = _at(path)
+    return backend.read_bytes(path)
+
+
+def open_reader(path: PathLike, *, size: int | None = None) -> Reader:
+    """Opens a file to read ranges of it; threads may share the reader.
+
+    Args:
+        path: the file.
+        size: its size in bytes, or where the last range ends, if that is known: an object store is not asked for it.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    backend, path = _at(path)
+    return backend.open_reader(path, size)
+
+
+def open_writer(path: PathLike) -> Writer:
+    """Opens a file to write, which is invisible until it is committed. Directories above it are made.
+
+    Locally it is written under a temporary name beside the file (`TEMPORARY_PREFIX` and a unique rest) and renamed.
+    On an object store it is an upload in parts; of one that was aborted, the store may keep invisible parts,
+    until a rule of the bucket removes incomplete uploads.
+    """
+    backend, path = _at(path)
+    return backend.open_writer(path)
+
+
+def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
+    """Checks, as far as possible without writing, that `write_bytes` can write a local file.
+
+    Nothing is made or changed. A store is not asked: permission to write does not imply permission to read.
+
+    Args:
+        path: of the file.
+        in_dir: whether its directory must exist, as for a file that the user names.
+
+    Raises:
+        StorageError: the path is not a regular file, or its directory cannot be written.
+    """
+    if paths.is_remote(path):
+        return
+    path = paths.normalize(path)
+    if in_dir and not local.exists(folder := paths.dirname(path)):
+        raise PathNotFoundError(f"{folder}: the directory does not exist; make it first")
+    local.check_writable(path)
+
+
+def write_bytes(path: PathLike, data: Buffer) -> None:
+    """Writes a whole file, replacing an existing one; a reader sees the old or the new content, never a part."""
+    with open_writer(path) as writer:
+        writer.write([data])
+
+
+def write_files(directory: PathLike, files: Iterable[tuple[str, Buffer]]) -> None:
+    """Writes whole files into a directory, which is made: each as `write_bytes` does; remotely several at a time.
+
+    Args:
+        directory: where.
+        files: (name in it, content) of each.
+    """
+    if not paths.is_remote(directory):
+        for name, data in files:
+            write_bytes(paths.join(directory, name), data)
+        return
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as executor:
+        for written in [executor.submit(write_bytes, paths.join(directory, name), data) for name, data in files]:
+            written.result()
+
+
+def create_bytes(path: PathLike, data: Buffer) -> None:
+    """Writes a whole file if it does not exist; of several concurrent calls, one succeeds.
+
+    Raises:
+        FileExistsError: it exists.
+    """
+    backend, path = _at(path)
+    backend.create_bytes(path, data)
+
+
+def check_can_create(path: PathLike) -> None:
+    """Checks that files can be created there only if they do not exist, which publishing needs.
+
+    Raises:
+        StorageError: the storage cannot do that: a web server, or a file system that is used through fsspec.
+    """
+    scheme = paths.scheme(paths.normalize(path))
+    if scheme != "file" and scheme not in _CREATING_STORES:
+        raise StorageError(
+            f"{path}: expected a local path or an object store ({', '.join(sorted(_CREATING_STORES))}), got "
+            f"{scheme}://, from which datasets can be read only: two runs could publish one version there, because it "
+            "cannot create a file on the condition that there is none. Publish elsewhere and copy the directory."
+        )
+
+
+def create_copy(source: PathLike, target: PathLike) -> None:
+    """Has an object store copy a file within itself on the condition that the target does not exist.
+
+    On S3, files of more than 4 GiB are copied by reading and writing, and what appears under the target's name in the
+    meantime is replaced.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        FileExistsError: the target exists.
+        StorageError: the paths are not in one object store.
+    """
+    source, target = paths.normalize(source), paths.normalize(target)
+    if paths.scheme(source) not in _OBJECT_STORES or _root(source) != _root(target):
+        raise StorageError(f"{source}: expected a file in the object store of {target}")
+    from beam_datasets.storage import objects
+
+    objects.create_copy(source, target)
+
+
+def file_sizes(path: PathLike) -> dict[str, int]:
+    """Returns {path below the directory: size in bytes} of all files below it.
+
+    Raises:
+        FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
+    """
+    backend, path = _at(path)
+    return backend.file_sizes(path)
+
+
+def copy(source: PathLike, target: PathLike) -> None:
+    """Copies a file, replacing an existing one; within an object store the store does it.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    (one, source), (other, target) = _at(source), _at(target)
+    if one is other and _root(source) == _root(target):
+        one.copy(source, target)
+        return
+    with one.open_reader(source) as reader, other.open_writer(target) as writer:
+        for chunk in reader.chunks():
+            writer.write([chunk])
+
+
+def usage(path: PathLike) -> Usage:
+    """Returns the size of a file, or of all files below a directory, and when one of them was last changed.
+
+    Links are not followed: each is a file of no bytes.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+    """
+    backend, path = _at(path)
+    return backend.usage(path)
+
+
+def is_link(path: PathLike) -> bool:
+    """Returns whether the path is a link to another place; object stores have none."""
+    return not paths.is_remote(path) and os.path.islink(paths.normalize(path))
+
+
+def remove(path: PathLike) -> None:
+    """Removes a file if it exists."""
+    backend, path = _at(path)
+    backend.remove(path)
+
+
+def remove_tree(path: PathLike) -> None:
+    """Removes a directory and all below it, if it exists.
+
+    A local one gets a temporary name first, in one step, so that no process finds or renames a part of it.
+    """
+    backend, path = _at(path)
+    backend.remove_tree(path)
+
+
+def remove_empty_dir(path: PathLike) -> None:
+    """Removes a local directory that has nothing in it; object stores have none.
+
+    Raises:
+        StorageError: there is something in it.
+    """
+    if not paths.is_remote(path):
+        local.remove_empty_dir(paths.normalize(path))
+
+
+def rename_dir(source: PathLike, target: PathLike) -> None:
+    """Renames a local directory, in one step; directories above the target are made.
+
+    All files below it, and it itself, are on the disk before (fsync), and the directories above after.
+
+    Raises:
+        FileExistsError: the target exists and is not an empty directory.
+        StorageError: a path is not local: object stores have no such step.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only a local directory can be renamed in one step")
+    local.rename_dir(paths.normalize(source), paths.normalize(target))
+
+
+def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None:
+    """Moves files of a local directory into another one on the same disk, which is made; they replace what is there.
+
+    Those that do not exist are left out.
+
+    Raises:
+        StorageError: a path is not local, or the two are on different disks.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only local files can be moved")
+    local.move_files(paths.normalize(source), paths.normalize(target), names)
+
+
+def link(source: PathLike, target: PathLike) -> None:
+    """Gives a local file another name on the same disk; both are the same file. Directories above it are made.
+
+    Raises:
+        FileExistsError: the target exists.
+        StorageError: a path is not local, or the two are on different disks.
+    """
+    for path in (source, target):
+        if paths.is_remote(path):
+            raise StorageError(f"{path}: only a local file can have another name")
+    local.link(paths.normalize(source), paths.normalize(target))
+
+
+@contextlib.contextmanager
+def locked(path: PathLike) -> Iterator[None]:
+    """Locks a local file against other processes until the block ends, and creates it if it is missing.
+
+    The system unlocks it if the process is killed.
+    """
+    path = paths.normalize(path)
+    while True:
+        with open(path, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not os.path.exists(path) or not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                continue  # it was moved meanwhile
+            yield
+            return
+
+
+def memory_map(path: PathLike) -> Buffer:
+    """Returns the file's bytes: mapped into memory (which holds a file descriptor), or read if it is small or remote.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
+
+
+def _root(path: str) -> str:
+    return paths.split_remote(path)[0] if paths.is_remote(path) else ""
+
+
+def _at(path: PathLike) -> tuple[Backend, str]:
+    """Returns the kind of storage and the path as it takes it. Local paths import neither obstore nor fsspec."""
+    normal = paths.normalize(path)
+    scheme = paths.scheme(normal)
+    if scheme == "file":
+        return local, normal
+    if scheme in _OBJECT_STORES:
+        from beam_datasets.storage import objects
+
+        return objects, normal
+    from beam_datasets.storage import generic
+
+    return generic, normal
+
+
+_WILDCARDS = frozenset("*?[")
+
+
+def has_wildcard(path: PathLike) -> bool:
+    """Returns whether `glob` would look for names; the address of a file on a web server is never a pattern.
+
+    >>> has_wildcard("/data/train-*"), has_wildcard("https://host/file?version=1")
+    (True, False)
+    """
+    text = os.fspath(path)
+    return not _WILDCARDS.isdisjoint(text) and paths.scheme(text) not in ("http", "https")
+
+
+def glob(pattern: PathLike) -> list[str]:
+    """Returns the paths that exist and match a pattern, sorted; none where nothing does.
+
+    `*` stands for any letters but `/`, `?` for one, `[...]` for one of several, as in a shell; `[*]` is a star itself.
+    A name that begins with a dot is found only where its part of the pattern does, so unfinished files are not.
+
+    Raises:
+        StorageError: a directory cannot be listed, or the name of a bucket is a pattern.
+    """
+    text = paths.normalize(pattern)
+    if not has_wildcard(text):
+        return [text] if exists(text) else []
+    parts = text.split("/")
+    fixed = next(i for i, name in enumerate(parts) if has_wildcard(name))
+    if paths.is_remote(text) and fixed < 3:
+        raise StorageError(f"{text}: the name of a bucket or server cannot be a pattern")
+    found, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
+    for depth, name in enumerate(names, start=1):
+        if has_wildcard(name):
+            found = [paths.join(base, match) for base in found for match in _matching(base, name)]
+        else:
+            found = [paths.join(base, name) for base in found]
+            if depth == len(names):
+                found = [path for path in found if exists(path)]
+    return sorted(found)
+
+
+def _matching(base: str, pattern: str) -> list[str]:
+    """Returns the names in a directory that match; none if the directory does not exist."""
+    if not is_dir(base):
+        return []
+    try:
+        names = list_dir(base)
+    except PathNotFoundError:
+        return []
+    hidden = pattern.startswith(".")
+    return [name for name in names if fnmatch.fnmatchcase(name, pattern) and (hidden or not name.startswith("."))]

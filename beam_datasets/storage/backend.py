@@ -1,4 +1,4 @@
-"""What a kind of storage provides: the functions and objects that `files` is built on.
+"""What a kind of storage provides: the functions and objects that `storage` is built on.
 
 `local`, `objects` and `generic` are modules that have these functions. Their paths are normal (`paths.normalize`).
 """
@@ -124,7 +124,7 @@ class Usage:
 
 
 class Backend(Protocol):
-    """The functions of a kind of storage; `files` documents them."""
+    """The functions of a kind of storage; `storage` documents them."""
 
     def exists(self, path: str) -> bool: ...  # noqa: D102
     def is_dir(self, path: str) -> bool: ...  # noqa: D102

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from beam_datasets.storage import files
+from beam_datasets import storage
 from beam_datasets.storage.backend import Range, Reader
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme, url
 
@@ -74,7 +74,7 @@ def read_all(path: str) -> Buffer:
     Raises:
         FileNotFoundError: the file does not exist.
     """
-    with cached(files.open_reader(path)) as reader:
+    with cached(storage.open_reader(path)) as reader:
         return reader.read()
 
 
@@ -172,7 +172,7 @@ class PieceCache:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "xb") as file:
                 file.writelines([data, _crc(path, data)])
-            with files.locked(os.path.join(self.directory, "lock")):
+            with storage.locked(os.path.join(self.directory, "lock")):
                 if not os.path.exists(path):
                     self._make_space(num_bytes)
                     os.rename(temporary, path)

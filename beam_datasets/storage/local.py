@@ -219,7 +219,7 @@ open_reader, open_writer = LocalReader, LocalWriter
 
 
 def check_writable(path: str) -> None:
-    """Checks that a file can be written; see `files.check_writable`."""
+    """Checks that a file can be written; see `storage.check_writable`."""
     with _named(path):
         if os.path.exists(path):
             _regular(path)  # anything else would be replaced

@@ -205,7 +205,7 @@ def copy(source: str, target: str) -> None:
 def create_copy(source: str, target: str) -> None:
     """Has the store copy an object on the condition that the target does not exist.
 
-    One that is too large for that is read and written after a look whether there is one: see `files.create_copy`.
+    One that is too large for that is read and written after a look whether there is one: see `storage.create_copy`.
     """
     obstore, store, key = _at(source)
     if size(source) > _MAX_COPY_BYTES:

@@ -17,9 +17,8 @@ from workloads import ONE_FEATURE as FEATURE_OF
 from workloads import TWO_FEATURES, WORKLOADS, augmented, features_of
 
 import beam_datasets
-from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, ReadConfig, decode, features
+from beam_datasets import BuilderConfig, DatasetBuilder, DatasetInfo, ReadConfig, decode, features, storage
 from beam_datasets.formats import tfrecord
-from beam_datasets.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -118,7 +117,7 @@ def _scan(job: Job) -> Callable[[], int]:
     paths = sorted(str(path) for path in Path(_directory(job)).glob("*.tfrecord-*") if path.suffix != ".index")
 
     def run() -> int:
-        chunks = (chunk for path in paths for chunk in tfrecord.scan_file(files.open_reader(path), path))
+        chunks = (chunk for path in paths for chunk in tfrecord.scan_file(storage.open_reader(path), path))
         return sum(len(chunk.offsets) - 1 for chunk in chunks)
 
     return run

@@ -14,7 +14,7 @@ import pytest
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli import main
-from beam_datasets.errors import AbandonedError, PathNotFoundError
+from beam_datasets.errors import AbandonedError, PathNotFoundError, StorageError
 from beam_datasets.generate import leftovers, publish, runs
 from beam_datasets.generate.leftovers import WEEK, find_leftovers, remove_leftover
 from beam_datasets.generate.owners import Owner
@@ -230,7 +230,7 @@ def test_what_cannot_be_removed_is_reported(
 
     def refuse(path: str) -> None:
         if path == str(first):
-            raise storage.files.StorageError(f"{path}: it is in use")
+            raise StorageError(f"{path}: it is in use")
         remove(path)
 
     monkeypatch.setattr(storage, "remove_tree", refuse)

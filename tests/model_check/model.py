@@ -31,7 +31,7 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.metadata.version import Version
-from beam_datasets.storage import files, objects, paths
+from beam_datasets.storage import objects, paths
 from tests.model_check.scheduler import MAX_STEPS, Actor, Killed, Process, Scheduler
 from tests.model_check.store import STARTED, Disk, Fate, Store
 
@@ -463,15 +463,15 @@ _world: World
 def patched() -> Iterator[pytest.MonkeyPatch]:
     """Connects the project's storage, processes, ids and clock to the world that `play` makes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_at", lambda path: (_world.store, str(path)))
-        patch.setattr(files, "local", LocalFunctions())
+        patch.setattr(storage, "_at", lambda path: (_world.store, str(path)))
+        patch.setattr(storage, "local", LocalFunctions())
         patch.setattr(objects, "create_copy", lambda source, target: _world.store.create_copy(source, target))
         for name in ("join", "is_remote", "dirname", "basename"):  # a third of the time
             function = functools.cache(getattr(paths, name))
             patch.setattr(paths, name, function)
             patch.setattr(storage, name, function)
         patch.setattr(publish._log, "disabled", True)
-        for module in (files, publish, runs):
+        for module in (storage, publish, runs):
             patch.setattr(module, "ThreadPoolExecutor", InlineExecutor)
         for module in (leftovers, publish, runs):
             patch.setattr(module, "time", Clock)

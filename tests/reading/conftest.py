@@ -119,7 +119,7 @@ class Storage:
         self.reads: list[tuple[str, int, int]] = []
         read_by_python(monkeypatch)
         for name, function in list(vars(storage).items()):
-            if getattr(function, "__module__", "") == "beam_datasets.storage.files":
+            if getattr(function, "__module__", "") == "beam_datasets.storage" and name[0] != "_":
                 monkeypatch.setattr(storage, name, self._counted(name, function))
 
     def _counted(self, name: str, function: Any) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from beam_datasets import storage
+from beam_datasets.errors import StorageError
 from beam_datasets.storage import caching
 from beam_datasets.storage.caching import PIECE_BYTES, PieceCache, cached
 from tests.processes import started
@@ -64,7 +65,7 @@ def test_ranges_are_those_of_the_file(url, folder):
         with open_cached(url) as reader:
             assert list(reader.read_many(ranges)) == wanted
             assert [bytes(reader.read(*span)) for span in ranges] == wanted
-            with pytest.raises(storage.files.StorageError, match=f"^{url} has"):
+            with pytest.raises(StorageError, match=f"^{url} has"):
                 reader.read(0, len(CONTENT) + 1)
     assert len(pieces(folder)) == 4
     assert bytes(caching.read_all(url)) == CONTENT
