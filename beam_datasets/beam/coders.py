@@ -6,20 +6,16 @@ equal bytes, on any machine. Each coder belongs to one class: a pipeline either 
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from apache_beam.coders import Coder, registry
 
-from beam_datasets.generate.blocks import KEY_BYTES, SIZE_BYTES, Block, SpilledBlocks
+from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram
-
-_BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
-_SPILLED_BLOCKS = struct.Struct("<I2Q")  # bytes of the split's name, then the numbers
 
 
 class _PlainCoder(Coder):
-    """A coder whose encoding depends on the value alone.
+    """A coder whose encoding depends on the value alone, and is the value's own.
 
     Attributes:
         kind: class of what is encoded.
@@ -35,25 +31,20 @@ class _PlainCoder(Coder):
         """Returns the class of what is encoded."""
         return self.kind
 
+    def encode(self, value: Any) -> bytes:
+        """Returns the value's own encoding."""
+        encoded: bytes = value.to_bytes()
+        return encoded
+
+    def decode(self, encoded: bytes) -> Any:
+        """Returns the value."""
+        return self.kind.from_bytes(encoded)
+
 
 class BlockCoder(_PlainCoder):
     """Encodes blocks whose payload is inline."""
 
     kind = Block
-
-    def encode(self, value: Block) -> bytes:
-        """Returns the header, the split, the keys, the sizes and the payload."""
-        split, header = value.split.encode(), _BLOCK.pack(len(value.split.encode()), len(value))
-        return b"".join((header, split, value.keys, value.sizes, value.payload))  # type: ignore[arg-type]
-
-    def decode(self, encoded: bytes) -> Block:
-        """Returns the block."""
-        length, count = _BLOCK.unpack_from(encoded)
-        keys_at = _BLOCK.size + length
-        sizes_at = keys_at + count * KEY_BYTES
-        payload_at = sizes_at + count * SIZE_BYTES
-        split = encoded[_BLOCK.size : keys_at].decode()
-        return Block(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
 
 
 class SpilledBlocksCoder(_PlainCoder):
@@ -61,31 +52,11 @@ class SpilledBlocksCoder(_PlainCoder):
 
     kind = SpilledBlocks
 
-    def encode(self, value: SpilledBlocks) -> bytes:
-        """Returns the header, the split and the path."""
-        split, path = value.split.encode(), str(value.path).encode("utf-8", "surrogateescape")
-        return b"".join((_SPILLED_BLOCKS.pack(len(split), value.start, value.stop), split, path))
-
-    def decode(self, encoded: bytes) -> SpilledBlocks:
-        """Returns the blocks."""
-        length, start, stop = _SPILLED_BLOCKS.unpack_from(encoded)
-        path_at = _SPILLED_BLOCKS.size + length
-        split, path = encoded[_SPILLED_BLOCKS.size : path_at].decode(), encoded[path_at:]
-        return SpilledBlocks(split, path.decode("utf-8", "surrogateescape"), start, stop)
-
 
 class HistogramCoder(_PlainCoder):
     """Encodes histograms of sort keys."""
 
     kind = Histogram
-
-    def encode(self, value: Histogram) -> bytes:
-        """Returns the histogram's own encoding."""
-        return value.to_bytes()
-
-    def decode(self, encoded: bytes) -> Histogram:
-        """Returns the histogram."""
-        return Histogram.from_bytes(encoded)
 
 
 for _coder in (BlockCoder, SpilledBlocksCoder, HistogramCoder):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import struct
 import tempfile
@@ -44,6 +45,7 @@ BLOCKS_BEFORE_GROWTH = 8
 COLLECTED_BYTES = 16 << 20  # of heads that are written together
 RANGE_BYTES = 512  # of memory that a range of a block takes besides its heads, about
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
+_BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
 _LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
 _LISTED = struct.Struct("<3Q")  # records, and where the payload begins and ends
 
@@ -111,6 +113,21 @@ class Block:
             self.payload[start:stop],
         )
 
+    def to_bytes(self) -> bytes:
+        """Returns an inline block as bytes: the header, the split, the keys, the sizes and the payload."""
+        split, payload = self.split.encode(), self.payload
+        return b"".join((_BLOCK.pack(len(split), len(self)), split, self.keys, self.sizes, payload))  # type: ignore[arg-type]
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes) -> Block:
+        """Returns the block that `to_bytes` has encoded."""
+        length, count = _BLOCK.unpack_from(encoded)
+        keys_at = _BLOCK.size + length
+        sizes_at = keys_at + count * KEY_BYTES
+        payload_at = sizes_at + count * SIZE_BYTES
+        split = encoded[_BLOCK.size : keys_at].decode()
+        return cls(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
+
 
 @dataclass(frozen=True, slots=True)
 class SpilledBlocks:
@@ -141,6 +158,15 @@ class SpilledBlocks:
             blocks.append(Block(self.split, keys, sizes, FileRange(path or self.path, start, stop)))
             at += HEAD_BYTES * size
         return blocks
+
+    def to_bytes(self) -> bytes:
+        """Returns where the blocks are, as bytes."""
+        return json.dumps([self.split, self.path, self.start, self.stop]).encode()
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes) -> SpilledBlocks:
+        """Returns what `to_bytes` has encoded."""
+        return cls(*json.loads(encoded))
 
 
 AnyBlock = Block | SpilledBlocks

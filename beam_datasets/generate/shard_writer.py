@@ -63,6 +63,15 @@ class WrittenShard:
     index_crc32c: int
     requests: storage.Requests = field(default=storage.Requests(), compare=False)
 
+    @classmethod
+    def of(
+        cls, split: str, shard: int, path: str, index: Index, checksum: int, *, part: int = 0
+    ) -> tuple[WrittenShard, bytes]:
+        """Returns the shard of records with this index and checksum, and the content of the file of its index."""
+        content, size, count = index.to_bytes(), index.shard_size, len(index)
+        num_bytes = size - tfrecord.OVERHEAD * count
+        return cls(split, shard, part, path, count, num_bytes, size, checksum, tfrecord.crc32c(content)), content
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -137,9 +146,9 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
             checksum = write_chunks(writer, chunks)
         index = _index(merge, group, destination)
         del merge, chunks  # an index takes as much memory
-    content = index.to_bytes()
+    written, content = WrittenShard.of(group.split, group.shard, path, index, checksum, part=group.part)
     storage.write_bytes(path + ".index", content)
-    return [_written(group, 0, path, index, checksum, tfrecord.crc32c(content))]
+    return [written]
 
 
 def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksum: int = 0) -> int:
@@ -188,22 +197,12 @@ def _write_together(group: Group, payload: memoryview, index: Index, destination
     for number, stop in enumerate(stops):
         shard_name = name(group.shard + number)
         shard, own = payload[ends[number] : ends[number + 1]], index.cut(stop - group.takes[number], stop)
-        content = own.to_bytes()
+        path, checksum = storage.join(directory, shard_name), tfrecord.crc32c(shard)
+        made, content = WrittenShard.of(group.split, group.shard + number, path, own, checksum)
         files += [(shard_name, shard), (f"{shard_name}.index", content)]
-        path = storage.join(directory, shard_name)
-        written.append(_written(group, number, path, own, tfrecord.crc32c(shard), tfrecord.crc32c(content)))
+        written.append(made)
     storage.write_files(directory, files)
     return written
-
-
-def _written(group: Group, number: int, path: str, index: Index, checksum: int, index_checksum: int) -> WrittenShard:
-    """Returns what was written of a group's file of this number."""
-    size = index.shard_size
-    return WrittenShard(
-        group.split, group.shard + number, group.part, path,
-        len(index), size - tfrecord.OVERHEAD * len(index), size,
-        checksum, index_checksum,
-    )  # fmt: skip
 
 
 def join_groups(
@@ -231,15 +230,10 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     with storage.open_writer(path) as writer:
         for part in parts:
             checksum = append_file(part.path, writer, checksum)
-    index = _joined_index(parts, destination.ordered).to_bytes()
-    storage.write_bytes(path + ".index", index)
-    return WrittenShard(
-        first.split, first.shard, 0, path,
-        sum(part.num_examples for part in parts),
-        sum(part.num_bytes for part in parts),
-        sum(part.file_bytes for part in parts),
-        checksum, tfrecord.crc32c(index),
-    )  # fmt: skip
+    index = _joined_index(parts, destination.ordered)
+    written, content = WrittenShard.of(first.split, first.shard, path, index, checksum)
+    storage.write_bytes(path + ".index", content)
+    return written
 
 
 def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:

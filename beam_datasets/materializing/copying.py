@@ -223,7 +223,4 @@ class _ShardSource:
         """Returns the shard whose records were all read, and its index."""
         keys = np.concatenate(self._keys) if self._copy.keyed else None
         index = Index(np.concatenate(self._offsets), keys, ordered=self._ordered, unsorted=True)
-        content, size, count = index.to_bytes(), index.shard_size, len(index)
-        num_bytes = size - tfrecord.OVERHEAD * count
-        checksums = self._crc, tfrecord.crc32c(content)
-        return WrittenShard(self._copy.split, self._shard, 0, path, count, num_bytes, size, *checksums), content
+        return WrittenShard.of(self._copy.split, self._shard, path, index, self._crc)
