@@ -1,17 +1,29 @@
+"""Builders: versions, configs, registration, what they must define; and DatasetBuilderTestCase."""
+
+from __future__ import annotations
+
 import json
 import pickle
+import unittest
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+import numpy as np
 import pytest
 
+import beam_datasets.tfds as tfds
 from beam_datasets import catalog
 from beam_datasets.builders import BeamBasedBuilder, BuilderConfig, DatasetBuilder, GeneratorBasedBuilder
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 TFDS = Path(__file__).parent / "data/tfds"
 
@@ -346,3 +358,68 @@ def test_download_and_prepare_does_nothing_where_it_is_published(tmp_path, gener
         (Path(builder.dataset_dir) / name).write_text("{}")
     builder.download_and_prepare()
     assert generated == []
+
+
+# DatasetBuilderTestCase, with builders that are right and wrong
+
+
+URL = "http://example.org/a.zip"
+
+
+class Lines(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[misc, name-defined]
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self) -> Any:
+        features = {"line": tfds.features.Text(), "number": np.float32}
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        folder = dl_manager.download_and_extract(URL)
+        return {"train": self._generate_examples(folder / "a.txt"), "test": self._generate_examples(folder / "b.txt")}
+
+    def _generate_examples(self, path: Path) -> Any:
+        for number, line in enumerate(path.read_text().split()):
+            yield number, {"line": line, "number": number / 10}
+
+
+def outcome(folder: Path, **attributes: Any) -> str:
+    """Returns what the test of the builder complains of; '' for nothing."""
+    (folder / "a.txt").write_text("x y z")
+    (folder / "b.txt").write_text("v")
+    given = {"DATASET_CLASS": Lines, "SPLITS": {"train": 3, "test": 1}, "EXAMPLE_DIR": folder, "SKIP_CHECKSUMS": True}
+    case = type("Case", (tfds.testing.DatasetBuilderTestCase,), {**given, **attributes})
+    result = unittest.TestResult()
+    case("test_download_and_prepare_as_dataset").run(result)
+    assert result.testsRun == 1
+    return "".join(text for _, text in [*result.errors, *result.failures])
+
+
+def test_a_builder_that_is_right(tmp_path: Path) -> None:
+    assert outcome(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    "attributes, said",
+    [
+        ({"SPLITS": {"train": 4, "test": 1}}, "examples of each split"),
+        ({"SKIP_CHECKSUMS": False}, f"{URL} has no recorded checksum"),
+        ({"EXAMPLE_DIR": "/nowhere"}, "put the fake sources there"),
+        ({"DL_EXTRACT_RESULT": "none"}, "/none/"),
+    ],
+    ids=["counts", "checksums", "directory", "paths"],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, attributes: dict[str, Any], said: str) -> None:
+    assert said in outcome(tmp_path, **attributes)
+
+
+def test_examples_in_two_splits(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+
+    class Twice(Lines, skip_registration=True):
+        def _split_generators(self, dl_manager: Any) -> Any:
+            path = dl_manager.manual_dir / "a.txt"
+            return {"train": self._generate_examples(path), "test": self._generate_examples(path)}
+
+    given = {"DATASET_CLASS": Twice, "SPLITS": {"train": 3, "test": 3}}
+    assert "test has an example of train" in outcome(tmp_path, **given)
+    assert outcome(tmp_path, **given, OVERLAPPING_SPLITS=["test"]) == ""

@@ -1,13 +1,17 @@
-"""From a name, a module or a file to a builder class."""
+"""From a name, a module or a file to a builder class; `new`; a project with a package `pipelines` of its own."""
+
+from __future__ import annotations
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import beam_datasets
 from beam_datasets.cli.options import UsageError
 from beam_datasets.cli.resolve import FORMATS, known_names, resolve
 
@@ -110,3 +114,111 @@ def test_every_format_of_files_has_a_name():
     folder = Path(resolve("csv").builder.__init__.__code__.co_filename).parent
     concrete = re.compile(r"^class \w+\((Files|Rows)Builder\)", re.MULTILINE)
     assert sorted(FORMATS) == sorted(path.stem for path in folder.glob("*.py") if concrete.search(path.read_text()))
+
+
+# `beam-datasets new` makes a dataset that passes its own test
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_what_is_made_passes_its_own_test(run: Any, tmp_path: Path) -> None:
+    code, printed, _ = run("new", "my_birds", "--to", tmp_path)
+    assert code == 0
+    made = tmp_path / "my_birds"
+    assert sorted(printed.split("Test it")[0].split()) == sorted(str(f) for f in made.rglob("*") if f.is_file())
+    done = subprocess.run(
+        [sys.executable, "my_birds_test.py"],
+        cwd=made,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "OK" in done.stderr
+
+
+def test_names_that_cannot_be(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "birds").mkdir()
+    for name, said in (
+        ("birds", "exists already"),
+        ("My Birds", "My Birds"),
+        ("BigCats", "snake_case"),
+        ("class", "snake_case"),
+        ("json", "json_data"),
+    ):
+        code, _, err = run("new", name, "--to", tmp_path)
+        assert code == 2
+        assert said in err
+
+
+# A project that has a package called `pipelines` of its own
+
+
+INSTALLED = str(Path(beam_datasets.__file__).resolve().parents[1])
+MINE = """
+import beam_datasets as bd
+
+class Mine(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=bd.features.FeaturesDict({"n": bd.features.Scalar("int64")}))
+
+    def _split_generators(self):
+        return {"train": [(i, {"n": i}) for i in range(3)]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "pipelines" / "__init__.py").write_text("raise_if_missing = 1\n")
+    (folder / "pipelines" / "mine.py").write_text(MINE)
+    (folder / "a.csv").write_text("x\n1\n")
+    return folder
+
+
+def run(project, *arguments):
+    """Runs Python in the project, whose folder is first on the path; returns what it prints."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(project), INSTALLED])}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+SCRIPT = """
+import contextlib, importlib, io, sys
+import pipelines
+print(pipelines.__file__)
+for name in ("csv", "jsonl", "parquet", "text_lines", "tfrecord", "image_folder"):
+    importlib.import_module(f"beam_datasets.files.{name}")
+    from beam_datasets.cli import main
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main(["build", name, "--help"])
+    assert f"options of {name}" in out.getvalue(), out.getvalue()
+from beam_datasets.beam import worker_pool
+from beam_datasets.beam.main import main
+options = ["--data_dir", "out", "--num_workers", "1"]
+sys.exit(
+    main(["build", "--dataset", "csv", "--pattern", "a.csv", *options])
+    or main(["build", "--dataset", "mine", *options])
+    or main(["materialize", "--dataset", "mine", "--split", "few=train[:1]", "--to", "copy", *options])
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_project_with_its_own_pipelines_has_everything(project):
+    """B3: the installed package takes no name but its own: file builders and main modules stay with everybody.
+
+    `build NAME` finds `pipelines/NAME.py` below the current directory, in a checkout as in any project.
+    """
+    printed = run(project, "-c", SCRIPT)
+    assert printed.splitlines()[0] == str(project / "pipelines" / "__init__.py")
+    for name in ("csv", "mine", "copy"):
+        assert (project / "out" / name / "1.0.0" / "dataset_info.json").exists()
+    run(project, "-m", "beam_datasets.beam.main", "verify", "--help")

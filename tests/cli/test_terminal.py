@@ -1,5 +1,6 @@
-"""What stands in a dataset does not command the terminal that shows it."""
+"""Text in a terminal: what is in a dataset does not command it; progress as a bar, and as lines."""
 
+import io
 import json
 import os
 import shutil
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import printable, table, text_width
+from beam_datasets.cli.printing import ProgressBar, ProgressLines, printable, table, text_width
+from beam_datasets.generate.progress import Progress
 from tests.exporting.conftest import dataset_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e\u200f\u2028"
@@ -177,3 +179,41 @@ def test_every_command_prints_in_any_encoding(tmp_path, encoding):
     assert dict(zip(COMMANDS, codes)) == COMMANDS, err
     assert "Traceback" not in err
     assert out.count(WORDS.encode(encoding, "backslashreplace").decode(encoding)) > 9
+
+
+# The bar of a build, written to a file instead of a terminal
+
+
+def test_examples_then_bytes_with_their_rates():
+    out = io.StringIO()
+    with ProgressBar(out) as bar:
+        bar(Progress(0, 0, 0, 0))
+        bar(Progress(1500, 2_000_000, 0, 0))
+        encoding = out.getvalue()
+        bar(Progress(3000, 4_000_000, 2, 1_000_000))
+        bar(Progress(0, 0, 4, 4_000_000))
+    writing = out.getvalue()[len(encoding) :]
+    assert "Encode: 1.50k examples" in encoding
+    assert "examples/s" in encoding
+    assert "1.9 MiB" in encoding
+    assert "Write: " in writing
+    assert "100%" in writing
+    assert "4 shards" in writing
+    assert out.getvalue().endswith("\r")
+
+
+def test_nothing_is_shown_of_a_run_that_did_nothing():
+    out = io.StringIO()
+    with ProgressBar(out):
+        pass
+    assert not out.getvalue()
+
+
+def test_lines_where_there_is_no_terminal():
+    out = io.StringIO()
+    ProgressLines(out)(Progress(1500, 2_000_000, 0, 0))
+    assert not out.getvalue()
+    lines = ProgressLines(out, seconds=0.0)
+    lines(Progress(1500, 2_000_000, 0, 0))
+    lines(Progress(3000, 4_000_000, 2, 1_000_000))
+    assert out.getvalue() == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"

@@ -1,16 +1,33 @@
-"""Edits of a dataset, each with the version number that it needs."""
+"""Comparisons of versions: edits and the numbers that they need, examples, and counts against Python's own."""
 
-from collections.abc import Callable
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import features
-from beam_datasets.diffing import diff
+from beam_datasets.diffing import SplitDiff, diff
+from beam_datasets.diffing.diffing import pair_by_keys
+from beam_datasets.diffing.features import identical
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.features import RaggedArray
+from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import entry, record, spans_of
+from beam_datasets.reading.opening import builder_from_directory
+from tests.cases import cases
 from tests.diffing.versions import FEATURES, PETS, Made, example
 
 
@@ -130,10 +147,247 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_needs(edit: str, old: Path, tmp_path: Path) -> None:
     needed, made = EDITS[edit]
-    for version, given in (("1.2.3", "NONE"), ("1.2.4", "PATCH"), ("1.3.0", "MINOR"), ("2.0.0", "MAJOR")):
+    for version, change in (("1.2.3", "NONE"), ("1.2.4", "PATCH"), ("1.3.0", "MINOR"), ("2.0.0", "MAJOR")):
         found = diff(old, made.write(tmp_path, version))
-        assert (found.verdict.needed, found.verdict.given) == (needed, given), found.verdict.reasons
+        assert (found.verdict.needed, found.verdict.given) == (needed, change), found.verdict.reasons
         order = ["NONE", "PATCH", "MINOR", "MAJOR"]
-        assert found.verdict.kept == (order.index(given) >= order.index(needed))
+        assert found.verdict.kept == (order.index(change) >= order.index(needed))
         assert [r.needs for r in found.verdict.reasons][:1] == ([needed] if needed != "NONE" else [])
     assert str(found.verdict.lowest) == {"NONE": "1.2.3", "PATCH": "1.2.4", "MINOR": "1.3.0", "MAJOR": "2.0.0"}[needed]
+
+
+# What counts as the same example, of every feature that there is
+
+
+TFDS = Path(__file__).parents[1] / "data" / "tfds"
+MANY = TFDS / "spec_many" / "2.0.1"
+
+
+def copied(tmp_path: Path, version: str, edit: Callable[[dict[bytes, bytes]], dict[bytes, bytes]]) -> Path:
+    """Returns a copy of MANY whose records were edited: {name: feature} to the same."""
+    directory = tmp_path / "spec_many" / version
+    shutil.copytree(MANY, directory)
+    info = directory / "dataset_info.json"
+    info.write_text(info.read_text().replace('"2.0.1"', f'"{version}"'))
+    for shard in directory.glob("*.tfrecord-*"):
+        data = shard.read_bytes()
+        records = tfrecord.unframe(data, tfrecord.scan(data, path=""), path="")
+        spans = map(spans_of, records)
+        edited = [edit({name: whole[slice(*span)] for name, span in found.items()}) for whole, found in spans]
+        shard.write_bytes(b"".join(tfrecord.frame(record(b"".join(entry(*f) for f in e.items()))) for e in edited))
+    return directory
+
+
+def reversed_order(stored: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    return dict(sorted(stored.items(), reverse=True))
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+def test_another_serialization_is_read_alike(decoded: bool, tmp_path: Path) -> None:
+    new = copied(tmp_path, "2.0.2", reversed_order)
+    if decoded:  # of features in another form it is the values that are compared, not what is stored
+        tree = json.loads((new / "features.json").read_text())
+        tree["featuresDict"]["features"]["image"]["image"]["encodingFormat"] = "jpeg"
+        (new / "features.json").write_text(json.dumps(tree))
+    found = diff(MANY, new)
+    count = builder_from_directory(MANY).info.splits.total_num_examples
+    assert sum(split.rewritten for split in found.splits.values()) == count
+    assert sum(split.same for split in found.splits.values()) == count
+    assert {split.by for split in found.splits.values()} == {"index"}
+    assert (found.verdict.needed, found.verdict.kept) == ("PATCH", True)
+    assert [change.path for change in found.features] == ["image"] * decoded
+
+
+FEATURES_OF_MANY = sorted(features.from_json_text((MANY / "features.json").read_text()).keys())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", FEATURES_OF_MANY)
+def test_every_feature_is_compared(name: str, tmp_path: Path) -> None:
+    """Of one feature the values of two examples are exchanged; no other is seen to differ."""
+    kept: list[dict[bytes, bytes]] = []
+
+    def own(stored: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        return {key: value for key, value in stored.items() if (key + b"/").startswith(f"{name}/".encode())}
+
+    def exchange(stored: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        rest = {key: value for key, value in stored.items() if key not in own(stored)}
+        kept.append(own(stored))
+        return {**rest, **kept[max(0, len(kept) - 2)]}  # that of the example before
+
+    found = diff(MANY, copied(tmp_path, "3.0.0", exchange), examples=1000)
+    examples = [example for split in found.splits.values() for example in split.examples]
+    seen = {path for example in examples for path in {**example.old, **example.new}}
+    values = {str(stored) for stored in kept}
+    assert (seen != set()) == (len(values) > 1)
+    assert {path.partition("/")[0] for path in seen} <= {name}
+    assert {example.kind for example in examples} <= {"changed"}
+
+
+@pytest.mark.parametrize(
+    "one, other, same",
+    [
+        (np.float32(np.nan), np.float32(np.nan), True),
+        (np.float32(0.0), np.float32(-0.0), False),
+        (np.int64(1), np.int32(1), False),
+        (np.zeros(3), np.zeros((3, 1)), False),
+        (np.array([b"a", None], object), np.array([b"a", None], object), True),
+        (np.array([b"a", None], object), np.array([b"a", b""], object), False),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        ({"a": {"b": b"x"}}, {"a": {"b": b"x"}}, True),
+        (b"a", "a", False),
+        (None, None, True),
+        (None, np.int64(0), False),
+        (RaggedArray(np.arange(3), (np.array([1, 2]),)), RaggedArray(np.arange(3), (np.array([1, 2]),)), True),
+        (RaggedArray(np.arange(3), (np.array([1, 2]),)), RaggedArray(np.arange(3), (np.array([2, 1]),)), False),
+        (
+            RaggedArray(np.arange(3), (np.array([1, 2]),)),
+            RaggedArray(np.arange(3), (np.array([2]), np.array([1, 2]))),
+            False,
+        ),
+        ([1, [2]], [1, [2]], True),
+        ([1, [2]], [1, [3]], False),
+    ],
+)
+def test_identical(one: Any, other: Any, same: bool) -> None:
+    assert identical(one, other) == identical(other, one) == same
+
+
+@pytest.mark.parametrize("shown", [0, 3])
+def test_a_record_that_cannot_be_decoded_is_named(shown: int, tmp_path: Path) -> None:
+    old = PETS.write(tmp_path, "1.0.0")
+    new = PETS.but(encode=lambda value: b"no example").write(tmp_path, "1.0.1")
+    shard = new / "pets-train.tfrecord-00000-of-00002"
+    with pytest.raises(
+        CorruptRecordError, match=re.escape(f"{shard}, byte 0 (record 0): the record cannot be decoded")
+    ):
+        diff(old, new, examples=shown)
+
+
+def test_features_of_unknown_classes_are_compared_as_they_are_stored(tmp_path: Path) -> None:
+    versions = []
+    for version, text in (("1.0.0", "a"), ("1.0.1", "b")):
+        train = {1: {**PETS.splits["train"]["key 1"], "text": text}}
+        directory = PETS.but(splits={"train": train}, indexed=False).write(tmp_path, version)
+        tree = json.loads((directory / "features.json").read_text())
+        tree["featuresDict"]["features"]["text"] = {"pythonClassName": "my.Own", "jsonFeature": {"json": "{}"}}
+        (directory / "features.json").write_text(json.dumps(tree))
+        versions.append(directory)
+    (example,) = diff(*versions).splits["train"].examples
+    assert (example.kind, example.old, example.new) == ("changed", {"text/text": [b"a"]}, {"text/text": [b"b"]})
+
+
+# Counts of a comparison against dictionaries, lists and multisets of Python, for arbitrary splits
+
+
+TREE = features.FeaturesDict({"v": np.int64})
+MAPS = st.dictionaries(st.integers(0, 40), st.integers(0, 5), max_size=30)
+LISTS = st.lists(st.integers(0, 5), max_size=30)
+
+
+def made(values: dict[int, int], num_shards: int = 1, **options: Any) -> Made:
+    splits = {"train": {key: {"v": value} for key, value in values.items()}, "rest": {0: {"v": 0}}}
+    return Made(TREE, splits, num_shards=num_shards, **options)
+
+
+def compared(old: Made, new: Made, **options: Any) -> SplitDiff:
+    with tempfile.TemporaryDirectory() as root:
+        found = diff(old.write(Path(root), "1.0.0"), new.write(Path(root), "1.0.1"), **options)
+    return found.splits["train"]
+
+
+def in_both(old: Sequence[Any], new: Sequence[Any]) -> int:
+    """Returns how many values two multisets share."""
+    return (Counter(old) & Counter(new)).total()
+
+
+@cases(60)
+@given(MAPS, MAPS, st.integers(1, 5), st.integers(1, 5), st.booleans())
+def test_by_keys_as_dicts(
+    old: dict[int, int], new: dict[int, int], old_shards: int, new_shards: int, ordered: bool
+) -> None:
+    found = compared(made(old, old_shards, ordered=ordered), made(new, new_shards, ordered=ordered))
+    if not old or not new:  # a split without examples has no keys
+        assert (found.same, found.removed, found.added) == (0, len(old), len(new))
+        return
+    shared = old.keys() & new.keys()
+    removed, added = [old[key] for key in old.keys() - new.keys()], [new[key] for key in new.keys() - old.keys()]
+    moved = in_both(removed, added)
+    assert found.by == "keys"
+    assert found.same == sum(old[key] == new[key] for key in shared)
+    assert found.changed == len(shared) - found.same
+    assert (found.moved, found.removed, found.added) == (moved, len(removed) - moved, len(added) - moved)
+
+
+@cases(60)
+@given(LISTS, LISTS, st.integers(1, 5), st.integers(1, 5))
+def test_by_index_as_lists(old: list[int], new: list[int], old_shards: int, new_shards: int) -> None:
+    def listed(values: list[int], num_shards: int) -> Made:
+        return made(dict(enumerate(values)), num_shards, orders={"train": range(len(values))}, indexed=False)
+
+    found = compared(listed(old, old_shards), listed(new, new_shards))
+    same = [a == b for a, b in zip(old, new)]
+    left = [value for i, value in enumerate(old) if i >= len(same) or not same[i]]
+    right = [value for i, value in enumerate(new) if i >= len(same) or not same[i]]
+    assert found.by == "index"
+    assert found.same == sum(same)
+    assert found.moved == in_both(left, right)
+    assert found.same + found.changed + found.removed + found.moved == len(old)
+    assert found.same + found.changed + found.added + found.moved == len(new)
+    assert found.differs == (old != new)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), unique=True), st.data())
+def test_the_merge_is_that_of_sets(keys: list[bytes], data: st.DataObject) -> None:
+    old, new = (sorted(key for key in keys if data.draw(st.booleans())) for _ in range(2))
+
+    def blocks(column: list[bytes]) -> Iterator[tuple[int, Any]]:
+        cuts = sorted({0, len(column), *data.draw(st.lists(st.integers(0, len(column)), max_size=4))})
+        for start, stop in itertools.pairwise(cuts):
+            yield start, np.frombuffer(b"".join(column[start:stop]), np.uint8).reshape(-1, 16)
+
+    pairs = list(pair_by_keys(blocks(old), blocks(new)))
+    both = [(int(i), int(j)) for part in pairs for i, j in zip(part.old, part.new)]
+    assert both == [(i, new.index(key)) for i, key in enumerate(old) if key in new]
+    assert [i for part in pairs for i in part.removed.tolist()] == [i for i, k in enumerate(old) if k not in new]
+    assert [i for part in pairs for i in part.added.tolist()] == [i for i, k in enumerate(new) if k not in old]
+
+
+def test_records_larger_than_what_is_read_at_once() -> None:
+    tree = features.FeaturesDict({"data": features.Tensor(shape=(None,), dtype=np.uint8, encoding="bytes")})
+    sizes = [100_000, 3_000_000, 0, 900_000, 200_000, 1_500_000]
+    old = {number: {"data": np.full(size, number, np.uint8)} for number, size in enumerate(sizes)}
+    new = {**old, 3: {"data": np.full(900_001, 3, np.uint8)}, 5: {"data": np.append(old[5]["data"][1:], np.uint8(99))}}
+    found = compared(*(Made(tree, {"train": examples}, ordered=True, num_shards=2) for examples in (old, new)))
+    assert (found.same, found.changed) == (4, 2)
+    assert [example.old_index for example in found.examples] == [3, 5]
+
+
+PEAK = """
+import sys, beam_datasets as bd
+found = bd.diff(*sys.argv[1:], data_dir="/nowhere").splits["train"]
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(found.same, found.changed, found.removed, found.added, peak.split()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from Linux's /proc")
+def test_memory_does_not_grow_with_the_examples(tmp_path: Path, write_numbers: Callable[..., Path]) -> None:
+    peaks = {}
+    for count in (100_000, 1_000_000):
+        rng = np.random.default_rng(count)
+        keys = np.sort(rng.integers(0, 2**63, (count, 2), np.uint64), axis=0)
+        values = rng.integers(0, 2**31, count)
+        in_old, in_new = rng.random(count) > 0.01, rng.random(count) > 0.01
+        changed = rng.random(count) < 0.01
+        directories = [
+            write_numbers(tmp_path / f"d{count}" / "1.0.0", keys[in_old], values[in_old]),
+            write_numbers(tmp_path / f"d{count}" / "2.0.0", keys[in_new], np.where(changed, -1, values)[in_new]),
+        ]
+        done = subprocess.run([sys.executable, "-c", PEAK, *directories], capture_output=True, text=True, check=True)
+        *counts, peak = map(int, done.stdout.split())
+        both = in_old & in_new
+        alone = (in_old & ~in_new).sum(), (in_new & ~in_old).sum()
+        assert counts == [(both & ~changed).sum(), (both & changed).sum(), *alone]
+        peaks[count] = peak
+    assert peaks[1_000_000] < peaks[100_000] + 16_000, peaks

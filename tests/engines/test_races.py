@@ -1,8 +1,10 @@
-"""Publishers that race, and that are killed at any moment, on a local disk and on a real S3 server."""
+"""Publishers and appends that race, and that are killed at any moment: one wins, and no version is wrong."""
 
 import multiprocessing
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,11 +13,13 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 
 from beam_datasets import storage
+from beam_datasets.cli.main import main
 from beam_datasets.generate import leftovers
 from beam_datasets.storage import objects
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines import publisher
-from tests.engines.object_stores import object_store, versity_store, versitygw
+from tests.engines.object_stores import object_store, use, versity_store, versitygw
+from tests.materializing.generated import content, generate
 
 CONTEXT = multiprocessing.get_context("forkserver")  # forks in milliseconds, and from no process with threads
 CONTEXT.set_forkserver_preload([publisher.__name__, "tests.end_to_end.numbers_dataset"])
@@ -156,3 +160,60 @@ def test_killed_pipelines(place: Place) -> None:
     generator, seconds = random.Random(0), seconds_of(place, build)
     for _ in range(10):
         kill(place, generator, seconds, build)
+
+
+# Appends to a dataset in an object store that are killed, and two at once: one wins, and no version is wrong
+
+
+pytest.importorskip("obstore")
+TRIALS = int(os.environ.get("BEAM_DATASETS_TEST_TRIALS", 6))
+WON, LOST = 0, 3
+APPEND = f"""
+import sys
+import beam_datasets as bd
+try:
+    bd.append("ds:1.0.0", "more", data_dir=sys.argv[1], num_shards=5)
+except bd.errors.AlreadyPublishedError:
+    sys.exit({LOST})
+"""
+
+
+@pytest.mark.slow
+def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_path, monkeypatch):
+    with object_store("s3", tmp_path) as store:
+        use(store, monkeypatch)
+        root = f"{store.url}/data"
+        rng, target = random.Random(0), f"{root}/ds/2.0.0"
+        old, new = ({n: n for n in range(some, some + 300)} for some in (0, 300))
+        generate(root, {"train": old}, num_shards=3)
+        generate(root, {"train": new}, name="more", num_shards=2)
+        whole = content(generate(tmp_path / "whole", {"train": old | new}, num_shards=5))[0]
+
+        def start():
+            return subprocess.Popen([sys.executable, "-c", APPEND, root])
+
+        def check():
+            assert {name: bytes(storage.read_bytes(f"{target}/{name}")) for name in whole} == whole
+            storage.remove_tree(target)
+
+        before = time.monotonic()
+        assert start().wait() == WON
+        seconds = time.monotonic() - before
+        check()
+        for _ in range(TRIALS):
+            process = start()
+            time.sleep(rng.uniform(0.3, 1.1) * seconds)
+            process.kill()
+            process.wait()
+            if not storage.exists(f"{target}/dataset_info.json"):
+                assert start().wait() in (WON, LOST)  # the latter if it has finished what had decided to publish
+            check()
+        for _ in range(TRIALS):
+            both = [start(), start()]
+            assert sorted(process.wait() for process in both) == [WON, LOST]
+            check()
+        assert start().wait() == WON
+        assert main(["gc", root, "--yes", "--older_than", "0"]) == 0
+        assert not leftovers.find_leftovers(root, older_than=0)
+        assert storage.list_dir(f"{root}/ds") == ["1.0.0", "2.0.0"]
+        check()

@@ -28,8 +28,7 @@ from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
-from tests.reading.conftest import write_dataset
-from tests.reading.test_cost import Storage
+from tests.reading.conftest import Storage, write_dataset
 
 # ------------------------------------------------------------------------------------------------- before it begins
 

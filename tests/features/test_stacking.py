@@ -1,11 +1,21 @@
+"""What batches are made of: arrays, sequences and nested datasets as values, and their errors."""
+
 import itertools
+import pickle
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from beam_datasets.errors import FeatureValueError
+from beam_datasets import features as F
+from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features import RaggedArray
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.stacking import stack
+from beam_datasets.formats.example import parse, serialize
 
 PAIR = np.ones(2, np.float32)
 PICTURES = [np.ones((1, 2, 1), np.uint8), np.ones((2, 1, 1), np.uint8)]  # of two shapes, so a list
@@ -59,3 +69,131 @@ def test_ragged_arrays_of_pictures_of_different_shapes():
     batch = stack([one, one])
     assert batch.shape == (2, None, None, None, None, 1)
     assert batch[1].to_list() == one.to_list() == [[PICTURES[0].tolist()], [PICTURES[1].tolist()]]
+
+
+def made(nested):
+    """The ragged array of lists of lists of lists."""
+    lengths = [np.array([len(row) for row in nested], np.int64)]
+    lengths.append(np.array([len(row) for rows in nested for row in rows], np.int64))
+    return RaggedArray(np.array([x for rows in nested for row in rows for x in row], np.int64), tuple(lengths))
+
+
+@pytest.mark.slow
+@given(st.lists(st.lists(st.lists(st.integers(0, 9)))))
+def test_it_is_what_lists_are(nested):
+    array = made(nested)
+    assert array.to_list() == nested
+    assert len(array) == len(nested)
+    assert [row.to_list() for row in array] == nested
+    for i in range(-len(nested), len(nested)):
+        assert array[i].to_list() == nested[i]
+        assert [inner.tolist() for inner in array[i]] == nested[i]
+    assert array == made(nested)
+    assert array != made([*nested, []])
+
+
+def test_shape_and_dtype():
+    array = RaggedArray(np.zeros((3, 2), np.float32), (np.array([1, 2]),))
+    assert (array.shape, array.dtype) == ((2, None, 2), np.float32)
+    assert repr(array) == "RaggedArray([[[0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=float32)"
+    with pytest.raises(IndexError, match="index 2 of a ragged array of 2 rows"):
+        array[2]
+
+
+@pytest.mark.parametrize("lengths", [(), ([1, 1],), ([-1, 4],), ([2], [1, 1]), ([1, 2], [1, 2])])
+def test_row_lengths_must_add_up(lengths):
+    with pytest.raises(ValueError, match="row lengths"):
+        RaggedArray(np.zeros(3), tuple(np.array(row, np.int64) for row in lengths))
+
+
+def test_items_of_different_shapes():
+    items = [np.zeros((1, 2, 3), np.uint8), np.zeros((4, 2, 3), np.uint8)]
+    array = RaggedArray(items, (np.array([2, 0]),))
+    assert (array.shape, array.dtype) == ((2, None, None, 2, 3), np.uint8)
+    assert repr(array) == f"RaggedArray({[[item.tolist() for item in items], []]}, dtype=uint8)"
+    assert array == RaggedArray(list(items), (np.array([2, 0]),))
+    assert array != RaggedArray(items[::-1], (np.array([2, 0]),))
+    assert RaggedArray([], (np.array([0]),)).shape == (1, None)
+
+
+# Nested datasets as values: sequences whose items are decoded when they are asked for, and that pickle
+
+
+def test_pickles_its_items() -> None:
+    feature = F.FeaturesDict({"steps": F.Dataset({"r": np.float32, "name": F.Text()})})
+    example = {"steps": [{"r": 1.5, "name": "a"}, {"r": 2.5, "name": "b"}]}
+    steps = F.compile_decoder(feature)(F.compile_encoder(feature)(example))["steps"]
+    copy = pickle.loads(pickle.dumps(steps))
+    assert isinstance(copy, F.NestedDataset)
+    assert list(copy) == list(steps) == [{"r": 1.5, "name": b"a"}, {"r": 2.5, "name": b"b"}]
+    assert copy[-1] == steps[1]
+    with pytest.raises(IndexError):
+        copy[2]
+
+
+def test_an_error_names_its_item() -> None:
+    feature = F.FeaturesDict({"steps": F.Dataset(F.Tensor(shape=(2,), dtype=np.float32, encoding="zlib"))})
+    record = serialize({"steps": [*parse(F.compile_encoder(feature)({"steps": [[0, 1], [2, 3]]}))["steps"], b"none"]})
+    steps = F.compile_decoder(feature)(record)["steps"]
+    assert np.array_equal(steps[:2], [[0, 1], [2, 3]])
+    for get in (list, pickle.dumps, lambda value: value[2], lambda value: value[-1], lambda value: value[1:]):
+        with pytest.raises(FeatureValueError, match=r"^steps: .* \(item 2\)$"):
+            get(steps)
+
+
+# Errors of batches, and features that are decoded in a way of their own; tests/native/agreement.py has all others
+
+
+def assert_an_error(feature: Any, records: list[bytes], error: str) -> None:
+    """A batch of the records raises an error, as one of them does."""
+    with pytest.raises(FeatureValueError, match=error):
+        ColumnarDecoder(chosen(feature), pad=True, batch=True).batch([memoryview(record) for record in records])
+    with pytest.raises(FeatureValueError, match=error):
+        list(map(F.compile_decoder(feature), records))
+
+
+def test_the_error_names_the_number() -> None:
+    features = F.FeaturesDict({**{f"i{i}": np.int64 for i in range(5)}, "small": np.int8, "last": np.int8})
+    decode = ColumnarDecoder(features, batch=True).batch
+    good = {**{f"i{i}": [i] for i in range(5)}, "small": [-128], "last": [127]}
+    assert decode([serialize(good)] * 2)["last"].tolist() == [127, 127]
+    with pytest.raises(FeatureValueError, match=r"^small: the record has 300, which does not fit int8$"):
+        decode([serialize(good), serialize({**good, "small": [300]})])
+    missing = {name: values for name, values in good.items() if name != "i3"}
+    with pytest.raises(FeatureValueError, match=r"^i3: the record does not have"):
+        decode([serialize(good), serialize(missing)])
+
+
+def test_values_must_not_wander_from_one_record_to_the_next() -> None:
+    feature = F.FeaturesDict({"a": F.Tensor(shape=(2,), dtype=np.int64), "b": F.Tensor(shape=(2,), dtype=np.float32)})
+    good = {"a": [1, 2], "b": [1.0, 2.0]}
+    for wrong in ({"a": [[1, 2, 3], [4]]}, {"b": [[1.0, 2.0, 3.0], [4.0]]}, {"a": [[1, 2, 3, 4], []]}):
+        ((name, values),) = wrong.items()
+        error = f"^{name}: the record has {len(values[0])} values, expected 2$"
+        assert_an_error(feature, [serialize({**good, name: value}) for value in values], error)
+    boxed = F.FeaturesDict({"s": F.Sequence(F.Tensor(shape=(2,), dtype=np.int64))})
+    error = r"^s: the record has 3 values, which do not have the shape \(None, 2\)$"
+    assert_an_error(boxed, [serialize({"s": [1, 2, 3]}), serialize({"s": [4]})], error)
+    fixed = F.FeaturesDict({"s": F.Sequence(np.int64, length=2)})
+    error = r"^s: the record has 3 items; the feature has length=2$"
+    assert_an_error(fixed, [serialize({"s": [1, 2]}), serialize({"s": [1, 2, 3]})], error)
+
+
+def test_lists_of_a_feature_of_an_unknown_class() -> None:
+    unknown = F.from_json({"pythonClassName": "other.Feature", "jsonFeature": {}})
+    feature = F.FeaturesDict({"u": F.Sequence(unknown), "a": np.int64})
+    decoder = ColumnarDecoder(chosen(feature, {"u": F.decode.SkipDecoding()}))
+    record = serialize({"a": [1], "u": [1.5], "u/x": [b"y"], "v": [2]})
+    for example in (decoder.one()(record), *decoder.examples([record])):
+        assert {name: list(values) for name, values in example["u"].items()} == {"u": [1.5], "u/x": [b"y"]}
+        assert example["a"] == 1
+    with pytest.raises(FeatureError, match="not known here"):
+        F.compile_decoder(feature)(record)
+
+
+def test_a_shape_of_more_values_than_the_native_module_counts() -> None:
+    tree = F.FeaturesDict({"a": F.Tensor(shape=(2**16, 2**16), dtype=np.int64), "b": np.int64})
+    record = serialize({"a": [1], "b": [2]})
+    for decode in (F.compile_decoder(tree), lambda record: ColumnarDecoder(tree, batch=True).batch([record])):
+        with pytest.raises(FeatureValueError, match="a: the record has 1 values, expected 4294967296"):
+            decode(record)

@@ -1,3 +1,5 @@
+"""Examples as records, against protobuf; and entries that are kept of a record."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,10 @@ from beam_datasets.formats import example, example_pb2
 from beam_datasets.formats.example import (
     ExampleError,
     encode_varints,
+    entry,
+    keep,
     read_varint,
+    record,
     varint,
 )
 from tests.cases import cases
@@ -75,7 +80,7 @@ def test_parse_reads_what_protobuf_writes(features):
     assert_same(example.parse(message(features).SerializeToString()), features)
 
 
-def entry(*fields):
+def tagged(*fields):
     return b"".join(tag + varint(len(value)) + value for tag, value in fields)
 
 
@@ -101,10 +106,10 @@ def test_unusual_features(feature, expected):
 
 X, SEVEN = (b"\x0a", b"x"), (b"\x12", b"\x1a\x03\x0a\x01\x07")
 RECORDS = {
-    "value before name": entry((b"\x0a", entry((b"\x0a", entry(SEVEN, X))))),
-    "two maps": entry((b"\x0a", b""), (b"\x0a", entry((b"\x0a", entry(X, SEVEN))))),
-    "name twice": entry((b"\x0a", entry((b"\x0a", entry(X, (b"\x12", b"\x1a\x00"))), (b"\x0a", entry(X, SEVEN))))),
-    "unknown field": entry((b"\x0a", entry((b"\x0a", entry(X, SEVEN)))), (b"\x7a", b"more")),
+    "value before name": tagged((b"\x0a", tagged((b"\x0a", tagged(SEVEN, X))))),
+    "two maps": tagged((b"\x0a", b""), (b"\x0a", tagged((b"\x0a", tagged(X, SEVEN))))),
+    "name twice": tagged((b"\x0a", tagged((b"\x0a", tagged(X, (b"\x12", b"\x1a\x00"))), (b"\x0a", tagged(X, SEVEN))))),
+    "unknown field": tagged((b"\x0a", tagged((b"\x0a", tagged(X, SEVEN)))), (b"\x7a", b"more")),
 }
 
 
@@ -121,7 +126,7 @@ def test_unusual_records(record):
         b"\x0a\x05abc",
         b"\xff" * 12,
         b"\x0a\x04\x0a\x02\x0a\x09",
-        entry((b"\x0a", entry((b"\x0a", b"\x0a\x01\xff")))),
+        tagged((b"\x0a", tagged((b"\x0a", b"\x0a\x01\xff")))),
     ],
 )
 def test_what_is_no_example_is_refused(record):
@@ -158,3 +163,53 @@ def test_damaged_records_parse_as_protobuf_parses_them_or_are_refused(features, 
 def test_a_lying_length_allocates_nothing():
     with pytest.raises(ExampleError):
         example.parse(b"\x0a\xff\xff\xff\xff\x7f")
+
+
+# Entries kept of a record, against protobuf
+
+
+names = st.text("abc/é", max_size=3)
+lists = st.one_of(
+    st.lists(st.binary(max_size=200), max_size=3).map(lambda v: example_pb2.Feature(bytes_list={"value": v})),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40).map(lambda v: example_pb2.Feature(int64_list={"value": v})),
+    st.just(example_pb2.Feature()),
+)
+
+
+def features_of(data):
+    message = example_pb2.Example()
+    message.ParseFromString(data)
+    return {name: feature.SerializeToString() for name, feature in message.features.feature.items()}
+
+
+@given(st.dictionaries(names, lists, max_size=6), st.sets(names), st.randoms(use_true_random=False))
+def test_the_named_features_are_left(features, kept, random):
+    made = [(name.encode(), entry(name.encode(), value.SerializeToString())) for name, value in features.items()]
+    random.shuffle(made)
+    data = record(b"".join(content for _, content in made))
+    expected = record(b"".join(content for name, content in made if name.decode() in kept))
+    for buffer in (data, memoryview(data)):
+        assert keep(buffer, {name.encode() for name in kept}) == expected
+    assert features_of(expected) == {name: v.SerializeToString() for name, v in features.items() if name in kept}
+
+
+@given(st.lists(st.tuples(names, lists), max_size=6), st.sets(names))
+def test_names_that_stand_there_twice(features, kept):
+    data = record(b"".join(entry(name.encode(), value.SerializeToString()) for name, value in features))
+    whole = features_of(data)
+    got = keep(data, {name.encode() for name in kept})
+    assert features_of(got) == {name: value for name, value in whole.items() if name in kept}
+
+
+@given(st.dictionaries(names, lists, max_size=4), st.sets(names), st.integers(0, 3))
+def test_records_of_another_form(features, kept, unknown):
+    message = example_pb2.Example(features={"feature": features})
+    data = message.SerializeToString() + b"\x78\x01" * unknown  # fields that nobody knows
+    got = keep(data, {name.encode() for name in kept})
+    assert features_of(got) == {name: v.SerializeToString() for name, v in features.items() if name in kept}
+
+
+def test_what_is_no_record():
+    with pytest.raises(ExampleError):
+        keep(b"\x0a\xff", {b"a"})
+    assert keep(b"", {b"a"}) == record(b"")

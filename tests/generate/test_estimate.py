@@ -1,18 +1,28 @@
-"""Estimates of runs against runs, and how their figures depend on the input."""
+"""What a run costs: estimates against runs, progress that is reported, and memory."""
 
+import pickle
 import re
+import threading
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets import features as F
+from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import main
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import estimate as estimates
+from beam_datasets.generate import histogram, plan, shard_writer
+from beam_datasets.generate.blocks import BlockBuilder, histogram_of
 from beam_datasets.generate.estimate import PRICES, Sample, estimate, read_prices
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import Progress, measure
+from beam_datasets.metadata.info import DatasetInfo
 
 TEMPLATE = Path(__file__).parents[2] / "templates" / "prices.csv"
 
@@ -108,3 +118,139 @@ class {name}(bd.DatasetBuilder):
     def _split_generators(self):
         return {{"train": beam.Create([(1, {{"n": 1}})]), "test": {test}}}
 """
+
+
+# What is told of a run that is under way
+
+
+COUNT = 10
+
+
+def test_reported_progress_counts_until_as_much_is_spilled(tmp_path):
+    spilled = tmp_path / "spill"
+    spilled.mkdir()
+    assert measure(str(tmp_path), str(spilled)) == Progress(0, 0, 0, 0)
+    (spilled / "a-01.encoded").write_text("7 70")
+    (spilled / "a-02.encoded").write_text("5 50")
+    (spilled / "a-03-4-40.block").write_bytes(b"")
+    (spilled / "b-04-3-30.block").write_bytes(b"")
+    assert measure(str(tmp_path), str(spilled)) == Progress(15, 150, 0, 0)
+    (spilled / "a-05-9-95.block").write_bytes(b"")
+    assert measure(str(tmp_path), str(spilled)) == Progress(16, 165, 0, 0)
+
+
+class Slow(DatasetBuilder, skip_registration=True):
+    """A generator that goes on when somebody has seen how far it is."""
+
+    VERSION = "1.0.0"
+    seen = threading.Event()
+
+    def _info(self):
+        return DatasetInfo(builder=self, features=F.FeaturesDict({"n": np.int64}))
+
+    def _split_generators(self):
+        return {"train": self._examples}
+
+    def _examples(self):
+        for n in range(COUNT + 1):
+            if n == COUNT:
+                assert self.seen.wait(60)
+            yield n, {"n": n}
+
+
+def test_a_generator_that_has_filled_no_block_is_seen(tmp_path):
+    reports = []
+
+    def report(done):
+        reports.append(done)
+        if done.examples_encoded == COUNT:
+            Slow.seen.set()
+
+    Slow(data_dir=tmp_path).build(num_workers=1, progress=report)
+    assert COUNT in {done.examples_encoded for done in reports}
+    assert not list(tmp_path.rglob("*.encoded"))
+
+
+# A shard is written, and its parts joined, in memory that does not grow with it
+
+
+RECORD = bytes(10_000)
+
+
+def peak_of_writing(directory, num_records, max_part_size):
+    """Returns the peak of allocated bytes while one shard of so many records in spilled blocks is written."""
+    builder = BlockBuilder(
+        "train", lambda n: RECORD + b"%d" % n, block_size=4 << 20, spill_dir=str(directory / "spill")
+    )
+    blocks = [builder.flush() for n in range(num_records) if builder.add(n, n)]
+    blocks += [block for block in [builder.flush()] if block is not None]
+    counts = [histogram_of(block) for block in blocks]
+    options = plan.ShardingOptions(num_shards=1, max_part_size=max_part_size)
+    made = plan.plan_split("train", histogram.merge(counts), options)
+    where = shard_writer.Destination(str(directory / "out"), "ds", chunk_bytes=1 << 20)
+    tracemalloc.start()
+    try:
+        parts = []
+        for number in range(len(made)):
+            cuts = [part for block in blocks for group, part in plan.route(*block.load(), made) if group == number]
+            parts.extend(shard_writer.write_group(made.group(number), cuts, where))
+        shard = shard_writer.join_parts(parts, 1, where)
+        return tracemalloc.get_traced_memory()[1], shard.file_bytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("max_part_size", [1 << 30, 30 << 20], ids=["whole", "in parts"])
+def test_memory_does_not_grow_with_the_shard(tmp_path, max_part_size):
+    small, size = peak_of_writing(tmp_path / "small", 3000, max_part_size)
+    assert size > 30_000_000
+    large, larger = peak_of_writing(tmp_path / "large", 12_000, max_part_size)
+    assert larger > 120_000_000
+    assert large < small + 0.1 * (larger - size)
+
+
+def group_of(num_records, size, directory, *, spilled):
+    """Returns the plan of a split of one shard, and an iterator of its blocks that holds none of them."""
+    (directory / "spill").mkdir(parents=True)
+    record = bytes(size)
+    spill_dir = str(directory / "spill") if spilled else None
+    builder = BlockBuilder("train", lambda n: record + b"%d" % n, block_size=4 << 20, spill_dir=spill_dir)
+    counts, paths = [], []
+    for n in range(num_records):
+        if builder.add(n, n) or n == num_records - 1:
+            block = builder.flush()
+            counts.append(histogram_of(block))
+            paths.append(directory / f"{len(paths)}.pickle")
+            paths[-1].write_bytes(pickle.dumps(block))
+    made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1, max_part_size=1 << 40))
+    return made, (pickle.loads(path.read_bytes()) for path in paths)
+
+
+def peak_of_group(directory, num_records, size, *, spilled):
+    """Returns the peak of allocated bytes while a group is written, and what was written."""
+    made, blocks = group_of(num_records, size, directory, spilled=spilled)
+    where = shard_writer.Destination(str(directory / "out"), "ds")
+    tracemalloc.start()
+    try:
+        (written,) = shard_writer.write_group(made.group(0), blocks, where)
+        return tracemalloc.get_traced_memory()[1], written
+    finally:
+        tracemalloc.stop()
+
+
+def test_inline_payload_of_a_group_is_not_held(tmp_path):
+    """B24: of a group that an engine streams, memory holds 32 MiB of payload and a chunk, not all of it."""
+    peak, written = peak_of_group(tmp_path / "inline", 10_000, 12_000, spilled=False)
+    assert written.file_bytes > 120_000_000
+    assert peak < 32 * 2**20 + 20 * 2**20  # a chunk, pieces of it, and the block that comes
+    spilled_peak, spilled = peak_of_group(tmp_path / "spilled", 10_000, 12_000, spilled=True)
+    assert (written.crc32c, written.index_crc32c) == (spilled.crc32c, spilled.index_crc32c)
+    assert spilled_peak < 20 * 2**20
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_each_example_of_a_group_takes_few_bytes(tmp_path, spilled):
+    """B24: keys, sizes and places of an example take 75 bytes, and its own payload where that is inline."""
+    peak, written = peak_of_group(tmp_path, 200_000, 10, spilled=spilled)
+    held = 0 if spilled else written.file_bytes + 20 * written.num_examples
+    assert peak < 80 * written.num_examples + 2 * (4 << 20) + held

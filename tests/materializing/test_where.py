@@ -1,12 +1,16 @@
-"""Conditions of `where=` against the same in Python, and their errors before anything is read."""
+"""Conditions of `where=` against the same in Python, and filters of files."""
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -15,6 +19,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.records import Filter
 from beam_datasets.materializing.where import Where
 
 TREE = F.FeaturesDict(
@@ -194,3 +199,61 @@ def test_a_record_that_is_too_large_is_named(
     with pytest.raises(BeamDatasetsError, match=rf"record {place};.* at most {largest - 1} bytes, got {largest}"):
         bd.materialize(source, to="copy", data_dir=tmp_path, num_workers=1, **options)
     assert not list(tmp_path.rglob("dataset_info.json"))
+
+
+# A filter of a file: any ordinary file, whose functions work in other processes too
+
+
+ORDINARY = """\
+import enum
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+class Kind(enum.Enum):
+    EVEN = 0
+
+class Pair(NamedTuple):
+    a: int
+
+@dataclass(frozen=True)
+class Limits:
+    step: ClassVar[int] = 2
+    kinds: list[Kind] = field(default_factory=lambda: [Kind.EVEN])
+
+    def hold(self, example: dict) -> bool:
+        return Kind(Pair(example["id"]).a % self.step) is Kind.EVEN if example["id"] % 2 == 0 else False
+
+LIMITS = Limits()
+
+def keep(example: dict) -> bool:
+    return LIMITS.hold(example)
+"""
+
+
+@pytest.mark.parametrize("name", ["chosen", "json", "two.words", "not a name"])
+def test_a_file_with_dataclasses_here_and_in_another_process(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.py"
+    file.write_text(ORDINARY)
+    before = dict(sys.modules)
+    found = Filter.of(f"{file}:keep")
+    assert sys.modules == before
+    assert sys.modules["json"] is json
+    assert found.name == f"{name}:keep"
+    assert [found.function({"id": i}) for i in range(4)] == [True, False, True, False]
+    (tmp_path / "filter").write_bytes(cloudpickle.dumps(found.function))
+    code = (
+        f"import pickle; f = pickle.load(open({str(tmp_path / 'filter')!r}, 'rb'));"
+        "print([f({'id': i}) for i in range(4)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.stdout == "[True, False, True, False]\n", done.stderr
+
+
+def test_what_a_file_raises_passes_through_and_leaves_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("import dataclasses\nraise RuntimeError('no')\n")
+    with pytest.raises(RuntimeError, match="^no$"):
+        Filter.of(f"{file}:keep")
+    assert "broken" not in sys.modules
+    with pytest.raises(BeamDatasetsError, match="does not exist"):
+        Filter.of(f"{tmp_path}/nothing.py:keep")

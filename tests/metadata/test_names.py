@@ -1,14 +1,21 @@
+"""Names, keys and versions, against what TFDS makes of them."""
+
+import base64
+import hashlib
 import json
+import operator
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import MetadataError
-from beam_datasets.metadata import names
+from beam_datasets.errors import DatasetNotFoundError, InvalidKeyError, MetadataError
+from beam_datasets.metadata import keys, names
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
+from beam_datasets.metadata.version import BlockedVersions, Experiment, Version, choose_version
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/names.json").read_text("utf-8"))
 
@@ -184,3 +191,207 @@ def test_several_shards_cannot_share_a_name():
     assert list(FilenameTemplate("ds", "train", template="{SPLIT}").filenames(1)) == ["train"]
     with pytest.raises(MetadataError, match=r"lacks \{SHARD_INDEX\}"):
         FilenameTemplate("ds", "train", template="{SPLIT}").filenames(2)
+
+
+HASHES = json.loads((Path(__file__).parents[1] / "data/vectors/hashing.json").read_text("utf-8"))
+
+
+def untag(tagged):
+    convert = {"str": str, "bytes": base64.b64decode, "int": int, "bool": bool}[tagged["type"]]
+    return convert(tagged["value"])
+
+
+@pytest.mark.parametrize("case", HASHES["cases"], ids=str)
+def test_hash_is_that_of_tfds(case):
+    salt, key = untag(case["salt"]), untag(case["key"])
+    assert keys.hash_key(salt, key).hex() == case["hash"]
+    assert keys.hash_keys(salt, [key, key]).hex() == case["hash"] * 2
+
+
+@pytest.mark.parametrize("case", HASHES["shuffle_order"], ids=lambda case: f"{case['salt']}-{case['keys']}")
+def test_order_is_that_of_tfds(case):
+    names = list(range(case["n"])) if case["keys"] == "int" else [f"ex{i}" for i in range(case["n"])]
+    assert sorted(range(case["n"]), key=lambda i: keys.hash_key(case["salt"], names[i])) == case["order"]
+
+
+FIVE = "3a53140cdbf3d9ad0cf0a5a97f21f654"
+AB = "abeccbde3dad1c8f969031589acf12a8"
+
+
+@pytest.mark.parametrize(
+    "same, expected",
+    [
+        ([np.array(5), np.array([5]), np.int64(5), np.uint8(5), "5", b"5", np.str_("5")], FIVE),
+        ([np.array("ab"), np.str_("ab"), np.bytes_(b"ab"), np.array([b"ab"])], AB),
+    ],
+)
+def test_keys_that_are_the_same(same, expected):
+    assert {keys.hash_key("train", key).hex() for key in same} == {expected}
+    assert keys.hash_keys("train", same).hex() == expected * len(same)
+
+
+@pytest.mark.parametrize(
+    "key, kind",
+    [
+        (1.5, "float"),
+        (None, "NoneType"),
+        (("a",), "tuple"),
+        (bytearray(b"a"), "bytearray"),
+        (np.array([5, 6]), "numpy.ndarray of 2 elements"),
+        (np.float32(1), "numpy.float32"),
+        (np.array(1.5), "float"),
+    ],
+)
+def test_error_names_type_and_what_is_accepted(key, kind):
+    for hashed in (lambda: keys.hash_key("train", key), lambda: keys.hash_keys("train", [1, key])):
+        with pytest.raises(InvalidKeyError, match=rf"type {kind}.* a key is str, bytes, int"):
+            hashed()
+
+
+def test_error_of_a_lone_surrogate_names_the_key():
+    for hashed in (lambda: keys.hash_key("train", "\udcff"), lambda: keys.hash_keys("train", ["a", "\udcff"])):
+        with pytest.raises(InvalidKeyError, match=r"'\\udcff' cannot be written as UTF-8"):
+            hashed()
+
+
+@given(
+    st.lists(st.one_of(st.integers(), st.text(st.characters(exclude_categories=["Cs"])), st.binary(), st.booleans()))
+)
+def test_block_is_the_single_hashes_joined(block):
+    expected = b"".join(hashlib.md5(b"s/x" + keys.key_bytes(key)).digest() for key in block)
+    assert keys.hash_keys("s\\x", block) == expected
+
+
+@given(st.lists(st.integers(-(2**127), 2**127 - 1), min_size=1))
+def test_ordered_keys_sort_as_numbers(numbers):
+    assert sorted(numbers) == sorted(numbers, key=keys.ordered_key)
+    assert keys.ordered_keys(numbers) == b"".join(map(keys.ordered_key, numbers))
+
+
+@pytest.mark.parametrize("key", [True, np.int8(1), np.array([1]), np.uint64(1)])
+def test_ordered_key_takes_integers_of_any_type(key):
+    assert keys.ordered_key(key) == keys.ordered_key(1)
+
+
+@pytest.mark.parametrize("key", ["1", b"1", 1.0, None])
+def test_ordered_key_refuses_the_rest(key):
+    with pytest.raises(InvalidKeyError, match=r"must be integers"):
+        keys.ordered_key(key)
+
+
+@pytest.mark.parametrize("key", [2**127, -(2**127) - 1])
+def test_ordered_key_out_of_range(key):
+    for ordered in (lambda: keys.ordered_key(key), lambda: keys.ordered_keys([1, key])):
+        with pytest.raises(InvalidKeyError, match=rf"key {key} .*\[-2\*\*127, 2\*\*127\)"):
+            ordered()
+
+
+VERSIONS = json.loads((Path(__file__).parents[1] / "data/vectors/versions.json").read_text("utf-8"))
+ERRORS = {"ValueError": ValueError, "AssertionError": TypeError}  # a wrong type is a TypeError here
+
+
+@pytest.mark.parametrize("case", VERSIONS["parse"], ids=lambda case: repr(case["input"]))
+def test_parse(case):
+    assert Version.is_valid(case["input"]) is case["valid"]
+    if not case["valid"]:
+        with pytest.raises(ValueError, match="not a version"):
+            Version(case["input"])
+        return
+    version = Version(case["input"])
+    assert [list(version.tuple), str(version), repr(version)] == [case["tuple"], case["str"], case["repr"]]
+
+
+@pytest.mark.parametrize("case", VERSIONS["match"], ids=lambda case: repr(case["pattern"]))
+def test_match(case):
+    if "error" in case:
+        with pytest.raises(ValueError, match="not a version pattern"):
+            Version(case["version"]).match(case["pattern"])
+    else:
+        assert Version(case["version"]).match(case["pattern"]) is case["match"]
+
+
+@pytest.mark.parametrize("case", VERSIONS["compare"], ids=str)
+def test_compare(case):
+    left, right = Version(case["a"]), case["b"]
+    if "error" in case:
+        with pytest.raises(ERRORS[case["error"]]):
+            getattr(operator, case["op"])(left, right)
+    elif "op" in case:
+        assert getattr(operator, case["op"])(left, right) is case["result"]
+    else:
+        for op in ("eq", "ne", "lt", "le", "gt", "ge"):
+            assert getattr(operator, op)(left, right) is case[op]
+            assert getattr(operator, op)(left, Version(right)) is case[op]
+        assert (hash(left) == hash(Version(right))) is case["hash_equal"]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 20)] * 3)))
+def test_order_is_that_of_the_numbers(numbers):
+    versions = [Version(".".join(map(str, n))) for n in numbers]
+    assert [v.tuple for v in sorted(versions)] == sorted(numbers)
+
+
+def test_not_a_text():
+    with pytest.raises(TypeError, match="not 1 of type int"):
+        Version(1)
+    assert not Version.is_valid(None)
+
+
+def test_attributes_survive_copying_and_pickling():
+    version = Version("1.0.0", "first", experiments={Experiment.DUMMY: True}, prepare_with="0.3.0")
+    for same in (Version(version), pickle.loads(pickle.dumps(version))):
+        assert same == version
+        assert same.implements(Experiment.DUMMY)
+        assert (same.description, same.prepare_with, same.tfds_version_to_prepare) == ("first", "0.3.0", "0.3.0")
+    assert not Version("1.0.0").implements(Experiment.DUMMY)
+
+
+def test_forms_of_tensorflow_datasets():
+    version = Version("1.0.0", {Experiment.DUMMY: True}, tfds_version_to_prepare="4.0.0")
+    assert version.implements(Experiment.DUMMY)
+    assert version.prepare_with == "4.0.0"
+
+
+@pytest.mark.parametrize(
+    "requested, canonical, expected",
+    [
+        (None, "2.0.0", "2.0.0"),
+        (None, None, "10.0.0"),
+        ("latest", "2.0.0", "10.0.0"),
+        ("experimental_latest", "2.0.0", "10.0.0"),
+        ("*.*.*", "2.0.0", "10.0.0"),
+        ("2.*.*", "2.0.0", "2.1.0"),
+        ("2.0.0", None, "2.0.0"),
+        (Version("2.1.0"), None, "2.1.0"),
+    ],
+)
+def test_choose(requested, canonical, expected):
+    chosen = choose_version(requested, ["2.0.0", "10.0.0", "2.1.0"], canonical=canonical, of="digits")
+    assert str(chosen) == expected
+
+
+def test_choose_keeps_what_a_version_carries():
+    old = Version("1.0.0", prepare_with="0.1.0")
+    assert choose_version("1.0.0", [old, Version("2.0.0")], of="digits").prepare_with == "0.1.0"
+
+
+def test_choose_lists_what_there_is():
+    with pytest.raises(
+        DatasetNotFoundError, match=r"digits has no version 3\.\*\.\*; versions there are: 1\.0\.0, 2\.0\.0\."
+    ):
+        choose_version("3.*.*", ["2.0.0", "1.0.0"], of="digits")
+    with pytest.raises(DatasetNotFoundError, match=r"digits has no version; versions there are: none\."):
+        choose_version(None, [], of="digits")
+    with pytest.raises(ValueError, match="'newest' is not a version pattern"):
+        choose_version("newest", ["1.0.0"], of="digits")
+
+
+def test_blocked():
+    blocked = BlockedVersions({"1.0.0": "leaks", "1.0.1": None}, {"2.0.0": {"big": "wrong labels", "odd": None}})
+    assert blocked.reason("1.0.0", "big") == "leaks"
+    assert blocked.reason(Version("1.0.1")) == "version 1.0.1 is blocked."
+    assert blocked.reason("2.0.0", "big") == "wrong labels"
+    assert blocked.reason("2.0.0", "odd") == "config 'odd' of version 2.0.0 is blocked."
+    assert blocked.reason("2.0.0") is None
+    assert blocked.reason("2.0.0", "small") is None
+    assert BlockedVersions().reason("1.0.0") is None

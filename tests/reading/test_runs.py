@@ -1,7 +1,10 @@
-"""Runs of a shard, read a piece at a time."""
+"""Runs of a shard, read a piece at a time; open shards among threads; ranges of records."""
 
+import gc
 import itertools
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
+from beam_datasets import errors, storage
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.native import core
-from beam_datasets.reading import runs, shards, source
+from beam_datasets.reading import ranges, runs, shards, source
 from beam_datasets.reading.blocks import BLOCK_BYTES, intact
+from beam_datasets.reading.decoding import Decode, Map, Raw
 from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.source import Source
+from tests.cases import cases
+from tests.reading.conftest import Storage, write_dataset
 
 
 def chunk_of(reader: RunReader) -> Any:
@@ -177,3 +185,180 @@ def test_a_wrong_file_is_the_same_error(damaged: Path, suffix: str, change: str)
     ahead, found, expected = outcomes(damaged)
     assert ahead == found == expected
     assert (found[1] == "") == (change == "link" or (change, suffix) == ("gone", ".index"))
+
+
+# Open shards among threads and processes
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_fork_goes_on_reading(write: Any, indexed: bool) -> None:
+    dataset = bd.builder_from_directory(write({"train": [50] * 6}, indexed=indexed)).as_dataset("train")
+    wanted = [3, 70, 299]
+    assert [int(dataset[i]["id"]) for i in wanted] == wanted
+    pool = dataset._source.pool
+    with pool._lock:  # a thread that has it is not there in the other process
+        child = os.fork()
+        if child == 0:
+            good = [int(dataset[i]["id"]) for i in (*wanted, 120)] == [*wanted, 120]
+            os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [int(dataset[i]["id"]) for i in wanted] == wanted
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("indexed", [True, False])
+def test_as_many_files_are_open_as_may_be(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
+    monkeypatch.setattr(shards, "_MOST_OPEN", 3)
+    dataset = bd.builder_from_directory(write({"train": [50] * 6}, indexed=indexed)).as_dataset("train")
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    wanted = np.random.default_rng(0).integers(0, 300, 2000).tolist()
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda some: [int(example["id"]) for example in dataset[some]], [wanted] * 8)
+        assert list(found) == [wanted] * 8
+    assert sorted(map(int, (example["id"] for example in dataset))) == list(range(300))
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 3
+
+
+def test_a_shard_that_cannot_be_opened_leaves_nothing_open(write: Any, tmp_path: Path) -> None:
+    source = next(write({"train": [50] * 6}).glob("*-00000-of-00006"))
+    path = tmp_path / source.name
+    path.write_bytes(source.read_bytes() + b"1")
+    Path(f"{path}.index").write_bytes(Path(f"{source}.index").read_bytes())
+    for _ in range(3):
+        with pytest.raises(MetadataError, match="is of a shard of"):
+            shards.Shard(str(path), 50)
+    with pytest.raises(FileNotFoundError):
+        shards.Shard(str(tmp_path / "missing"), 50)
+
+
+# Ranges of records: they make up their runs, have about the bytes that were asked for, and read nothing else
+
+
+LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5).filter(any)
+
+
+def published(write: Any, *lengths: int, **options: Any) -> Any:
+    return bd.builder_from_directory(write({"train": list(lengths)}, manifest=True, **options))
+
+
+def numbers(run: FileInstruction) -> range:
+    return range(run.skip, run.skip + run.take)
+
+
+@given(LENGTHS, st.integers(1, 5000), st.data())
+@cases(60)
+def test_parts_make_up_their_run(write: Any, lengths: list[int], range_bytes: int, data: Any) -> None:
+    builder = published(write, *lengths)
+    start, stop = sorted(data.draw(st.integers(0, sum(lengths))) for _ in range(2))
+    for run in builder.info.splits[f"train[{start}:{stop}]"].file_instructions:
+        parts = ranges.cut(run, builder.pool, range_bytes)
+        assert list(itertools.chain.from_iterable(map(numbers, parts))) == list(numbers(run))
+        assert {(part.filename, part.examples_in_shard) for part in parts} == {(run.filename, run.examples_in_shard)}
+        sizes = [ranges.size_of(part, builder.pool) for part in parts]
+        assert sum(sizes) == ranges.size_of(run, builder.pool)
+        largest = max(ranges.size_of(FileInstruction(run.filename, n, 1, run.examples_in_shard), builder.pool)
+                      for n in numbers(run))  # fmt: skip
+        assert max(sizes) <= range_bytes + largest
+        assert min(part.take for part in parts) > 0
+
+
+def test_one_large_shard_is_divided_evenly(write: Any) -> None:
+    builder = published(write, 1000, size=1000)
+    [run] = builder.info.splits["train"].file_instructions
+    sizes = [ranges.size_of(part, builder.pool) for part in ranges.cut(run, builder.pool, 100_000)]
+    assert len(sizes) == 11
+    assert max(sizes) - min(sizes) < 2 * 1100
+
+
+def test_a_shard_without_index_stays_whole(write: Any) -> None:
+    builder = published(write, 50, 50, indexed=False)
+    runs = builder.info.splits["train[10:70]"].file_instructions
+    assert [ranges.cut(run, builder.pool, 1) for run in runs] == [[run] for run in runs]
+    size = Path(builder.dataset_dir, runs[0].filename).stat().st_size
+    assert ranges.size_of(runs[0], builder.pool) == size * 40 // 50
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_reads_what_a_dataset_reads(write: Any, indexed: bool, where: str) -> None:
+    builder = published(write, 90, 0, 700, 11, indexed=indexed, size=3000)
+    expected = builder.as_dataset("train[5%:]")[:]
+    if where == "store":
+        remote = f"memory://ranges-{indexed}/d/1.0.0"
+        for name in storage.list_dir(builder.dataset_dir):
+            storage.write_bytes(storage.join(remote, name), storage.read_bytes(storage.join(builder.dataset_dir, name)))
+        builder = bd.builder_from_directory(remote)
+    steps = (Decode(builder.info.features), Map(lambda example: int(example["id"])))
+    runs = builder.info.splits["train[5%:]"].file_instructions
+    parts = [part for run in runs for part in ranges.cut(run, builder.pool, 400_000)]
+    assert len(parts) > 3 or not indexed
+    found = [found for part in parts for found in ranges.read_range(part, builder.pool, steps)]
+    assert [value for _, value in found] == [int(example["id"]) for example in expected]
+    assert [number for number, _ in found] == [number for run in runs for number in numbers(run)]
+
+
+def test_reading_ends_where_a_record_is_not_claimed(write: Any) -> None:
+    builder = published(write, 300)
+    [run] = builder.info.splits["train[20:]"].file_instructions
+    claimed: list[int] = []
+
+    def claim(number: int) -> bool:
+        claimed.append(number)
+        return number < 150
+
+    found = list(ranges.read_range(run, builder.pool, (Raw(),), claim))
+    assert [number for number, _ in found] == list(range(20, 150))
+    assert claimed == list(range(20, 151))
+
+
+def test_no_other_bytes_are_read(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = published(write, 500, 500, size=2000)
+    parts = [
+        part
+        for run in builder.info.splits["train[40%:80%]"].file_instructions
+        for part in ranges.cut(run, builder.pool, 300_000)
+    ]
+    assert len(parts) == 4
+    for part in parts:
+        builder = bd.builder_from_directory(builder.dataset_dir)
+        calls = Storage(monkeypatch)
+        assert len(list(ranges.read_range(part, builder.pool, (Raw(),)))) == part.take
+        assert sum(stop - start for _, start, stop in calls.reads) == ranges.size_of(part, builder.pool)
+        assert calls.opened() == [part.filename]
+
+
+def test_an_empty_run_yields_nothing(write: Any) -> None:
+    builder = published(write, 3)
+    [run] = builder.info.splits["train"].file_instructions
+    empty = FileInstruction(run.filename, 1, 0, 3)
+    assert list(ranges.read_range(empty, builder.pool, (Raw(),))) == []
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_damage_names_file_byte_and_record(tmp_path: Path, indexed: bool) -> None:
+    builder = bd.builder_from_directory(write_dataset(tmp_path / "d" / "1.0.0", {"train": [50]}, indexed=indexed))
+    [run] = builder.info.splits["train"].file_instructions
+    shard = Path(builder.dataset_dir, run.filename)
+    content = bytearray(shard.read_bytes())
+    offset = int(tfrecord.scan(content, path="")[33])
+    content[offset + 20] ^= 1
+    shard.write_bytes(content)
+    builder = bd.builder_from_directory(builder.dataset_dir)
+    place = rf"train.tfrecord-00000-of-00001, byte {offset} \(record 33\): data CRC"
+    with pytest.raises(errors.CorruptRecordError, match=place):
+        list(ranges.read_range(run, builder.pool, (Raw(),)))
+    before = FileInstruction(run.filename, 0, 33, 50)
+    assert len(list(ranges.read_range(before, builder.pool, (Raw(),)))) == 33
+
+
+def test_a_record_that_does_not_fit_is_named(write: Any) -> None:
+    builder = published(write, 50)
+    [run] = builder.info.splits["train"].file_instructions
+    other = bd.features.FeaturesDict({"text": bd.features.Scalar("int64")})
+    offset = sum(len(record) + 16 for record in builder.as_dataset("train").raw()[:7])
+    place = rf"train.tfrecord-00000-of-00001, byte {offset} \(record 7\): text"
+    with pytest.raises(errors.FeatureError, match=place):
+        list(ranges.read_range(FileInstruction(run.filename, 7, 9, 50), builder.pool, (Decode(other),)))

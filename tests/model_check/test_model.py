@@ -1,4 +1,4 @@
-"""The model finds deliberate faults in publishing: it is strong enough."""
+"""The model of publishing: some interleavings keep its promises, and it finds deliberate faults."""
 
 from collections.abc import Callable
 
@@ -29,3 +29,24 @@ def test_fault_is_found(
                     print(f"\n{kind}: {mutate.__name__}: {str(error).splitlines()[0]}")
                 return
     pytest.fail(f"{mutate.__name__} was not found in {MAX_INTERLEAVINGS} interleavings")
+
+
+# Interleavings of runs that publish to an object store or a local disk; see `model`
+
+
+CHUNK = 5000  # so that the processes that test end at about the same time
+
+
+@pytest.mark.parametrize("kind, count", [("store", 600), ("disk", 300)])
+def test_some_interleavings(kind: str, count: int) -> None:
+    """P1, P4: no interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
+    model.check(kind, range(count))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, number", [*(("store", n) for n in range(14)), *(("disk", n) for n in range(6))])
+def test_a_hundred_thousand_interleavings(kind: str, number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """P1, P4: the same for many more, of other seeds."""
+    counted = model.check(kind, range(1_000_000 + number * CHUNK, 1_000_000 + (number + 1) * CHUNK))
+    with capsys.disabled():
+        print("\n" + counted)
