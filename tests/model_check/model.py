@@ -94,7 +94,8 @@ class World:
     """
 
     def __init__(self, seed: int, kind: str, states: States | None = None) -> None:
-        self.scheduler = Scheduler(seed)
+        self.scheduler = Scheduler(seed, kind)
+        self.scheduler.when_asleep = self.start_gc_perhaps
         self.random = self.scheduler.random
         self.parent = PARENTS[kind]
         self.target = f"{self.parent}/{VERSION}"
@@ -149,6 +150,11 @@ class World:
         """Starts a run of any content, on an engine that ends with its launcher or goes on."""
         content, num_shards = self.random.choice([("a", 1), ("b", 2), ("c", 2)])
         Run(self, f"run{name}", content, num_shards, self.random.choice(["FnApiRunner", "FlinkRunner"])).start()
+
+    def start_gc_perhaps(self) -> None:
+        """Starts gc while an actor sleeps, such as one that has checked its files and not published them yet."""
+        if self.has_faults and self.random.random() < 0.7:
+            self.start_gc(f" {len(self.scheduler.actors)} while one sleeps", names_runs=True)
 
     def start_gc(self, name: str, *, names_runs: bool | None = None) -> Actor:
         """Starts gc, which may give up the runs that it finds, as with the option that names one."""
@@ -208,6 +214,8 @@ class World:
 
     def _point(self, request: str, path: str) -> str:
         """Returns the name of a request as in `scheduler.CRITICAL`."""
+        if request in ("put", "rename", "delete") and runs.STAGING_NAME.match(path, len(self.parent) + 1):
+            return f"{request} staged"
         if path.endswith((".reservation.json", ".decision.json")):
             return f"{request} {path.rsplit('.', 2)[1]}"
         return f"{request} {self.points.get(path, '')}"

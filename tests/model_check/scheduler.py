@@ -17,11 +17,15 @@ MAX_STEPS = 20_000
 """Of one interleaving. One that takes more contains an endless loop."""
 
 
-CRITICAL = (
-    *("create reservation", "list runs", "get reservation"),
-    *("create decision", "get decision", "create marker", "rename version"),
-)
-"""Requests before which a long suspension is most likely to matter."""
+CRITICAL = {
+    "store": (
+        *("create reservation", "list runs", "get reservation"),
+        *("create decision", "get decision", "create marker"),
+        *("put staged", *["delete staged"] * 3),
+    ),
+    "disk": ("rename staged", "rename version", "rename version"),
+}
+"""Requests before which a long suspension is most likely to matter; those that stand twice are chosen more often."""
 
 
 class Killed(BaseException):
@@ -87,15 +91,17 @@ class Scheduler:
         waiting: the actors that wait for others.
         current: the actor that runs.
         steps: how many were made.
+        when_asleep: called when an actor has fallen asleep before a critical request.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: str) -> None:
         self.random = random.Random(seed)
         self.actors: list[Actor] = []
         self.ready: list[Actor] = []
         self.waiting: list[Actor] = []
         self.current: Actor | None = None
         self.steps = 0
+        self.when_asleep: Callable[[], object] = lambda: None
         self._main = greenlet.getcurrent()
         self._killed: list[Process] = []
         self._last: Actor | None = None
@@ -105,16 +111,16 @@ class Scheduler:
                 self._in_bursts,
                 *[self._by_priority] * 2,
                 self._with_long_sleeps,
-                *[self._with_one_sleeper] * 3,
+                *[self._with_critical_sleeps] * 5,
             ]
         )
         # The order of the priorities changes at a few random steps (PCT: Burckhardt et al., ASPLOS 2010).
         self._changes = {self.random.randrange(self.random.choice([30, 300])) for _ in range(self.random.randrange(8))}
 
-        # One actor sleeps, before a request that decides something.
-        self._point = self.random.choice(CRITICAL)
-        self._until_sleep = self.random.randrange(1, 13)
-        self._wakes_at = self.random.choice([20, 60, 200, MAX_STEPS])
+        # Actors sleep, each before a request that decides something.
+        self._critical = CRITICAL[kind]
+        self._wakes_at = 0
+        self._draw_point()
 
     def start(self, name: str, process: Process, function: Callable[[], Any]) -> Actor:
         """Starts an actor; it runs when it is chosen."""
@@ -227,20 +233,26 @@ class Scheduler:
         actor.sleeps = self.random.random() < 0.04
         return actor
 
-    def _with_one_sleeper(self) -> Actor:
+    def _with_critical_sleeps(self) -> Actor:
         awake = [actor for actor in self.ready if not actor.sleeps]
-        if not awake or self.steps >= self._wakes_at:
+        if not awake or self.steps == self._wakes_at:
             awake = self.ready
             for actor in awake:
                 actor.sleeps = False
         actor = awake[int(self.random.random() * len(awake))]
         if actor.request == self._point:
             self._until_sleep -= 1
-            if self._until_sleep == 0 and len(awake) > 1:
+            if self._until_sleep == 0:
                 actor.sleeps = True
-                self._wakes_at += self.steps
-                return self._with_one_sleeper()
+                self._wakes_at = self.steps + self.random.choice([20, 60, 200, MAX_STEPS])
+                self._draw_point()
+                self.when_asleep()
+                return self._with_critical_sleeps()
         return actor
+
+    def _draw_point(self) -> None:
+        self._point = self.random.choice(self._critical)
+        self._until_sleep = self.random.randrange(1, self.random.choice([2, 4, 13]))
 
 
 def _is_over(actors: Sequence[Actor]) -> bool:

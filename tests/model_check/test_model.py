@@ -6,7 +6,7 @@ import pytest
 
 from tests.model_check import model, mutations
 
-MAX_INTERLEAVINGS = 5000
+MAX_INTERLEAVINGS = 1000
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ MAX_INTERLEAVINGS = 5000
 def test_fault_is_found(
     kind: str, mutate: Callable[[pytest.MonkeyPatch], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """P1: the model finds each of these faults within 5,000 interleavings."""
+    """P1: the model finds each of these faults within 1,000 interleavings."""
     with model.patched() as patch:
         mutate(patch)
         for seed in range(MAX_INTERLEAVINGS):
