@@ -195,7 +195,7 @@ def install_command(extra: str) -> str:
     return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns ` Did you mean 'x'?` for the nearest other of the known names, or nothing if none is near.
 
     >>> did_you_mean("trian", ["test", "train"])
@@ -206,7 +206,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     " Did you mean 'box/x'?"
     """
     text, names = str(name), list(known)
-    near = difflib.get_close_matches(text, names) or [other for other in names if other.endswith(f"/{text}")]
+    near = difflib.get_close_matches(text, names, cutoff=cutoff)
+    near = near or [other for other in names if other.endswith(f"/{text}")]
     near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
     return f" Did you mean {near[0]!r}?" if near and near[0] != text else ""
 

@@ -113,7 +113,7 @@ def run(args: Sequence[str]) -> int:
     if known.skip_published and builder.is_prepared():
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
-    say(_announcement(builder))
+    say(f"{builder.info.display_name} -> {builder.dataset_dir}")
     if known.trial is not None:
         return _try(builder, known, beam_options)
     if known.check_against:
@@ -123,7 +123,7 @@ def run(args: Sequence[str]) -> int:
     if known.dry_run:
         fails = builder.is_prepared() and not known.overwrite
         done = " The version is published already; building it again fails." if fails else ""
-        say(f"{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
+        say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
         return 0
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
@@ -135,6 +135,7 @@ def run(args: Sequence[str]) -> int:
                 raise
             say(str(error))
             return 0
+        say(repr(builder.info.features))
         if not builder.is_prepared():  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
@@ -158,6 +159,7 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
             options = _build_options(known, bar) | {"max_examples_per_split": count, "num_shards": 1}
             trial = builder.elsewhere(folder, first=count)
             directory = trial.build(beam_options=beam_options, **options)
+        say(repr(builder.info.features))
         for split in builder_from_directory(directory).info.splits:
             head.run([directory, "--split", split, "--count", str(count)])
             say("")
@@ -236,10 +238,6 @@ def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any
     given = {n: v for n, v in options.items() if v is not None and (v is not False or n == "verify_ssl")}
     reports = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
     return given | reports | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
-
-
-def _announcement(builder: DatasetBuilder) -> str:
-    return f"{builder.info.display_name} -> {builder.dataset_dir}\n{builder.info.features!r}"
 
 
 def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:

@@ -12,6 +12,7 @@ import ast
 import collections.abc as abc
 import contextlib
 import dataclasses
+import datetime
 import enum
 import functools
 import inspect
@@ -40,6 +41,13 @@ _COLLECTIONS: dict[Any, Callable[[list[Any]], Any]] = {
     frozenset: frozenset,
     tuple: tuple,
 }
+_WORDS: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "8"),
+    float: ("a number", "0.5"),
+    datetime.date: ("a date", "2026-01-31"),
+    datetime.datetime: ("a time", "2026-01-31T12:00:00"),
+}
+"""Type -> what it is, and an example."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +60,7 @@ class _Kind:
         rank: alternatives are tried in this order; what accepts any text comes late.
         is_repeated: whether several texts make one value.
         is_mapping: whether the texts are NAME=VALUE.
+        example: a value, for errors; '' for none.
     """
 
     text: str
@@ -59,6 +68,7 @@ class _Kind:
     rank: int = 0
     is_repeated: bool = False
     is_mapping: bool = False
+    example: str = ""
 
 
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
@@ -197,12 +207,23 @@ def _convert(hint: Any, texts: Sequence[str], default: Any = None) -> Any:
 
 
 def _described(hint: Any) -> str:
-    """Returns a type for an error.
+    """Returns what a type accepts, for an error; without None, which is the default of most options that accept it.
 
     >>> _described(int | None), _described(typing.Literal["a", "b"]), _described(dict[str, int])
-    ('int or None', "'a' or 'b'", 'NAME=int')
+    ('a whole number, such as 8', "'a' or 'b'", 'NAME=VALUE (a whole number), such as a=8')
     """
-    return " or ".join(dict.fromkeys(kind.text for kind in _kinds(hint)))
+    kinds = _kinds(hint)
+    example = _example(kinds)
+    return _in_words(kinds) + (f", such as {example}" if example else "")
+
+
+def _example(kinds: Sequence[_Kind]) -> str:
+    return next((kind.example for kind in kinds if kind.example), "")
+
+
+def _in_words(kinds: Sequence[_Kind]) -> str:
+    texts = list(dict.fromkeys(kind.text for kind in kinds))
+    return " or ".join([text for text in texts if text != "None"] or texts)
 
 
 def _kinds(hint: Any, default: Any = None) -> list[_Kind]:
@@ -225,7 +246,7 @@ def _kind(hint: Any, default: Any) -> _Kind:
     origin: Any = typing.get_origin(hint) or hint
     args = [each for each in typing.get_args(hint) if each is not ...]
     if hint in (str, Any, object):
-        return _Kind("str", lambda texts: texts[-1], 4)
+        return _Kind("text", lambda texts: texts[-1], 4)
     if hint is types.NoneType:
         return _choice("None", {"None": None}, 7)
     if origin is typing.Literal:
@@ -236,21 +257,27 @@ def _kind(hint: Any, default: Any) -> _Kind:
     if origin in _MAPPINGS:
         of_key, of_value = args or (Any, Any)
         make: Any = lambda texts: {_convert(of_key, [name]): _once(name, of_value, v) for name, v in _pairs(texts)}  # noqa: E731
-        return _Kind(f"NAME={_described(of_value)}", make, is_repeated=True, is_mapping=True)
+        values = _kinds(of_value)
+        value = "" if "text" in (words := _in_words(values)) else f" ({words})"
+        example = f"a={_example(values) or 'b'}"
+        return _Kind(f"NAME=VALUE{value}", make, is_repeated=True, is_mapping=True, example=example)
     if dataclasses.is_dataclass(origin):
         text = " or ".join(f"{field.name}=VALUE" for field in dataclasses.fields(origin))
         return _Kind(text, functools.partial(_dataclass, origin, default), is_repeated=True, is_mapping=True)
     if origin in _COLLECTIONS:
-        text = ", ".join(map(_described, args)) or "str"
-        return _Kind(text, functools.partial(_collection, hint, origin), 6, is_repeated=True)
+        items = [_kinds(arg) for arg in args]
+        text = " and ".join(map(_in_words, items)) or "text"
+        example = _example(items[0]) if len(items) == 1 else ""
+        return _Kind(text, functools.partial(_collection, hint, origin), 6, is_repeated=True, example=example)
     if getattr(origin, "__name__", "") in ("bool", "bool_"):  # Python's and NumPy's
         return _Kind("true or false", lambda texts: origin(_BOOLS[texts[-1].lower()]), 2 if origin is bool else 0)
     # as for argparse, a class that is made from one text is a type of options
     makers: dict[Any, Any] = {os.PathLike: pathlib.Path, bytes: str.encode, type: _refuse}
     make = makers.get(origin, getattr(origin, "fromisoformat", origin))
     is_path = isinstance(origin, type) and issubclass(origin, os.PathLike)
-    name = getattr(origin, "__name__", str(origin))
-    return _Kind(name, lambda texts: make(texts[-1]), 5 if is_path else {int: 1, float: 3}.get(origin, 0))
+    text, example = _WORDS.get(origin, (f"a value of {getattr(origin, '__name__', origin)}", ""))
+    rank = 5 if is_path else {int: 1, float: 3}.get(origin, 0)
+    return _Kind("a path" if is_path else text, lambda texts: make(texts[-1]), rank, example=example)
 
 
 def _refuse(text: object) -> Any:

@@ -159,6 +159,20 @@ def size_in_bytes(text: str) -> int:
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
+def whole_number(text: str) -> int:
+    """Returns the integer in a text, with the error of an option."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number, such as 8, got {text!r}")
+
+
+def number(text: str) -> float:
+    """Returns the number in a text, with the error of an option."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    raise argparse.ArgumentTypeError(f"expected a number, such as 0.5, got {text!r}")
+
+
 def comma_separated(text: str) -> list[str]:
     """Returns the names in a text with commas."""
     return [name.strip() for name in text.split(",")]
@@ -184,8 +198,8 @@ def read_storage_options(path: str) -> dict[str, Any]:
 
 
 TYPES = {
-    "N": int,
-    "HOURS": float,
+    "N": whole_number,
+    "HOURS": number,
     "SIZE": size_in_bytes,
     "A,B/C": comma_separated,
     "JSON_FILE": read_storage_options,
@@ -313,7 +327,7 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
 def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
     """Returns ` Did you mean '--option'?` for the nearest option of the parsers; '' if none is similar."""
     known = [option for parser in parsers for option in parser._option_string_actions]
-    return did_you_mean(text.partition("=")[0], known)
+    return did_you_mean(text.partition("=")[0], known, cutoff=0.7)  # all begin with --
 
 
 def _beam_parser() -> argparse.ArgumentParser:

@@ -107,6 +107,9 @@ def test_errors_are_one_message(small, tmp_path, run):
     assert "bd_test_small.py" in err
     assert "Traceback" not in err
     assert not (tmp_path / "data" / "small" / "1.2.3").exists()
+    code, out, err = run("build", small, *data, "--num_shards", "trian=3")
+    assert (code, len(out.splitlines())) == (2, 1)
+    assert "Did you mean 'train'" in err
     for args, problem in (
         (["info", "small", *data], "small"),
         (["head", str(tmp_path)], "is not a published dataset"),

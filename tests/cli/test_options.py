@@ -233,17 +233,17 @@ def test_every_type(hint: Any, texts: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
-        ("--int_or_none x", "--int_or_none: expected int or None, got 'x'"),
-        ("--optional_bool x", "--optional_bool: expected true or false or None, got 'x'"),
+        ("--int_or_none x", "--int_or_none: expected a whole number, such as 8, got 'x'"),
+        ("--optional_bool x", "--optional_bool: expected true or false, got 'x'"),
         ("--on x", "--on: expected true or false, got 'x'"),
         ("--no_on x", "--no_on: expected no value, got 'x'"),
-        ("--count a=x", "--count: expected NAME=int or None, got 'a=x'"),
-        ("--count a", "--count: expected NAME=int or None, got 'a'"),
+        ("--count a=x", r"--count: expected NAME=VALUE \(a whole number\), such as a=8, got 'a=x'"),
+        ("--count a", r"--count: expected NAME=VALUE \(a whole number\), such as a=8, got 'a'"),
         ("--count a=1 --count a=2", "--count: a is given twice, as '1' and as '2'"),
         ("--rates speed=1", "--rate: expected learning=VALUE or steps=VALUE or names=VALUE, got 'speed=1'"),
         ("--rate learning=1 --rate name=x", "--rate: expected learning=VALUE or steps=VALUE or names=VALUE, got 'le"),
         ("--unresolvable x", "a value of 'Nowhere', which cannot be resolved .*'Nowhere' is not defined.*, got"),
-        ("--untyped x", "--untyped: expected int, got 'x'"),
+        ("--untyped x", "--untyped: expected a whole number, such as 8, got 'x'"),
     ],
 )
 def test_values_of_other_types_are_errors(args: str, problem: str) -> None:
@@ -255,18 +255,20 @@ def test_values_of_other_types_are_errors(args: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("hint", "texts", "expected"),
     [
-        (int | None, "1.5", "int or None"),
+        (int | None, "1.5", "a whole number, such as 8"),
         (Literal["a", "b"], "zzz", "'a' or 'b'"),
-        (Literal["1", 2, False] | None, "3", "'1' or 2 or False or None"),
+        (Literal["1", 2, False] | None, "3", "'1' or 2 or False"),
         (Mode, "medium", "FAST or SLOW"),
-        (list[int], "1 x", "int"),
-        (tuple[int, str], "1", "int, str"),
-        (tuple[int, str], "x y", "int, str"),
-        (dict[str, list[int]], "a=x", "NAME=int"),
-        (datetime.date | None, "tomorrow", "date or None"),
-        (decimal.Decimal, "x", "Decimal"),
-        (Version | None, "x", "Version or None"),
-        (abc.Callable[[int], int] | None, "x", "Callable or None"),
+        (list[int], "1 x", "a whole number, such as 8"),
+        (tuple[int, str], "1", "a whole number and text"),
+        (tuple[int, str], "x y", "a whole number and text"),
+        (dict[str, list[int]], "a=x", "NAME=VALUE (a whole number), such as a=8"),
+        (datetime.date | None, "tomorrow", "a date, such as 2026-01-31"),
+        (dict[str, str], "a", "NAME=VALUE, such as a=b"),
+        (float, "x", "a number, such as 0.5"),
+        (decimal.Decimal, "x", "a value of Decimal"),
+        (Version | None, "x", "a value of Version"),
+        (abc.Callable[[int], int] | None, "x", "a value of Callable"),
     ],
 )
 def test_every_error(hint: Any, texts: str, expected: str) -> None:

@@ -424,7 +424,7 @@ def test_what_the_command_prints(data_dir: Path, capsys: pytest.CaptureFixture[s
         ([], 2, "DATA_DIR"),
         (["{}", "--older_than", "-1"], 2, "--older_than is -1.0"),
         (["{}", "--older_than", "nan"], 2, "expected hours"),
-        (["{}", "--older-than", "a week"], 2, "invalid float"),
+        (["{}", "--older-than", "a week"], 2, "expected a number, such as 0.5, got 'a week'"),
         (["{}", "--dry_run"], 2, "--dry_run"),
     ],
     ids=str,
