@@ -351,11 +351,15 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     names = list_datasets(root)
     there = ", ".join(names) or "none"
+    advice = did_you_mean(name, names)
+    if config and storage.is_dir(storage.join(name, config)):
+        advice = f" For the directory {name}/{config}: {config!r} with data_dir={name!r} (--data_dir {name})."
     if not storage.is_dir(root):
-        return DatasetNotFoundError(f"no dataset {name!r} is published in {root}: the directory does not exist.")
-    return DatasetNotFoundError(
-        f"no dataset {name!r} is published in {root}; datasets there are: {there}.{did_you_mean(name, names)}"
-    )
+        advice = advice or " Give the directory of the datasets as data_dir (--data_dir)."
+        return DatasetNotFoundError(
+            f"no dataset {name!r} is published in {root}: the directory does not exist.{advice}"
+        )
+    return DatasetNotFoundError(f"no dataset {name!r} is published in {root}; datasets there are: {there}.{advice}")
 
 
 def _label(name: str, config: str | None) -> str:

@@ -75,7 +75,7 @@ def test_find(root, name, kwargs, expected):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("/nowhere digits", "'digits' is published in .*/nowhere: the directory does not exist"),
+        ("/nowhere digits", "'digits' is published in .*/nowhere: the directory does not exist. Give the directory"),
         ("/empty digits", "datasets there are: none"),
         ("digit", r"no dataset 'digit' is published .* are: digits, multi\. Did you mean 'digits'\?"),
         ("empty", r"no dataset 'empty' is published"),
@@ -91,6 +91,16 @@ def test_not_found_lists_what_is_published(root, name, message):
     folder, _, name = name.rpartition(" ")
     with pytest.raises(DatasetNotFoundError, match=message):
         catalog.find_dataset_dir(name, f"{root}{folder}")
+
+
+def test_paths_in_place_of_names_are_hinted_at(root, monkeypatch):
+    monkeypatch.chdir(Path(root).parent)
+    data = Path(root).name
+    for data_dir in ("nowhere", root):
+        with pytest.raises(DatasetNotFoundError, match=f"directory {data}/digits: 'digits' with data_dir='{data}'"):
+            catalog.find_dataset_dir(f"{data}/digits", data_dir)
+    with pytest.raises(ValueError, match="not a dataset name; .* builder_from_directory"):
+        catalog.find_dataset_dir(f"{root}/digits")
 
 
 def test_lists(root):

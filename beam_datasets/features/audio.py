@@ -12,6 +12,7 @@ import numpy as np
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.features.base import to_member, to_shape
 from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
@@ -55,8 +56,8 @@ class Audio(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        encoding = Encoding(self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
-        shape = tuple(self.shape)
+        encoding = to_member(Encoding, self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
+        shape = to_shape(self.shape)
         self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
         self._set(lazy_decode=boolean("lazy_decode", self.lazy_decode))
         self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))

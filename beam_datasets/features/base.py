@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import abc
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+from beam_datasets.arguments import integer
+from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from beam_datasets.features.native_encoding import FastPathSpec
     from beam_datasets.formats.example import Kind
 
+E = TypeVar("E", bound=Enum)
 Shape: TypeAlias = "tuple[int | None, ...]"
 Json: TypeAlias = "dict[str, Any]"
 Stored: TypeAlias = "list[bytes] | NDArray[Any]"
@@ -195,6 +201,43 @@ class FeatureConnector(abc.ABC):
 
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
 """From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
+
+
+def to_shape(shape: Any) -> Shape:
+    """Returns a shape that an argument gives.
+
+    Raises:
+        TypeError: it is not a tuple or list of integers and None.
+    """
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise TypeError(f"shape: expected a tuple of lengths, such as (3,) or (None, 2), got {shape!r}")
+    return tuple(None if length is None else integer("a length of the shape", length) for length in shape)
+
+
+def to_names(what: str, names: Any) -> list[str]:
+    """Returns names that an argument gives.
+
+    Raises:
+        TypeError: it is not a list of texts; a text alone would count as a list of its letters.
+    """
+    given = names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{what}: expected a list of names, such as ['a', 'b'], got {given!r}")
+    return given
+
+
+def to_member(kind: type[E], member: Any) -> E:
+    """Returns the member of an enumeration that an argument gives, as such or by its value.
+
+    Raises:
+        ValueError: it is not one of them.
+    """
+    try:
+        return kind(member)
+    except ValueError:
+        known = [each.value for each in kind]
+        hint = did_you_mean(member, known)
+        raise ValueError(f"{kind.__name__}: expected one of {', '.join(known)}, got {member!r}.{hint}") from None
 
 
 def shape_of(feature: FeatureConnector) -> Any:

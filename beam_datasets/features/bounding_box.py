@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
@@ -76,7 +77,7 @@ class BBoxFeature(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(bbox_format=None if self.bbox_format is None else BBoxFormat(self.bbox_format))
+        self._set(bbox_format=None if self.bbox_format is None else to_member(BBoxFormat, self.bbox_format))
         self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
 
     def codec(self, path: str) -> Codec:

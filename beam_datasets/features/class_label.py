@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from beam_datasets.arguments import is_unicode
+from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
+from beam_datasets.features.base import to_names
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
@@ -64,11 +65,12 @@ class ClassLabel(Leaf):
             raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
         if names_file is not None:
             names = parse_names(Path(names_file).read_text(encoding="utf-8"))
+        num_classes = None if num_classes is None else integer("num_classes", num_classes, at_least=0)
         self._set(doc=doc, num_classes=num_classes, label_names=None)
         super().__post_init__()
         if names is None:
             return
-        self._set(label_names=tuple(name.strip() for name in names))
+        self._set(label_names=tuple(name.strip() for name in to_names("names", names)))
         assert self.label_names is not None
         for name in self.label_names:
             if not is_unicode(name):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import MissingDependencyError, did_you_mean
 
 if TYPE_CHECKING:
     from beam_datasets.features.base import Json, Shape
@@ -65,7 +65,8 @@ def _named(name: str) -> np.dtype[Any]:
             raise MissingDependencyError("dtype 'bfloat16' needs ml_dtypes: pip install ml_dtypes") from error
         found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return found
-    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join([*_BY_NAME, 'bfloat16'])}")
+    known = [*_BY_NAME, "bfloat16"]
+    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}")
 
 
 _MAX_SIZE = 2**56  # values of an array, of up to 16 bytes each: NumPy counts bytes in 63 bits

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from beam_datasets.features.base import Items, Lengths
 
 
-def to_feature(feature: Any) -> FeatureConnector:
+def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     """Returns the connector that is meant: itself, a FeaturesDict for a mapping, a Tensor of shape () for a dtype.
+
+    Args:
+        feature: one of these.
+        name: what it is called, for the error.
 
     Raises:
         ValueError: it is none of these.
@@ -45,7 +49,11 @@ def to_feature(feature: Any) -> FeatureConnector:
         return FeaturesDict(feature)
     if is_dtype(feature):
         return Tensor(shape=(), dtype=feature)
-    raise ValueError(f"{feature!r} is not a feature; expected a connector, a dict of features, or a dtype as np.int64")
+    got = repr(feature)
+    if isinstance(feature, type) and issubclass(feature, FeatureConnector):
+        got = f"the class {feature.__name__}; write {feature.__name__}(...)"
+    place = f"{name}: " if name else ""
+    raise ValueError(f"{place}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -74,7 +82,7 @@ class FeaturesDict(FeatureConnector):
                 raise ValueError(
                     f"{name!r} is not a name of a feature: it has half of a surrogate pair, which UTF-8 cannot express"
                 )
-        self._set(doc=doc, features={name: to_feature(feature_dict[name]) for name in sorted(feature_dict)})
+        self._set(doc=doc, features={name: to_feature(feature_dict[name], name) for name in sorted(feature_dict)})
         super().__post_init__()
 
     def keys(self) -> KeysView[str]:

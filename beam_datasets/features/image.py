@@ -15,6 +15,7 @@ import numpy as np
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
+from beam_datasets.features.base import to_shape
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import (
     STRING,
@@ -69,7 +70,7 @@ class Image(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape: Shape = tuple(self.shape or (None, None, 3))
+        shape: Shape = to_shape(self.shape or (None, None, 3))
         self._set(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
         self._set(use_colormap=boolean("use_colormap", self.use_colormap))
         name, kind = dtype_name(self.dtype), self.encoding_format
@@ -320,10 +321,11 @@ class Video(Sequence):
         dtype: Any = np.uint8,
         doc: DocArg = None,
     ) -> None:
+        shape = None if shape is None else to_shape(shape)
         if shape is not None and len(shape) != 4:
-            raise ValueError(f"the shape of a video is (frames, height, width, channels), not {tuple(shape)}")
+            raise ValueError(f"the shape of a video is (frames, height, width, channels), not {shape}")
         frame = Image(
-            shape=tuple(shape[1:]) if shape else None,
+            shape=shape[1:] if shape else None,
             dtype=dtype,
             encoding_format=encoding_format,
             use_colormap=use_colormap,

@@ -242,7 +242,7 @@ def _nearest(number: Any, dtype: np.dtype[Any], path: str) -> float:
 
 
 _ENCODE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
-_ALLOW = "Pass a value of the dtype, or give the feature a wider dtype or allow_rounding=True"
+_ALLOW = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
 
 
 def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:

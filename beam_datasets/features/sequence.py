@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError
 from beam_datasets.features.base import (
     Decode,
@@ -55,10 +56,9 @@ class Sequence(FeatureConnector):
     PATH: ClassVar[str] = "sequence_feature.Sequence"
 
     def __init__(self, feature: Any, length: int | None = None, *, doc: DocArg = None) -> None:
+        length = None if length is None else integer("length", length, at_least=0)
         self._set(doc=doc, feature=to_feature(feature), length=length)
         super().__post_init__()
-        if length is not None and length < 0:
-            raise ValueError(f"length={length} is negative; None stands for any length")
 
     def __getitem__(self, name: str) -> FeatureConnector:
         return self.feature[name]  # type: ignore[index,no-any-return]

@@ -11,6 +11,7 @@ import numpy as np
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
+from beam_datasets.features.base import to_member, to_shape
 from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
@@ -68,9 +69,9 @@ class Tensor(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
-        shape = tuple(None if length is None else int(length) for length in self.shape)
+        shape = to_shape(self.shape)
         optional = boolean("optional", self.optional)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=Encoding(encoding), optional=optional)
+        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional)
         self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if any(length is not None and length < 0 for length in shape):
             raise ValueError(f"shape {shape} has a negative length; None stands for any length")

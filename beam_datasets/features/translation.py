@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
@@ -34,7 +35,9 @@ class Translation(FeaturesDict):
     def __init__(
         self, languages: Iterable[str], encoder: None = None, encoder_config: None = None, *, doc: DocArg = None
     ) -> None:
-        super().__init__({language: Text(encoder, encoder_config) for language in languages}, doc=doc)
+        super().__init__(
+            {language: Text(encoder, encoder_config) for language in to_names("languages", languages)}, doc=doc
+        )
 
     @property
     def languages(self) -> list[str]:
@@ -68,7 +71,8 @@ class TranslationVariableLanguages(Wrapped):
     PATH: ClassVar[str] = "translation_feature.TranslationVariableLanguages"
 
     def __init__(self, languages: Iterable[str] | None = None, *, doc: DocArg = None) -> None:
-        self._set(doc=doc, language_codes=frozenset(languages) if languages else None)
+        codes = frozenset(to_names("languages", languages)) if languages else None
+        self._set(doc=doc, language_codes=codes)
         super().__post_init__()
 
     @property

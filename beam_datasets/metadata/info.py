@@ -155,12 +155,11 @@ class DatasetInfo(DatasetIdentity):
         )
 
     def _set_features(self) -> None:
-        from beam_datasets.features import FeatureConnector, FeaturesDict, features_dict
+        from beam_datasets.features import features_dict
 
-        if isinstance(self.features, Mapping):
-            self._set(features=FeaturesDict(self.features))
-        if isinstance(self.features, FeatureConnector):
-            features_dict.check_label_files(self.features)
+        features = dict(self.features) if isinstance(self.features, Mapping) else self.features
+        self._set(features=features_dict.to_feature(features, "features"))
+        features_dict.check_label_files(self.features)
 
     def _check_texts(self, licence: Any) -> None:
         """Checks what becomes text in dataset_info.json, which could be written but not read again.

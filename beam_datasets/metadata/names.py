@@ -71,9 +71,10 @@ class DatasetName:
             raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
         found = _NAME.match(text)
         if not found:
+            of_paths = " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
             raise ValueError(
                 f"{text!r} is not a dataset name; needed: name[/config][:version][/key=value,...], for example "
-                "'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'."
+                f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{of_paths if '/' in text else ''}"
             )
         kwargs = _parse_kwargs(found["kwargs"] or "", text)
         for part in ("config", "version"):

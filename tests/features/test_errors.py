@@ -2,10 +2,12 @@
 
 import pickle
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
 
+import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureKeyError, FeatureOverflowError, FeatureTypeError, FeatureValueError
 from beam_datasets.formats import example
@@ -244,3 +246,34 @@ def test_what_has_no_values_cannot_say_how_much_of_it_there_is(feature, unknown)
 def test_no_values_of_a_known_shape(feature, value):
     features = F.FeaturesDict({"x": feature})
     assert F.compile_decoder(features)(F.compile_encoder(features)({"x": value}))["x"].shape == value.shape
+
+
+@pytest.mark.parametrize(
+    "make, error, text",
+    [
+        (lambda: F.Tensor(shape=3, dtype=np.int64), TypeError, r"shape: expected a tuple of lengths, .* got 3"),
+        (lambda: F.Tensor(shape="3", dtype=np.int64), TypeError, r"shape: expected a tuple of lengths, .* got '3'"),
+        (lambda: F.Tensor(shape=(3.5,), dtype=np.int64), TypeError, "a length of the shape must be an int, not 3.5"),
+        (lambda: F.Image(shape=3), TypeError, r"shape: expected a tuple of lengths"),
+        (lambda: F.Video(shape=3), TypeError, r"shape: expected a tuple of lengths"),
+        (lambda: F.Audio(shape=3), TypeError, r"shape: expected a tuple of lengths"),
+        (lambda: F.Tensor(shape=(), dtype="int65"), ValueError, "Did you mean 'int64'"),
+        (lambda: F.Tensor(shape=(), dtype=np.int64, encoding="zlb"), ValueError, "one of none, .* mean 'zlib'"),
+        (lambda: F.BBoxFeature(bbox_format="XYXX"), ValueError, "expected one of XYXY, .*, got 'XYXX'. Did you mean"),
+        (lambda: F.FeaturesDict({"a": F.Text}), ValueError, r"a: expected a feature, .* class Text; write Text\("),
+        (lambda: F.FeaturesDict({"a": {"b": [1]}}), ValueError, r"b: expected a feature, .* got \[1\]"),
+        (lambda: F.Sequence(F.Text), ValueError, "expected a feature, .* got the class Text"),
+        (lambda: F.Sequence(F.Text(), length="3"), TypeError, "length must be an int"),
+        (lambda: F.ClassLabel(num_classes="3"), TypeError, "num_classes must be an int"),
+        (lambda: F.ClassLabel(num_classes=-1), ValueError, "num_classes must be at least 0"),
+        (lambda: F.ClassLabel(names="abc"), TypeError, "names: expected a list of names, .* got 'abc'"),
+        (lambda: F.ClassLabel(names=["a", 3]), TypeError, r"names: expected a list of names, .* got \['a', 3\]"),
+        (lambda: F.Translation("en"), TypeError, "languages: expected a list of names"),
+        (lambda: F.TranslationVariableLanguages("en"), TypeError, "languages: expected a list of names"),
+        (lambda: bd.DatasetInfo(features=F.Text), ValueError, "features: expected a feature"),
+    ],
+)
+def test_arguments_that_are_no_features(make: Any, error: type[Exception], text: str) -> None:
+    """What is not a shape, a feature or a list of names is found when the feature is made, and named."""
+    with pytest.raises(error, match=text):
+        make()

@@ -284,7 +284,7 @@ def test_large_arrays_are_checked_whole() -> None:
 
 
 FLOAT32, TENTH = "expected a number that float32 holds, got", "0.10000000149011612"
-WIDER = "Pass a value of the dtype, or give the feature a wider dtype or allow_rounding=True"
+WIDER = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
 BYTES = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
 
 
