@@ -333,7 +333,7 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
     seen = pipeline | "StagingSeed" >> beam.Impulse()
-    seen | "CheckStagingVisible" >> beam.Map(_check, publication.staging_dir, publication.job, publication.dataset_dir)
+    seen | "CheckStagingVisible" >> beam.Map(_check, publication.staging_dir, publication.job, publication.target)
 
 
 def _check(_: Any, staging_dir: str, job: str, dataset_dir: str) -> None:

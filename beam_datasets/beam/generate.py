@@ -118,7 +118,7 @@ def generate(
         raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
     payload = "spilled" if resume else payload
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
-    engines.check_paths_are_shared(engine, {"data_dir": publication.dataset_dir, "spill_dir": spilled})
+    engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
     publication, resumable = _resumed(builder, publication, resume)
     transport = engine.transport(spilled, block_size)
@@ -143,16 +143,16 @@ def generate(
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
         counters(_counted(result))
-    return publication.dataset_dir
+    return publication.target
 
 
 def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
-    target = storage.url(publication.dataset_dir)
+    target = storage.url(publication.target)
     own = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
     if not resume:
         return publication, own
-    attempts, own = find_attempts(own, publication.run, resume)
+    attempts, own = find_attempts(own, publication, resume)
     return dataclasses.replace(publication, attempts=tuple(attempts)), own
 
 

@@ -124,7 +124,7 @@ def run(
         pipeline | _Flow(job, made, engine.transport(publication.spill_dir, block_size))
 
     run_publishing(engine, publication, build, progress)
-    return publication.dataset_dir
+    return publication.target
 
 
 def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
@@ -132,7 +132,7 @@ def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: 
     engines.refuse_template(engine)
     publication = running.announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
-    places = {"data_dir": publication.dataset_dir, "spill_dir": publication.spill_dir, **sources}
+    places = {"data_dir": publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)
     return publication
 
@@ -173,7 +173,7 @@ class _Flow(beam.PTransform):
             prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
             plan = sources | "Plan" >> beam.Map(_plan, prepared, job.sharding)
             start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
-        copy = _Copy(Destination(publication.staging_dir, publication.name))
+        copy = _Copy(Destination(publication.staging_dir, publication.info.name))
         shards = (
             plan
             | "Shards" >> beam.FlatMap(CopyPlan.groups).with_output_types(tuple[int, int, int])

@@ -113,13 +113,13 @@ def run_publishing(
         BeamDatasetsError: it failed.
     """
     staging = publishing.staging(publication, wait=engine.waits)
-    with staging, engine.pipeline(publication.run.worker_log) as pipeline:
+    with staging, engine.pipeline(publication.worker_log) as pipeline:
         build(pipeline)
         if not engine.local:
             engines.check_staging(pipeline, publication)
         watching = watch(publication.staging_dir, publication.spill_dir, progress if engine.local else None)
         with engines.module_sent_along(None if engine.local else sent_along):
-            return run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.dataset_dir)
+            return run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.target)
 
 
 def check_report_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:

@@ -129,7 +129,7 @@ class WriteExamples(beam.PTransform):
         note_if_missing()  # before worker processes, which inherit that it was said
         splits = list(self.splits or examples)
         self.sharding.check_splits(splits)
-        compile_encoder(self.publication.features)  # what cannot be encoded is refused before anything runs
+        compile_encoder(self.publication.info.features)  # what cannot be encoded is refused before anything runs
         encoded = [outputs for split, pcoll in examples.items() for outputs in self._encode(split, pcoll)]
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
@@ -145,7 +145,7 @@ class WriteExamples(beam.PTransform):
         shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
         outputs: dict[str, Any] = {"blocks": self.engine.block_type, HISTOGRAMS: COUNTS}
         if reader := self.readers.get(split):
-            encode = EncodeUnits(reader, self.publication.features, self.engine, shift, outputs)
+            encode = EncodeUnits(reader, self.publication.info.features, self.engine, shift, outputs)
             found: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> encode
             return found
         if not examples.is_bounded:
@@ -157,7 +157,7 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        encoder = EncodeBlocks(split, self.publication.features, self.engine, shift)
+        encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift)
         typed = beam.ParDo(encoder).with_output_types(outputs["blocks"], **{HISTOGRAMS: COUNTS})
         return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
 
@@ -200,7 +200,7 @@ def write_blocks(
     )
     destination = shard_writer.Destination(
         publication.staging_dir,
-        publication.name,
+        publication.info.name,
         ordered=sharding.ordered,
         ignore_duplicates=sharding.ignore_duplicates,
         keyless=keyless,
@@ -269,7 +269,7 @@ def publish_shards(
         decided
         | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
         | "ReshuffleFiles" >> beam.Reshuffle()
-        | "CommitShards" >> beam.FlatMap(_commit, publication.run)
+        | "CommitShards" >> beam.FlatMap(_commit, publication)
     )
     return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
 

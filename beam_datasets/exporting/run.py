@@ -62,7 +62,7 @@ def staging(plan: ExportPlan) -> Iterator[None]:
         PathExistsError: another run has reserved the place, or has made it visible.
     """
     try:
-        with publish.staging(plan):
+        with publish.staging(plan.run):
             yield
     except AlreadyPublishedError as error:
         raise PathExistsError(str(error)) from None

@@ -57,20 +57,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """A version that is about to be published: all that is known before its examples are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication(Run):
+    """A run that publishes a version: all that is known before its examples are.
 
     Attributes:
         info: the content of dataset_info.json, without the splits.
-        features: the feature tree.
-        dataset_dir: the version's directory.
-        owner: the process that runs it, with the run's id, the runner and the start.
         builder: module and class of the builder, for the manifest.
         options: options that decide the bytes, for the manifest.
         source: where a materialized dataset came from; None for a generated one.
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
-        spill_dir: directory of intermediate files; None if there are none.
         notes: remarks for readers, for run.json.
         attempts: failed runs of which this one reuses what they had finished.
         shard_records: of shards that such runs have staged, and this one stages; None if there are none.
@@ -80,14 +76,10 @@ class Publication:
     """
 
     info: DatasetInfo
-    features: Any
-    dataset_dir: str
-    owner: Owner
     builder: str
     options: Mapping[str, Any]
     source: Mapping[str, Any] | None
     check_against: str | None = None
-    spill_dir: str | None = None
     notes: Sequence[str] = ()
     attempts: Sequence[resume.Attempt] = ()
     shard_records: ShardRecords | None = None
@@ -96,39 +88,9 @@ class Publication:
     inputs_of: str | None = None
 
     @property
-    def name(self) -> str:
-        """The dataset's name."""
-        return self.info.name
-
-    @property
-    def full_name(self) -> str:
-        """The dataset's name, configuration and version."""
-        return self.info.display_name
-
-    @property
-    def job(self) -> str:
-        """The run's id."""
-        return self.owner.job
-
-    @property
-    def staging_dir(self) -> str:
-        """Directory in which the version is put together."""
-        return runs.staging_dir(self.dataset_dir, self.job)
-
-    @property
-    def run(self) -> Run:
-        """The run, for the records on an object store."""
-        return Run(self.dataset_dir, self.owner, spill_dir=self.spill_dir)
-
-    @property
     def is_published(self) -> bool:
         """Whether this very run has published already."""
-        return is_published_by(self.job, self.dataset_dir)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the version is published on an object store."""
-        return storage.is_remote(self.dataset_dir)
+        return is_published_by(self.job, self.target)
 
 
 def announce(
@@ -168,9 +130,15 @@ def announce(
     if check_against:
         compatibility.check_known(check_against, info)
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), runner)
-    options = _byte_options(sharding)
     return Publication(
-        info, info.features, dataset_dir, owner, builder, options, source, check_against, notes=tuple(notes)
+        dataset_dir,
+        owner,
+        info=info,
+        builder=builder,
+        options=_byte_options(sharding),
+        source=source,
+        check_against=check_against,
+        notes=tuple(notes),
     )
 
 
@@ -214,15 +182,7 @@ def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
     return {name: getattr(sharding, name) for name in names if getattr(sharding, name) != getattr(defaults, name)}
 
 
-class HasRun(Protocol):
-    """What a run makes visible: a version of a dataset, or an export."""
-
-    @property
-    def run(self) -> Run:
-        """The run, with the directory that becomes visible."""
-
-
-def reserve(publication: HasRun) -> None:
+def reserve(run: Run) -> None:
     """Reserves the directory on an object store, and makes the run's directories; may be called again.
 
     `owner.json` in each directory contains the process that runs it, so that `gc` can find out whether it is gone.
@@ -231,7 +191,6 @@ def reserve(publication: HasRun) -> None:
         AlreadyPublishedError: the directory is published, or another run holds it.
         AbandonedError: this run was given up.
     """
-    run = publication.run
     if run.is_remote:
         runs.reserve(run)
     elif not storage.exists(run.staging_dir):
@@ -262,7 +221,7 @@ def read_inputs(dataset_dir: str) -> Inputs | None:
 
 
 @contextlib.contextmanager
-def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
+def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
     """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
     Nothing is removed if finished units are kept for `--resume` (see `resume.keeps_units`), if the engine has not
@@ -270,17 +229,16 @@ def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
     failed, and if the result is kept to be published under another number.
 
     Args:
-        publication: what is published.
+        run: the run.
         wait: whether the run ends with the context. A job that is not waited for removes its intermediate files itself.
 
     Raises:
         AlreadyPublishedError: the version is published, or another run holds it.
         StorageError: the run has decided to publish, and then failed.
     """
-    run = publication.run
     above = _missing_above(run.staging_dir)
     try:
-        reserve(publication)
+        reserve(run)
         yield
     except JobStateUnknownError:
         raise
@@ -292,17 +250,17 @@ def staging(publication: HasRun, *, wait: bool = True) -> Iterator[None]:
         raise
     else:
         if wait:
-            remove_intermediate(publication)
+            remove_intermediate(run)
     finally:
         if run.is_remote:
             storage.remove(run.worker_log)
 
 
-def remove_intermediate(publication: HasRun) -> None:
+def remove_intermediate(run: Run) -> None:
     """Deletes the spilled payload of a run whose job has ended, and all files of the runs that it continued."""
-    if publication.run.spill_dir:
-        storage.remove_tree(publication.run.spill_dir)
-    for attempt in publication.attempts if isinstance(publication, Publication) else ():
+    if run.spill_dir:
+        storage.remove_tree(run.spill_dir)
+    for attempt in run.attempts if isinstance(run, Publication) else ():
         attempt.remove()
 
 
@@ -378,7 +336,7 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     """
     decision = decide(publication, plan, shards)
     if publication.is_remote:
-        runs.commit_all(publication.run, decision)
+        runs.commit_all(publication, decision)
     return make_visible(publication, decision)
 
 
@@ -402,7 +360,7 @@ def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShar
 
 def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
     if publication.is_remote:
-        runs.reserve(publication.run)
+        runs.reserve(publication)
     columns = {split.split: _columns(split, shards) for split in plan.splits}
     texts = _metadata(publication, columns)
     libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
@@ -427,12 +385,12 @@ def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     if publication.inputs is not None:
         path, *facts = publication.inputs
         written[path] = (facts[0], facts[1])
-    files = stage(publication.run, texts, written)
+    files = stage(publication, texts, written)
     if publication.check_against:
         compatibility.check(publication.check_against, _result(publication, files))
     if not publication.is_remote:
         return Decision(publication.job, runs.PUBLISH, manifest.digest, files)
-    return runs.decide(publication.run, files, manifest.digest)
+    return runs.decide(publication, files, manifest.digest)
 
 
 def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int | None, int]]) -> list[StagedFile]:
@@ -487,20 +445,20 @@ def make_visible(publication: Publication, decision: Decision) -> str:
         AlreadyPublishedError: another run published this version.
     """
     if publication.is_published:  # an engine that ran all again has staged all again
-        runs.delete_files(publication.run) if publication.is_remote else storage.remove_tree(publication.staging_dir)
+        runs.delete_files(publication) if publication.is_remote else storage.remove_tree(publication.staging_dir)
     elif publication.is_remote:
-        runs.complete(publication.run, decision)
+        runs.complete(publication, decision)
     else:
         _rename(publication, decision)
-    return publication.dataset_dir
+    return publication.target
 
 
 def _rename(publication: Publication, decision: Decision) -> None:
     try:
-        rename_into_place(publication.run, decision.files)
+        rename_into_place(publication, decision.files)
     except (FileExistsError, FileNotFoundError):
         if not publication.is_published:
-            check_free(publication.dataset_dir, publication.full_name)
+            check_free(publication.target, publication.info.display_name)
             raise
         storage.remove_tree(publication.staging_dir)
 
@@ -613,7 +571,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     manifest = Manifest.from_text(storage.read_bytes(path), path=path)
     info = builder_from_directory(result).info
     publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
-    compatibility.check_number(publication.dataset_dir, result)
+    compatibility.check_number(publication.target, result)
     columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
     shards = [shard for split in columns for shard in kept_shards(manifest.name, split, columns[split])]
     with staging(publication):
@@ -707,7 +665,7 @@ def _columns(split: PlannedSplit, shards: Sequence[WrittenShard]) -> ShardColumn
 
 def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it."""
-    features = publication.features
+    features = publication.info.features
     texts = {
         "features.json": feature_trees.to_json_text(features),
         **features.label_files(),

@@ -394,7 +394,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
         builder=_BUILDER,
         source=plan.lineage.to_json(),
     )
-    destination = Destination(publication.staging_dir, publication.name, ordered=plan.info.disable_shuffling)
+    destination = Destination(publication.staging_dir, publication.info.name, ordered=plan.info.disable_shuffling)
     watching = watch(publication.staging_dir, None, progress)
     with publishing.staging(publication), watching, threads() as pool:
         tasks = [(split, shard) for split in plan.splits for shard in range(split.num_shards)]
@@ -402,7 +402,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
         written = list(pool.map(lambda task: task[0].write_shard(task[1], destination), tasks))
         check_unchanged(plan.sources, plan.lineage)
         publishing.publish(publication, plan, written)
-    return publication.dataset_dir
+    return publication.target
 
 
 def append(

@@ -112,7 +112,7 @@ def run_in_process(
         )
         check_unchanged(job.sources, job.lineage)
         publishing.publish(*made)
-    return publication.dataset_dir
+    return publication.target
 
 
 def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, list[WrittenShard]]:
@@ -123,7 +123,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     else:
         plan = job.plan
-    destination = Destination(publication.staging_dir, publication.name)
+    destination = Destination(publication.staging_dir, publication.info.name)
     pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-copy")
     try:
         groups = pool.map(lambda group: list(copy_shards(plan, group, destination)), plan.groups())
@@ -135,7 +135,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
 def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
     """Writes all shards in a new order; returns the plan and what was written."""
     keyless = [split.name for split in job.splits if not split.keyed]
-    destination = Destination(publication.staging_dir, publication.name, keyless=keyless)
+    destination = Destination(publication.staging_dir, publication.info.name, keyless=keyless)
     max_bins = histograms.max_bins(job.sharding.most_shards)
     shift = histograms.hash_shift(max_bins)
     counts: defaultdict[str, list[Histogram]] = defaultdict(list)

@@ -26,7 +26,7 @@ def held(store, *, name="numbers", decided=False):
     """Returns a version that a run of another machine has reserved, and decided to publish if asked for."""
     run = announced(store)
     owner = dataclasses.replace(run.owner, host="far", runner="FlinkRunner")
-    run = dataclasses.replace(run, dataset_dir=storage.join(store, name, "1.0.0"), owner=owner)
+    run = dataclasses.replace(run, target=storage.join(store, name, "1.0.0"), owner=owner)
     publish.reserve(run)
     if decided:
         publish.decide(run, *staged(run))

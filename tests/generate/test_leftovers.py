@@ -252,7 +252,7 @@ def reserved(root: str, version: str = "1.0.0", **owner: object) -> publish.Publ
     """Returns a version that a run has reserved and staged."""
     run = announced(root)
     place = storage.join(root, "ds", version)
-    run = dataclasses.replace(run, dataset_dir=place, owner=dataclasses.replace(run.owner, **owner))
+    run = dataclasses.replace(run, target=place, owner=dataclasses.replace(run.owner, **owner))
     publish.reserve(run)
     return run
 
@@ -282,7 +282,7 @@ def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path
         with pytest.raises(AbandonedError, match="given up by beam-datasets gc"):
             publish.publish(run, *staged_shards(run))
     publish.publish(alive, *staged_shards(alive))
-    assert catalog.is_published(alive.dataset_dir)
+    assert catalog.is_published(alive.target)
 
 
 @pytest.mark.parametrize("by_force", [False, True])
@@ -301,7 +301,7 @@ def test_only_the_run_that_was_judged_is_given_up(store: str, monkeypatch: pytes
     monkeypatch.setattr(leftovers._Search, "judge", suspended_after)
     remove_leftover(found, store, by_force=by_force)
     publish.publish(later[0], *staged_shards(later[0]))
-    assert catalog.is_published(later[0].dataset_dir)
+    assert catalog.is_published(later[0].target)
 
 
 @pytest.mark.parametrize("owner, finished", [(GONE, True), ({"host": "far"}, False), ({}, False)], ids=str)
@@ -312,16 +312,16 @@ def test_a_dead_run_that_has_decided_to_publish_is_finished(store: str, owner: d
     assert (found.kind, found.abandoned) == ("run", finished)
     assert "decided to publish" in found.reason
     assert remove_leftover(found, store) == finished
-    assert catalog.is_published(run.dataset_dir) == finished
+    assert catalog.is_published(run.target) == finished
     if not finished:
         assert remove_leftover(found, store, by_force=True)  # it can no longer be given up
-    assert catalog.is_published(run.dataset_dir)
+    assert catalog.is_published(run.target)
     assert storage.list_dir(storage.join(store, "ds")) == ["1.0.0"]
 
 
 def test_a_damaged_reservation_hides_nothing_else(store: str) -> None:
     damaged, dead = reserved(store), reserved(store, "2.0.0", **GONE)
-    path = storage.join(runs.runs_dir(damaged.dataset_dir), "00000001.reservation.json")
+    path = storage.join(runs.runs_dir(damaged.target), "00000001.reservation.json")
     storage.write_bytes(path, b"{}")
     found = find_leftovers(store, older_than=0)
     (judged,) = (each for each in found if each.job == dead.job)
@@ -346,12 +346,12 @@ def test_a_kept_result_is_named_with_the_command_that_publishes_it(data_dir: Pat
 def test_records_that_were_left_beside_a_published_version(store: str) -> None:
     run = reserved(store)
     publish.publish(run, *staged_shards(run))
-    storage.write_bytes(storage.join(runs.runs_dir(run.dataset_dir), "00000001.reservation.json"), run.run.to_json())
+    storage.write_bytes(storage.join(runs.runs_dir(run.target), "00000001.reservation.json"), run.to_json())
     run.owner.write(run.staging_dir)
     (found,) = find_leftovers(store)
     assert (found.kind, found.abandoned, found.reason) == ("run", True, "records of runs; the version is published")
     assert remove_leftover(found, store)
-    assert catalog.is_published(run.dataset_dir)
+    assert catalog.is_published(run.target)
     assert [each.kind for each in find_leftovers(store)] == ["staging"]
 
 
@@ -369,7 +369,7 @@ def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
         publish.publish(run, *ready)
     again = reserved(store)
     publish.publish(again, *staged_shards(again))
-    assert catalog.is_published(again.dataset_dir)
+    assert catalog.is_published(again.target)
 
 
 def test_what_a_killed_build_to_a_store_spilled_here(store: str, tmp_path: Path) -> None:

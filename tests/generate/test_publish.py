@@ -51,7 +51,7 @@ def announced(data_dir: str | Path, num_shards: int = 2) -> publish.Publication:
 
 def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan, list[shard_writer.WrittenShard]]:
     """Writes the shards of ten examples into the staging directory."""
-    encode = compile_encoder(publication.features)
+    encode = compile_encoder(publication.info.features)
     builder = BlockBuilder("train", lambda n: encode({"n": n}), block_size=1 << 20)
     for n in range(count):
         builder.add(n, n)
@@ -79,12 +79,12 @@ def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypat
     rename = storage.rename_dir
 
     def twin_first(source, target):
-        if target == publication.dataset_dir:
+        if target == publication.target:
             shutil.copytree(source, target)
         rename(source, target)
 
     monkeypatch.setattr(storage, "rename_dir", twin_first)
-    assert publish.publish(publication, *staged(publication)) == publication.dataset_dir
+    assert publish.publish(publication, *staged(publication)) == publication.target
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_another_attempt_is_just_creating_is_not_published(tmp_path,
     folder, rename = os.open(publication.staging_dir, os.O_RDONLY), storage.rename_dir
 
     def created_meanwhile(source, target):
-        if target == publication.dataset_dir:
+        if target == publication.target:
             os.close(os.open(".tmp-late", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
         rename(source, target)
 
@@ -145,7 +145,7 @@ def test_a_twin_that_still_writes_is_no_error_of_what_is_published(tmp_path, mon
     ready = staged(publication)
 
     def refused(path):
-        if storage.is_dir(publication.dataset_dir):
+        if storage.is_dir(publication.target):
             raise StorageError(f"{path}: Directory not empty")
         remove(path)
 
@@ -158,7 +158,7 @@ def test_another_run_that_was_first_stays(data_dir):
     before = contents(publish.publish(one, *staged(one)))
     with pytest.raises(AlreadyPublishedError, match=f"already published in .*, by run {one.job}, which started 20"):
         publish.publish(other, *staged(other))
-    assert contents(one.dataset_dir) == before
+    assert contents(one.target) == before
 
 
 def test_a_run_of_the_same_version_on_this_machine_is_reported_at_the_start(tmp_path, caplog):
@@ -171,7 +171,7 @@ def test_a_run_of_the_same_version_on_this_machine_is_reported_at_the_start(tmp_
     assert not caplog.messages
     publish.reserve(other)
     (message,) = caplog.messages
-    assert re.match(rf"{one.dataset_dir}: run {one.job} \(process \d+ on .* is writing the same directory", message)
+    assert re.match(rf"{one.target}: run {one.job} \(process \d+ on .* is writing the same directory", message)
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,12 @@ def elsewhere(publication: publish.Publication) -> publish.Publication:
 
 
 def check_published_by(publication: publish.Publication) -> None:
-    found = contents(publication.dataset_dir)
+    found = contents(publication.target)
     shards = {f"ds-train.tfrecord-{i:05d}-of-00002" for i in range(2)}
     small = {"dataset_info.json", "features.json", "manifest.json", "run.json"}
     assert set(found) == small | shards | {f"{name}.index" for name in shards}
     assert f'"job": "{publication.job}"'.encode() in found[RUN_FILE]
-    assert not verify(publication.dataset_dir).findings
+    assert not verify(publication.target).findings
 
 
 def test_a_store_that_ignores_the_condition_of_a_creation_is_refused(
@@ -66,7 +66,7 @@ def test_a_store_that_ignores_the_condition_of_a_creation_is_refused(
         publish.reserve(publication)
     with pytest.raises(AbandonedError):
         publish.reserve(publication)
-    assert not catalog.is_published(publication.dataset_dir)
+    assert not catalog.is_published(publication.target)
 
 
 def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
@@ -80,18 +80,18 @@ def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
 
     def overtaken(path: str, content: bytes) -> None:
         monkeypatch.undo()
-        runs.discard(zombie.run, by="a test")
+        runs.discard(zombie, by="a test")
         publish.reserve(run)
         publish.publish(run, *staged(run))
-        assert not storage.exists(runs.runs_dir(run.dataset_dir))
+        assert not storage.exists(runs.runs_dir(run.target))
         create(path, content)
 
     monkeypatch.setattr(storage, "create_bytes", overtaken)
     with pytest.raises(AlreadyPublishedError):
         publish.publish(zombie, *ready)
-    assert len(contents(run.dataset_dir)) == 4 + 2 * 5
-    assert not verify(run.dataset_dir).findings
-    assert not storage.exists(runs.runs_dir(run.dataset_dir))
+    assert len(contents(run.target)) == 4 + 2 * 5
+    assert not verify(run.target).findings
+    assert not storage.exists(runs.runs_dir(run.target))
 
 
 def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
@@ -140,23 +140,23 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     publish.reserve(gone)
     decision = publish.decide(gone, *staged(gone))
     for file in [file for file in decision.files if file.name != "dataset_info.json"][:committed]:
-        runs.commit_file(gone.run, file)
-    assert not catalog.is_published(gone.dataset_dir)
+        runs.commit_file(gone, file)
+    assert not catalog.is_published(gone.target)
     with pytest.raises(
         AlreadyPublishedError, match=rf"run {gone.job} .*put in place now, and the version is published"
     ):
         publish.reserve(announced(data_dir))
     check_published_by(gone)
-    assert storage.list_dir(storage.dirname(gone.dataset_dir)) == ["1.0.0"]
-    assert publish.make_visible(gone, decision) == gone.dataset_dir  # its own last step, late
+    assert storage.list_dir(storage.dirname(gone.target)) == ["1.0.0"]
+    assert publish.make_visible(gone, decision) == gone.target  # its own last step, late
     for file in decision.files:
-        runs.commit_file(gone.run, file)
+        runs.commit_file(gone, file)
     check_published_by(gone)
 
 
 def test_an_abandoned_run_cannot_reserve_again(data_dir: str) -> None:
     run = announced(data_dir)
-    runs.abandon(run.dataset_dir, run.job, by="gc")  # before it has reserved
+    runs.abandon(run.target, run.job, by="gc")  # before it has reserved
     with pytest.raises(AbandonedError, match="given up by gc"):
         publish.reserve(run)
     other = announced(data_dir)
@@ -178,11 +178,11 @@ def test_an_attempt_with_other_content_is_an_error(data_dir: str) -> None:
 
 def test_files_of_another_program_in_the_target_stay(data_dir: str) -> None:
     run = announced(data_dir)
-    storage.write_bytes(storage.join(run.dataset_dir, "notes.txt"), b"mine")
+    storage.write_bytes(storage.join(run.target, "notes.txt"), b"mine")
     with pytest.raises(AlreadyPublishedError, match=r"no run is known that put notes\.txt there"):
         publish.reserve(run)
-    assert contents(run.dataset_dir) == {"notes.txt": b"mine"}
-    storage.remove(storage.join(run.dataset_dir, "notes.txt"))
+    assert contents(run.target) == {"notes.txt": b"mine"}
+    storage.remove(storage.join(run.target, "notes.txt"))
     again = announced(data_dir)
     publish.reserve(again)
     publish.publish(again, *staged(again))
@@ -194,12 +194,12 @@ def test_a_final_name_with_other_content_is_an_error_that_names_both(data_dir: s
     publish.reserve(run)
     decision = publish.decide(run, *staged(run))
     file = decision.files[-1]
-    storage.write_bytes(storage.join(run.dataset_dir, file.name), bytes(file.num_bytes))
-    with pytest.raises(StorageError, match=rf"^{run.dataset_dir}/{file.name}: expected .* as {run.staging_dir}/.* has"):
-        runs.commit_file(run.run, file)
+    storage.write_bytes(storage.join(run.target, file.name), bytes(file.num_bytes))
+    with pytest.raises(StorageError, match=rf"^{run.target}/{file.name}: expected .* as {run.staging_dir}/.* has"):
+        runs.commit_file(run, file)
     with pytest.raises(StorageError):
         publish.publish(run, *staged(run))
-    assert not catalog.is_published(run.dataset_dir)
+    assert not catalog.is_published(run.target)
 
 
 def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str) -> None:
@@ -207,18 +207,18 @@ def test_a_file_that_was_not_committed_keeps_the_version_invisible(data_dir: str
     publish.reserve(run)
     decision = publish.decide(run, *staged(run))
     for file in decision.files[:-1]:
-        runs.commit_file(run.run, file)
-    with pytest.raises(StorageError, match=f"^{run.dataset_dir}/{decision.files[-1].name}: expected .* got no file"):
+        runs.commit_file(run, file)
+    with pytest.raises(StorageError, match=f"^{run.target}/{decision.files[-1].name}: expected .* got no file"):
         publish.make_visible(run, decision)
     assert storage.exists(run.staging_dir)
-    assert runs.finish(run.dataset_dir)
+    assert runs.finish(run.target)
     check_published_by(run)
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"owner": {}, "marker": "x", "spill_dir": null}', b"\xff"])
 def test_a_damaged_record_is_named(data_dir: str, text: bytes) -> None:
     run = announced(data_dir)
-    path = storage.join(runs.runs_dir(run.dataset_dir), "00000001.reservation.json")
+    path = storage.join(runs.runs_dir(run.target), "00000001.reservation.json")
     storage.write_bytes(path, text)
     with pytest.raises(StorageError, match=f"^{path}: expected the record of a run"):
         publish.reserve(run)

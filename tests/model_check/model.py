@@ -432,7 +432,7 @@ class Run:
         """Commits the files but the marker, in any order, as workers do."""
         files = [file for file in files if file.name != INFO_FILE]
         for file in self.world.random.sample(files, len(files)):
-            runs.commit_file(self.publication.run, file)
+            runs.commit_file(self.publication, file)
 
 
 class InlineExecutor:

@@ -161,7 +161,7 @@ def staging_is_renamed_at_once(patch: pytest.MonkeyPatch) -> None:
 
     def rename(publication: publish.Publication, decision: runs.Decision) -> None:
         publish._tidy(publication.staging_dir, {file.name for file in decision.files})
-        storage.rename_dir(publication.staging_dir, publication.dataset_dir)
+        storage.rename_dir(publication.staging_dir, publication.target)
 
     patch.setattr(publish, "_rename", rename)
 
