@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from beam_datasets.generate.publish import Publication
     from beam_datasets.generate.shard_writer import WrittenShard
     from beam_datasets.materializing.plan import Job
-    from beam_datasets.materializing.records import Prepared, RecordRanges, Transform
+    from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform
     from beam_datasets.materializing.selection import NameOrDir
     from beam_datasets.metadata.manifest import Lineage
 
@@ -222,16 +222,16 @@ def _numbers(ranges: RecordRanges) -> Iterator[int]:
     yield from range(len(ranges))
 
 
-def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> Prepared:
+def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> RecordRange:
     return prepare(ranges[number], transform, directory)
 
 
-def _plan(ranges: RecordRanges, prepared: list[Prepared], sharding: ShardingOptions) -> CopyPlan:
+def _plan(ranges: RecordRanges, prepared: list[RecordRange], sharding: ShardingOptions) -> CopyPlan:
     return plan_prepared(prepared, ranges, sharding)
 
 
 def _with_keys(
-    publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[Prepared]
+    publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[RecordRange]
 ) -> Publication:
     return replace(publication, source=with_counts(lineage, ranges.splits, prepared).to_json())
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.generate.plan import ShardingOptions
     from beam_datasets.generate.shard_writer import Destination
-    from beam_datasets.materializing.records import Prepared, RecordRanges
+    from beam_datasets.materializing.records import RecordRange, RecordRanges
     from beam_datasets.materializing.selection import SelectedSplit
 
 GROUP_BYTES = 1 << 20
@@ -104,7 +104,7 @@ def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> Cop
     return CopyPlan(tuple(_split_copy(split, split.files, split.num_bytes, sharding, {}) for split in splits))
 
 
-def plan_prepared(prepared: Iterable[Prepared], ranges: RecordRanges, sharding: ShardingOptions) -> CopyPlan:
+def plan_prepared(prepared: Iterable[RecordRange], ranges: RecordRanges, sharding: ShardingOptions) -> CopyPlan:
     """Returns the plan of copying what was prepared, in any order.
 
     Raises:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from beam_datasets.materializing.copying import CopyPlan
-    from beam_datasets.materializing.records import Prepared
+    from beam_datasets.materializing.records import RecordRange
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -160,7 +160,7 @@ class Job:
         return RecordRanges(self.splits, max(RANGE_BYTES, self.num_bytes // MANY_RANGES))
 
 
-def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[Prepared]) -> Lineage:
+def with_counts(lineage: Lineage, splits: Iterable[SelectedSplit], prepared: Iterable[RecordRange]) -> Lineage:
     """Returns where a dataset came from, with the positions of its keys that follow from what was prepared."""
     counts: Counter[tuple[str, int]] = Counter()
     for part in prepared:

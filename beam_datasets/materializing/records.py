@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ class RecordRange:
         index: index of the first record in the source's split.
         file: the records; the file name is the whole path.
         keyed: whether the records have sort keys.
+        index_path: an index that was made of the file; None for the one beside it.
+        num_bytes: framed size in bytes, once it is prepared.
     """
 
     number: int
@@ -77,6 +79,8 @@ class RecordRange:
     index: int
     file: FileInstruction
     keyed: bool
+    index_path: str | None = None
+    num_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -446,29 +450,8 @@ def _described(error: Exception) -> str:
 # ---------------------------------------------------------------------------------------------- what is made of a range
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A range that is ready to be copied.
-
-    Attributes:
-        number: of the range.
-        split: that the records become part of.
-        run: number of the sorted run of that split.
-        file: what is to be copied: records of the source's shard, or a file that was written for it.
-        index_path: an index of the file; None for the one beside it.
-        num_bytes: framed size in bytes.
-    """
-
-    number: int
-    split: str
-    run: int
-    file: FileInstruction
-    index_path: str | None
-    num_bytes: int
-
-
-def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> Prepared:
-    """Returns what is to be copied of a range.
+def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> RecordRange:
+    """Returns what is to be copied of a range: records of the source's shard, or a file that is written for it.
 
     Args:
         whole: which records.
@@ -490,7 +473,7 @@ def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> 
         if shard.index is None:
             index_path = path + INDEX_SUFFIX
             storage.write_bytes(index_path, Index(offsets).to_bytes())
-    return Prepared(whole.number, whole.split, whole.run, file, index_path, num_bytes)
+    return replace(whole, file=file, index_path=index_path, num_bytes=num_bytes)
 
 
 def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[FileInstruction, int]:
