@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from beam_datasets.beam.export import Export as Export
     from beam_datasets.beam.materialize import Materialize as Materialize
     from beam_datasets.beam.read import ReadDataset as ReadDataset
-    from beam_datasets.beam.stats import SummarizeDataset as SummarizeDataset
-    from beam_datasets.beam.verify import VerifyDataset as VerifyDataset
+    from beam_datasets.beam.reports import SummarizeDataset as SummarizeDataset
+    from beam_datasets.beam.reports import VerifyDataset as VerifyDataset
     from beam_datasets.beam.write_dataset import WriteDataset as WriteDataset
 
 _HOMES = {
     "Export": "export",
     "Materialize": "materialize",
     "ReadDataset": "read",
-    "SummarizeDataset": "stats",
-    "VerifyDataset": "verify",
+    "SummarizeDataset": "reports",
+    "VerifyDataset": "reports",
     "WriteDataset": "write_dataset",
 }
 __all__ = list(_HOMES)

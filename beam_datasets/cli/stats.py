@@ -124,7 +124,7 @@ def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     import_beam()
-    from beam_datasets.beam.stats import run as run_pipeline
+    from beam_datasets.beam.reports import run_stats as run_pipeline
 
     with as_usage_errors("stats"):
         return run_pipeline(

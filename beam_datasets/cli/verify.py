@@ -102,7 +102,7 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
 
 
 def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
-    from beam_datasets.beam.verify import run as run_pipeline
+    from beam_datasets.beam.reports import run_verify as run_pipeline
 
     started = time.monotonic()
     with as_usage_errors("verify"):

@@ -90,7 +90,7 @@ def compute(
 ) -> Statistics:
     """Returns the statistics of a dataset, computed in this process; the arguments are those of `prepare`.
 
-    `beam_datasets.beam.stats.run` has workers compute them.
+    `beam_datasets.beam.reports.run_stats` has workers compute them.
     """
     return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
 

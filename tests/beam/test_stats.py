@@ -9,7 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beam_datasets.beam import SummarizeDataset
 from beam_datasets.beam.main import main
-from beam_datasets.beam.stats import run
+from beam_datasets.beam.reports import run_stats as run
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare

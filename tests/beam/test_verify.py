@@ -11,7 +11,8 @@ from apache_beam.testing.util import assert_that, equal_to
 import beam_datasets as bd
 from beam_datasets.beam import VerifyDataset
 from beam_datasets.beam.main import main
-from beam_datasets.beam.verify import _conclude, run
+from beam_datasets.beam.reports import _conclude
+from beam_datasets.beam.reports import run_verify as run
 from beam_datasets.errors import LostExamplesError
 from beam_datasets.verifying import conclude, examine
 from tests.directories import contents

@@ -24,9 +24,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.beam import Export, Materialize, ReadDataset, VerifyDataset, WriteDataset
-from beam_datasets.beam.stats import SummarizeDataset
-from beam_datasets.beam.stats import run as run_stats
-from beam_datasets.beam.verify import run as run_verify
+from beam_datasets.beam.reports import SummarizeDataset, run_stats, run_verify
 from beam_datasets.features import Text
 from beam_datasets.generate import runs
 from beam_datasets.materializing import records

@@ -1,0 +1,274 @@
+"""VerifyDataset and SummarizeDataset: reports about a published dataset, made by an engine's workers.
+
+Each `run_*` has a pipeline write its report, as JSON, to a file that the workers and this machine see, and reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+
+from beam_datasets import catalog, storage
+from beam_datasets.arguments import boolean
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam.running import run_pipeline
+from beam_datasets.errors import LostExamplesError, StorageError
+from beam_datasets.statistics import Statistics
+from beam_datasets.statistics import report as statistics
+from beam_datasets.statistics.summary import Range, Request, cut, gather, merge, prepare
+from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
+from beam_datasets.verifying.scan import RecordChecks, read_shard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+
+class VerifyDataset(beam.PTransform):
+    """Verifies a published dataset; its output is one element, the `Report`.
+
+    What the directory should contain is read when the transform is made; each shard is read by one worker.
+
+    Attributes:
+        directory: the dataset's.
+
+    >>> report = pipeline | VerifyDataset("squares", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name_or_dir: str | os.PathLike[str],
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        decode: bool = False,
+        shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Reads the small files of the dataset.
+
+        Args:
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory.
+            data_dir: root of the datasets, for a name.
+            decode: whether to decode each record, images too.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+
+        Raises:
+            DatasetNotFoundError: the dataset does not exist.
+            MetadataError: the shards are of another format than TFRecord.
+        """
+        super().__init__()
+        self._expected = read_expected(catalog.find_published(name_or_dir, data_dir, storage_options))
+        self.directory = self._expected.directory
+        self._decode = boolean("decode", decode)
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:
+        """Checks that the workers reach the dataset, and builds the flow."""
+        engines.begins_on(begin, self, self._shared_disk, dataset=self._expected.directory)
+        features = self._expected.record_features(decode=self._decode)
+        return (
+            begin
+            | "Shards" >> beam.Create(list(enumerate(self._expected.filenames)), reshuffle=False)
+            | "ReshuffleShards" >> beam.Reshuffle()
+            | "Read" >> beam.ParDo(_ReadShards(self.directory, features, self._decode))
+            | "Collect" >> beam.combiners.ToList()
+            | "Conclude" >> beam.Map(_conclude, self._expected)
+        )
+
+
+class _ReadShards(beam.DoFn):
+    """(number, name) of a shard -> (number, what it contains)."""
+
+    def __init__(self, directory: str, features: Any, decode: bool) -> None:
+        self._directory, self._features, self._decode = directory, features, decode
+
+    def setup(self) -> None:
+        """Compiles the checks of records."""
+        self._checks = RecordChecks.of(self._features, decode=self._decode)
+
+    def process(self, element: tuple[int, str]) -> Iterator[tuple[int, ShardFacts]]:
+        """Reads one shard."""
+        number, name = element
+        yield number, read_shard(storage.join(self._directory, name), self._checks)
+
+
+def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
+    facts = sorted(found, key=lambda numbered: numbered[0])
+    if [number for number, _ in facts] != list(range(expected.num_shards)):
+        raise LostExamplesError(
+            f"{expected.directory}: {len(facts)} results arrived for {expected.num_shards} shards. "
+            "The engine lost or duplicated some, so nothing is known of the dataset. Run it again."
+        )
+    return conclude(expected, [shard for _, shard in facts])
+
+
+def run_verify(
+    name_or_dir: str | os.PathLike[str],
+    *,
+    report: str | None = None,
+    shared_disk: bool = False,
+    beam_options: Any = None,
+    num_workers: int | None = None,
+    wait: bool = True,
+    **options: Any,
+) -> Report | None:
+    """Verifies a dataset by a pipeline, and returns the report; None where the job is not waited for.
+
+    Args:
+        name_or_dir: see `VerifyDataset`.
+        report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk. In
+            the dataset's bucket it is written with the dataset's options.
+        shared_disk: see `VerifyDataset`.
+        beam_options: see `engine.choose_engine`.
+        num_workers: see there.
+        wait: see there.
+        **options: data_dir, decode and storage_options; see `VerifyDataset`.
+
+    Raises:
+        BeamDatasetsError: the dataset could not be verified.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    verifying = VerifyDataset(name_or_dir, shared_disk=shared_disk, **options)
+    _check_place(engine, report, shared_disk=shared_disk, what="the report")
+    found = _run(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    return None if found is None else Report.from_json(found)
+
+
+def _text(report: Report) -> str:
+    return json.dumps(report.to_json(), indent=1)
+
+
+class SummarizeDataset(beam.PTransform):
+    """Gathers statistics of a published dataset; its output is one element, the `Statistics`.
+
+    Attributes:
+        request: what is asked for.
+
+    >>> statistics = pipeline | SummarizeDataset("squares", data_dir="data")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        name_or_dir: str | os.PathLike[str] | Request,
+        splits: Sequence[Any] | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        shared_disk: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Opens the dataset: three small files.
+
+        Args:
+            name_or_dir: a name such as 'squares:1.*.*', or a version's directory; or what `prepare` returned.
+            splits: expressions such as 'train[:10%]', each of which gets statistics of its own; None for each split.
+            features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
+            data_dir: root of the datasets, for a name.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+
+        Raises:
+            DatasetNotFoundError: the dataset does not exist.
+            SplitError: a split cannot be read, or does not fit the dataset.
+            FeatureKeyError: the feature does not exist.
+        """
+        super().__init__()
+        given = isinstance(name_or_dir, Request)
+        self.request: Request = (
+            name_or_dir if given else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
+        )
+        self._shared_disk = shared_disk
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Statistics]:
+        """Checks that the workers reach the dataset, and builds the flow."""
+        engines.begins_on(begin, self, self._shared_disk, dataset=self.request.directory)
+        return (
+            begin
+            | "Slices" >> beam.Create([self.request], reshuffle=False)
+            | "ListRuns" >> beam.FlatMap(Request.runs)
+            | "ReshuffleRuns" >> beam.Reshuffle()
+            | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
+            | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(Range)
+            | "Gather" >> beam.Map(gather, self.request)
+            | "Merge" >> beam.CombineGlobally(merge)
+            | "Conclude" >> beam.Map(statistics.conclude, self.request)
+        )
+
+
+def run_stats(
+    request: Request, *, report: str | None = None, shared_disk: bool = False, **engine_options: Any
+) -> Statistics:
+    """Computes statistics by a pipeline, and returns them.
+
+    Args:
+        request: what is asked for; see `statistics.summary.prepare`.
+        report: see `run_verify`.
+        shared_disk: the workers of a remote runner see this machine's paths.
+        **engine_options: beam_options and num_workers; see `engine.choose_engine`.
+
+    Raises:
+        BeamDatasetsError: the dataset could not be read.
+        ValueError: an option is unusable.
+    """
+    engine = engines.choose_engine(shared_disk=shared_disk, **engine_options)
+    if not engine.waits:
+        raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
+    _check_place(engine, report, shared_disk=shared_disk, what="the statistics")
+    summarizing = SummarizeDataset(request, shared_disk=shared_disk)
+    found = _run(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
+    return Statistics.from_json(found, request.directory)
+
+
+def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:
+    """Checks that there is a place for a report that the workers and this machine see.
+
+    Raises:
+        ValueError: there is none, or no file can be written there.
+    """
+    if report is not None and engine.shares_disk:
+        try:
+            storage.check_writable(report, in_dir=True)
+        except StorageError as error:
+            raise ValueError(f"report is {report!r}, where no file can be written: {error}") from error
+    if report is None and not engine.local and (shared_disk or not engine.shares_disk or not engine.waits):
+        raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
+
+
+def _run(
+    engine: engines.Engine,
+    transform: beam.PTransform,
+    text: Callable[[Any], str],
+    directory: str,
+    report: str | None,
+) -> Any:
+    """Returns the one element of a transform, as the JSON that it was saved as; None where nobody waits for it.
+
+    Args:
+        engine: where the pipeline runs.
+        transform: gives one element.
+        text: from that to its JSON; an importable function.
+        directory: the dataset's. In its bucket the report is written with its options.
+        report: the file; None for one that is removed.
+
+    Raises:
+        BeamDatasetsError: the pipeline failed.
+        ValueError: the workers do not see the dataset, or not the report.
+    """
+    with tempfile.TemporaryDirectory(prefix="beam_datasets_report_") as scratch:
+        place = report or os.path.join(scratch, "report.json")
+        path = storage.with_options_if_remote(place, None, beside=directory)
+        engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
+        with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
+            _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)
+            run_pipeline(pipeline, contextlib.nullcontext(), wait=engine.waits)
+        return json.loads(storage.read_bytes(path)) if engine.waits else None
+
+
+def _save(found: Any, text: Callable[[Any], str], path: str) -> None:
+    storage.write_bytes(path, text(found).encode())
