@@ -6,7 +6,6 @@ The stages only wire; what they do stands in beam_datasets.generate as plain fun
 from __future__ import annotations
 
 import dataclasses
-import random
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -54,7 +53,6 @@ COUNTING_FANOUT = 32  # workers that merge the counts of one split before one me
 ONE_MACHINE = MergeLimits(few_reads=100_000, max_levels=1)  # its disk reads short ranges fast
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
-SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _RUNS = "runs"
 
 
@@ -186,13 +184,8 @@ def write_blocks(
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
     merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
-    if engine.many_machines:
-        counts = (
-            counts
-            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
-            | "CountParts" >> merge
-            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
-        )
+    if engine.many_machines:  # a split is one key: several workers merge its histograms before one merges theirs
+        merge = merge.with_hot_key_fanout(COUNTING_FANOUT)
     counted = counts | "CountKeys" >> merge
     seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(
@@ -319,31 +312,10 @@ class _MergeHistograms(beam.CombineFn):
         return histograms.merge(parts, self._max_bins)
 
 
-class _SpreadCounts(beam.DoFn):
-    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
-
-    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
-    """
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def start_bundle(self) -> None:
-        self._number = random.randrange(COUNTING_FANOUT)
-
-    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
-        split, counts = element
-        yield (split, self._number), counts
-
-
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
     nothing = histograms.merge([])
     kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
     return split, dataclasses.replace(nothing, **kept)
-
-
-def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
-    return key[0], counts
 
 
 class _CountDistinct(beam.PTransform):
