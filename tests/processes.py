@@ -1,10 +1,11 @@
-"""Processes that tests start, which do not outlive them."""
+"""Processes and threads that tests start, which do not outlive them."""
 
 import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -22,3 +23,12 @@ def kill(process: subprocess.Popen[Any]) -> None:
     """Kills the process group that a process leads."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def in_threads(count: int, call: Callable[[int], object]) -> None:
+    """Calls a function with 0, 1, ... in as many threads at once, and waits for them."""
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

@@ -1,4 +1,4 @@
-"""A small dataset with real checksums, which fixtures publish and copy, and what damages and restores copies."""
+"""A small dataset with real checksums, which fixtures publish and copy; and what damages and restores copies."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import beam_datasets as bd
-from beam_datasets import features
+from beam_datasets import features, storage
 
 FEATURES = features.FeaturesDict(
     {
@@ -67,3 +67,22 @@ def edit_json(path: Path, change: Callable[[dict[str, object]], object]) -> None
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content, indent=1, sort_keys=True))
+
+
+def flip(path: Path, place: int) -> None:
+    """Flips the lowest bit of a byte of a file; a negative place counts from the end."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def edit_info(directory: Path, **fields: object) -> None:
+    """Replaces fields of dataset_info.json."""
+    edit_json(directory / "dataset_info.json", lambda info: info.update(fields))
+
+
+def upload(directory: Path | str, remote: str) -> str:
+    """Copies the files of a directory to a store, and returns where they are."""
+    for name in storage.list_dir(directory):
+        storage.write_bytes(storage.join(remote, name), storage.read_bytes(storage.join(directory, name)))
+    return remote

@@ -219,10 +219,12 @@ def test_parameters_of_split_generators(tmp_path, parameters):
     "splits, error, message",
     [
         ({}, BeamDatasetsError, "with at least one split"),
+        *(({split: []}, TypeError, "is not a split name; a split is named by a str") for split in (1, None, b"train")),
         (["train"], BeamDatasetsError, "expected {split name: source}"),
         ({"All": []}, ValueError, "'All' cannot name a split: it means every split"),
         ({"a/b": []}, ValueError, "'a/b' is not a split name"),
         ({"--": []}, ValueError, "at least one letter or digit"),
+        ({"": []}, ValueError, "''"),
     ],
 )
 def test_bad_splits(tmp_path, splits, error, message):

@@ -136,13 +136,6 @@ def test_features_that_cannot_be_encoded_are_refused_before_anything_is_read(tmp
     assert not list(tmp_path.glob("made/*"))
 
 
-@pytest.mark.parametrize("key", [1.5, None, "half\ud800"])
-def test_an_unusable_key_is_named_with_its_split(tmp_path, key):
-    with pytest.raises(InvalidKeyError) as caught:
-        Made([(key, {"n": 1})], False, data_dir=tmp_path).build(num_workers=1)
-    assert str(caught.value).startswith(f"split 'train': key {key!r} ")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_half_a_surrogate_pair_in_what_beam_made(tmp_path, num_workers):

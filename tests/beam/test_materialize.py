@@ -17,6 +17,7 @@ from beam_datasets.beam import materialize as transform
 from beam_datasets.beam.materialize import Materialize
 from beam_datasets.materializing import copying
 from tests.directories import digests
+from tests.published import flip
 from tests.reading.conftest import write_dataset
 
 
@@ -108,9 +109,7 @@ def test_a_data_dir_that_cannot_be_made_is_named(source, tmp_path):
 @pytest.mark.parametrize("asked", [{}, {"filter": lambda e: True}, {"reshuffle": "x"}], ids=["copy", "filter", "new"])
 def test_a_damaged_record(source, tmp_path, num_workers, asked):
     shard = sorted(source.glob("*-train*-of-00003"))[1]
-    content = bytearray(shard.read_bytes())
-    content[200] ^= 1
-    shard.write_bytes(content)
+    flip(shard, 200)
     with pytest.raises(errors.CorruptRecordError, match=rf"{shard}, byte \d+ \(record \d+\): data CRC") as caught:
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=num_workers, **asked)
     assert "Traceback" not in str(caught.value)

@@ -22,6 +22,7 @@ from beam_datasets.beam import ReadDataset
 from beam_datasets.beam.read import _cut, _numbered, _ReadRange
 from beam_datasets.reading.decoding import Decode
 from tests.cases import cases
+from tests.published import flip
 from tests.reading.conftest import write_dataset
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
@@ -234,9 +235,7 @@ def test_where_it_cannot_stand(datasets: Any) -> None:
 def test_damage_is_named_by_the_run(tmp_path: Path) -> None:
     directory = write_dataset(tmp_path / "words" / "1.0.0", {"train": [10, 30]})
     [shard] = directory.glob("*00001-of-00002")
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
+    flip(shard, -1)
     with pytest.raises(Exception, match=r"train.tfrecord-00001-of-00002, byte \d+ \(record 29\): data CRC"):  # noqa: SIM117
         with local() as pipeline:
             pipeline | ReadDataset(directory, "train")

@@ -9,6 +9,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features
 from tests.diffing.versions import FEATURES, PETS, example
+from tests.published import flip
 
 TRAIN = PETS.splits["train"]
 EDITED = PETS.but(
@@ -165,9 +166,7 @@ def test_what_cannot_be_compared_is_2(args, problem, root, run):
 def test_damage_is_named(tmp_path, run):
     old, new = (PETS.write(tmp_path, version) for version in ("1.0.0", "1.0.1"))
     shard = min(new.glob("*train*-of-00002"))
-    data = bytearray(shard.read_bytes())
-    data[40] ^= 1
-    shard.write_bytes(data)
+    flip(shard, 40)
     code, _, err = run("diff", old, new)
     assert code == 2
     assert f"{shard}, byte 0 (record 0): data CRC is" in err

@@ -12,6 +12,7 @@ from beam_datasets.cli.site import croissant
 from beam_datasets.diffing import diff
 from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
+from tests.published import flip
 from tests.reading.conftest import write_dataset
 
 
@@ -69,9 +70,7 @@ def test_damage_ends_neither_the_site_nor_the_other_pages(run, tmp_path):
         write_dataset(root / name / "1.0.0", {"train": [40], "test": [3]}, manifest=True)
     for name, place in (("early", 30), ("late", -30)):  # of the first record, and of one behind the samples
         [shard] = (root / name / "1.0.0").glob("*-train.tfrecord-*-of-00001")
-        data = bytearray(shard.read_bytes())
-        data[place] ^= 255
-        shard.write_bytes(data)
+        flip(shard, place)
     (root / "shut" / "1.0.0" / "features.json").write_text("{")
     code, out, err = run("site", root, "--to", site)
     assert (code, out) == (1, f"3 versions in {site / 'index.html'}\n")

@@ -8,17 +8,11 @@ import pytest
 
 from beam_datasets.cli.printing import bytes_bar
 from tests.directories import contents
+from tests.published import flip
 from tests.verifying import test_corruptions as corruptions
 
 SHARD = "ds-train.tfrecord-00001-of-00004"
 REFUSAL = "only a good copy can restore it: give one by --from, or generate a new version"
-
-
-def damage(directory):
-    path = directory / SHARD
-    content = bytearray(path.read_bytes())
-    content[120] ^= 1
-    path.write_bytes(content)
 
 
 def test_a_whole_dataset(published, run):
@@ -29,7 +23,7 @@ def test_a_whole_dataset(published, run):
 
 
 def test_a_damaged_one(copy, published, run):
-    damage(copy)
+    flip(copy / SHARD, 120)
     code, out, _ = run("verify", copy)
     assert code == 1
     assert out.splitlines()[1].startswith(f"{SHARD}, byte 96 (record 1): record: data CRC is 0x")
@@ -80,7 +74,7 @@ def test_what_was_refused_is_not_recommended(copy, published, run, dry_run):
 def test_json(copy, published, run):
     code, out, _ = run("verify", copy, "--json")
     assert (code, json.loads(out)["whole"]) == (0, True)
-    damage(copy)
+    flip(copy / SHARD, 120)
     code, out, _ = run("verify", copy, "--json")
     assert (code, json.loads(out)["lost"]) == (1, ["train[16:17]"])
     code, out, _ = run("verify", copy, "--json", "--repair", "--dry_run")

@@ -28,6 +28,7 @@ from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
+from tests.published import flip
 from tests.reading.conftest import Storage, write_dataset
 
 # ------------------------------------------------------------------------------------------------- before it begins
@@ -221,9 +222,7 @@ def test_the_same_bytes(tmp_path: Path, name: str) -> None:
 def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
     source = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]})
     [shard] = source.glob("*00001-of-00002")
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
+    flip(shard, -1)
     for name in FORMATS:
         with pytest.raises(errors.CorruptRecordError, match=r"d-train.tfrecord-00001-of-00002, byte \d+ \(record 29\)"):
             export(source, tmp_path / "out", name)

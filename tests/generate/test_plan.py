@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -181,34 +180,15 @@ def test_the_size_rule_chooses_by_payload_and_examples():
     ],
 )
 def test_unusable_options_are_refused_at_birth(arguments, words):
+    """Types are checked by tests/end_to_end/test_faults.py."""
     with pytest.raises(ValueError, match=words):
         plan.ShardingOptions(**arguments)
 
 
-@pytest.mark.parametrize("name", ["num_shards", "min_shard_size", "max_examples_per_split", "max_part_size"])
-def test_numbers_are_ints_or_refused(name):
-    options = plan.ShardingOptions(**{name: np.int32(7)})
-    assert options == plan.ShardingOptions(**{name: 7})
-    assert type(getattr(options, name)) is int
-    for bad in (1.5, 2.0, "2", [2], np.array([2]), True, False, np.True_):
-        with pytest.raises(TypeError, match=f"{name} must be an int, not "):
-            plan.ShardingOptions(**{name: bad})
-
-
-def test_shards_are_asked_for_by_the_names_of_splits():
-    for bad in ({1: 2, "x": 2}, {None: 2, "x": 2}, {("a",): 1}):
-        with pytest.raises(
-            TypeError, match=f"num_shards must be .*, but {re.escape(repr(next(iter(bad))))} is not a str"
-        ):
-            plan.ShardingOptions(num_shards=bad)
-
-
-def test_options_that_drop_examples_must_be_bools():
-    for good in (np.True_, 1):
-        assert plan.ShardingOptions(ignore_duplicates=good).ignore_duplicates is True
-    for bad in ("no", "False", 2, None):
-        with pytest.raises(TypeError, match=f"ignore_duplicates must be True or False, not {bad!r}"):
-            plan.ShardingOptions(ignore_duplicates=bad)
+def test_numbers_of_numpy_are_ints():
+    options = plan.ShardingOptions(num_shards=np.int32(7), max_part_size=np.int64(7), ignore_duplicates=np.True_)
+    assert [type(each) for each in (options.num_shards, options.max_part_size)] == [int, int]
+    assert options.ignore_duplicates is True
 
 
 def test_a_split_without_examples_and_too_many_shards_are_errors():

@@ -30,6 +30,7 @@ from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
 from tests.cases import cases
 from tests.materializing.generated import FEATURES, content, generate
+from tests.published import flip
 from tests.reading.conftest import write_dataset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,9 +280,7 @@ def test_a_damaged_record_is_named_and_nothing_is_published(tmp_path):
     directory = generate(tmp_path, {"train": {n: n for n in range(9)}})
     generate(tmp_path, {"train": {n: n for n in range(9, 20)}}, name="more")
     shard = directory / "ds-train.tfrecord-00000-of-00001"
-    damaged = bytearray(shard.read_bytes())
-    damaged[-6] ^= 1
-    shard.write_bytes(damaged)
+    flip(shard, -6)
     with pytest.raises(CorruptRecordError, match=f"^{shard}, byte .*record 8"):
         bd.append("ds", "more", data_dir=tmp_path)
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]

@@ -1,7 +1,6 @@
 """Requests that make sense and that do not: said before anything is read but metadata."""
 
 import itertools
-import json
 import re
 from functools import partial
 from random import Random
@@ -18,6 +17,7 @@ from beam_datasets.materializing.selection import is_in_order
 from beam_datasets.metadata.keys import hash_key, ordered_key
 from beam_datasets.metadata.splits import ReadInstruction, even_splits
 from beam_datasets.reading.opening import builder_from_directory
+from tests.published import edit_info
 from tests.reading.conftest import write_dataset
 
 
@@ -101,8 +101,7 @@ def test_a_config_may_have_a_plus_in_its_name(data):
     made = write_dataset(data / "made" / "two" / "1.0.0", {"train": [5]})
     (data / "two" / "b+c").mkdir()
     made = made.rename(data / "two" / "b+c" / "1.0.0")
-    info = json.loads((made / "dataset_info.json").read_text())
-    (made / "dataset_info.json").write_text(json.dumps(info | {"configName": "b+c"}))
+    edit_info(made, configName="b+c")
     for text in ("two/b+c:train", "two/b+c:1.0.0:train"):
         job = plan("one", data, split={"a": f"test+{text}+train[:1]"}, to="made")
         assert reads(job) == {"a": [(0, "test", 0, 3), (1, "train", 0, 5), (0, "train", 0, 1)]}
@@ -174,8 +173,7 @@ def test_neither_directory_may_lie_in_the_other(data):
     with pytest.raises(BeamDatasetsError, match="the source lies inside the output"):
         plan(inner, data, to="made:2.0.0")
     unfinished = write_dataset(data / "made" / "incomplete.abc_1.0.0", {"train": [2]})
-    info = json.loads((unfinished / "dataset_info.json").read_text())
-    (unfinished / "dataset_info.json").write_text(json.dumps(info | {"version": "1.0.0"}))
+    edit_info(unfinished, version="1.0.0")
     with pytest.raises(BeamDatasetsError, match="is of a run that has not ended"):
         plan(unfinished, data / "out")
 
@@ -260,18 +258,17 @@ def test_projections(tmp_path, names, kept):
 
 def test_the_description_is_the_source_s(tmp_path):
     directory = with_tree(write_dataset(tmp_path / "one" / "1.0.0", {"train": [2]}), TREE)
-    info = json.loads((directory / "dataset_info.json").read_text())
-    info |= {
-        "description": "About cats.",
-        "citation": "@x",
-        "location": {"urls": ["https://example.org"]},
-        "redistributionInfo": {"license": "CC0"},
-        "supervisedKeys": {"tuple": {"items": [{"featureKey": "id"}, {"featureKey": "label"}]}},
-        "releaseNotes": {"1.0.0": "first"},
-        "downloadSize": "7",
-        "disableShuffling": True,
-    }
-    (directory / "dataset_info.json").write_text(json.dumps(info))
+    edit_info(
+        directory,
+        description="About cats.",
+        citation="@x",
+        location={"urls": ["https://example.org"]},
+        redistributionInfo={"license": "CC0"},
+        supervisedKeys={"tuple": {"items": [{"featureKey": "id"}, {"featureKey": "label"}]}},
+        releaseNotes={"1.0.0": "first"},
+        downloadSize="7",
+        disableShuffling=True,
+    )
     made = plan(directory, tmp_path / "out").info
     assert (made.name, str(made.version), made.data_dir) == ("one", "1.0.0", f"{tmp_path}/out/one/1.0.0")
     assert (made.description, made.citation, made.homepage) == ("About cats.", "@x", "https://example.org")

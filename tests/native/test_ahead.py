@@ -5,7 +5,6 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import pytest
 from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
 from tests.native import wire
+from tests.processes import in_threads
 
 if not hasattr(core, "set_threads"):
     pytest.skip("the native module was not built, or cannot do it here", allow_module_level=True)
@@ -123,11 +123,7 @@ def test_threads_of_python_share_it(path: Path) -> None:
                     if at == 500 * start:
                         readings[start] = Reading(path, [(start + at + 50, N - start - at - 50)], chunk_bytes)
 
-    threads = [threading.Thread(target=read, args=(SIZE * size,)) for size in (3, 20, 100)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(3, lambda i: read(SIZE * (3, 20, 100)[i]))
     assert not failed
 
 

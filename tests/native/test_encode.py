@@ -1,7 +1,6 @@
 """What the native module encodes and collects, against the same in Python: the same bytes, or the same error."""
 
 import sys
-import threading
 from collections import OrderedDict, UserDict, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from beam_datasets.features import compile_encoder, native_encoding
 from beam_datasets.generate import blocks
 from beam_datasets.native import core
 from tests.native.values import FEATURES, Once, Text, arrays, lists, scalars
+from tests.processes import in_threads
 from tests.strategies import examples
 
 pytestmark = pytest.mark.skipif(core is None, reason="the native module was not built")
@@ -191,11 +191,7 @@ def test_several_threads() -> None:
     native, python = encoders(SEVERAL)
     rows = [RIGHT | {"é": [n, 0.5] * n, "b": n} for n in range(200)]  # the list by way of Python
     got: dict[int, list[bytes]] = {}
-    threads = [threading.Thread(target=lambda i=i: got.update({i: list(map(native, rows))})) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda i: got.update({i: list(map(native, rows))}))
     wanted = list(map(python, rows))
     assert got == dict.fromkeys(range(4), wanted)
 

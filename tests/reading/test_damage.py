@@ -14,6 +14,7 @@ import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.manifest import Manifest
+from tests.published import edit_info, flip
 
 LENGTHS = [3, 2]
 EXPECTED = [0, 1, 2, 3, 4]
@@ -217,8 +218,7 @@ def test_a_shard_damaged_between_epochs_and_restored(write: Any, tmp_path: Path,
 def test_what_is_behind_a_slice_is_not_looked_at(write: Any, tmp_path: Path) -> None:
     directory = copy(write, tmp_path)
     shard = max(directory.glob("*-of-00002"))
-    content = shard.read_bytes()
-    shard.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+    flip(shard, -5)
     builder = bd.builder_from_directory(directory)
     assert [int(example["id"]) for example in builder.as_dataset("train[:4]")] == EXPECTED[:4]
     with pytest.raises(CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 1\)"):
@@ -269,8 +269,7 @@ def test_a_manifest_of_other_splits(write: Any, tmp_path: Path, names: list[str]
 
 def test_another_file_format(write: Any, tmp_path: Path) -> None:
     directory = copy(write, tmp_path)
-    info = json.loads((directory / "dataset_info.json").read_text())
-    (directory / "dataset_info.json").write_text(json.dumps({**info, "fileFormat": "array_record"}))
+    edit_info(directory, fileFormat="array_record")
     with pytest.raises(ValueError, match="stored as array_record"):
         bd.builder_from_directory(directory).as_dataset("train")
 

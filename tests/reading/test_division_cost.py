@@ -128,32 +128,3 @@ def test_a_global_batch_is_the_same_for_any_number_of_workers(write: Any, order:
             assert max(sizes) - min(sizes) <= 1
             for worker in workers:
                 assert worker.get_state() == workers[0].get_state()
-
-
-@pytest.mark.parametrize("length", [0, 1, 31, 1000, 2048, 5000])
-@pytest.mark.parametrize("count", [1, 2, 3, 16])
-def test_default_parts_are_even(write: Any, length: int, count: int) -> None:
-    """R4: no worker has more than one example more than another, and together they have each once."""
-    dataset = bd.builder_from_directory(write({"train": [5000]})).as_dataset("train").take(length)
-    dataset = dataset.map(lambda example: int(example["id"]))
-    parts = [list(dataset.shard(worker, count)) for worker in range(count)]
-    assert sorted(itertools.chain(*parts)) == sorted(dataset)
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert [len(dataset.shard(worker, count)) for worker in range(count)] == list(map(len, parts))
-
-
-def test_windows_of_workers_fetch_their_own(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R4: a worker of a window's shuffle fetches each of its records once, and nobody else's."""
-    dataset = bd.builder_from_directory(write({"train": [3000]})).as_dataset("train").raw().shuffle(1, window=200)
-    fetched: list[int] = []
-    source = type(dataset._source)
-    fetch = source.fetch
-
-    def noted(self: Any, positions: Any, epoch: int) -> Any:
-        fetched.extend(positions.tolist())
-        return fetch(self, positions, epoch)
-
-    monkeypatch.setattr(source, "fetch", noted)
-    parts = [list(dataset.shard(worker, 8)) for worker in range(8)]
-    assert sorted(fetched) == list(range(3000))
-    assert sorted(itertools.chain(*parts)) == sorted(dataset)

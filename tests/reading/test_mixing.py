@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.reading.mixture import MAX_BLOCK, quotas_of
 from beam_datasets.reading.shuffle import block_orders
+from tests.published import flip
 
 LENGTHS = {"a": [7, 0, 12], "b": [5, 4], "c": [3]}
 
@@ -181,14 +184,9 @@ def test_examples_of_equal_steps_are_decoded_in_batches(builder: Any) -> None:
 
 def test_a_damaged_record_is_an_error_at_its_place(write: Any, tmp_path: Any) -> None:
     directory = write({"a": [9], "b": [9]}, size=1)
-    copy = tmp_path / directory.parent.name / "1.0.0"
-    copy.mkdir(parents=True)
-    for file in directory.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    copy = Path(shutil.copytree(directory, tmp_path / directory.parent.name / "1.0.0"))
     shard = next(file for file in copy.iterdir() if "-b.tfrecord" in file.name and file.suffix != ".index")
-    content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    flip(shard, shard.stat().st_size // 2)
     good, bad = (bd.builder_from_directory(path) for path in (directory, copy))
     sources = dict.fromkeys((bad.as_dataset("a"), bad.as_dataset("b")), 1)
     whole = bd.mix({good.as_dataset(split): 1 for split in "ab"}, source_key="s", names="ab")

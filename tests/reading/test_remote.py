@@ -11,6 +11,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import storage
+from tests.published import upload
 from tests.reading.conftest import Storage
 
 pytest.importorskip("obstore")
@@ -22,9 +23,7 @@ LENGTHS = [100, 0, 75, 62, 150, 13, 12, 200]
 def builders(request: pytest.FixtureRequest, write: Any) -> tuple[Any, Any]:
     """The same dataset in an object store and on the disk."""
     directory: Path = write({"train": LENGTHS, "test": [40]}, size=4000, indexed=request.param, manifest=True)
-    remote = f"memory://bucket-{request.param}/{directory.parent.name}/1.0.0"
-    for file in directory.iterdir():
-        storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
+    remote = upload(directory, f"memory://bucket-{request.param}/{directory.parent.name}/1.0.0")
     return bd.builder_from_directory(remote), bd.builder_from_directory(directory)
 
 
@@ -126,9 +125,7 @@ def test_each_byte_is_read_once(builders: tuple[Any, Any], monkeypatch: pytest.M
 
 def test_few_files_are_read_in_large_pieces(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     directory: Path = write({"train": [1500]}, size=4000, manifest=True)
-    remote = f"memory://bucket/{directory.parent.name}/large"
-    for file in directory.iterdir():
-        storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
+    remote = upload(directory, f"memory://bucket/{directory.parent.name}/large")
     calls = Storage(monkeypatch)
     assert len(ids(bd.builder_from_directory(remote).as_dataset("train"))) == 1500
     assert max(stop - start for _, start, stop in calls.reads) > 4 << 20

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets import errors, storage
+from beam_datasets import errors
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
@@ -27,6 +27,7 @@ from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.source import Source
 from tests.cases import cases
+from tests.published import flip, upload
 from tests.reading.conftest import Storage, write_dataset
 
 
@@ -287,10 +288,7 @@ def test_reads_what_a_dataset_reads(write: Any, indexed: bool, where: str) -> No
     builder = published(write, 90, 0, 700, 11, indexed=indexed, size=3000)
     expected = builder.as_dataset("train[5%:]")[:]
     if where == "store":
-        remote = f"memory://ranges-{indexed}/d/1.0.0"
-        for name in storage.list_dir(builder.dataset_dir):
-            storage.write_bytes(storage.join(remote, name), storage.read_bytes(storage.join(builder.dataset_dir, name)))
-        builder = bd.builder_from_directory(remote)
+        builder = bd.builder_from_directory(upload(builder.dataset_dir, f"memory://ranges-{indexed}/d/1.0.0"))
     steps = (Decode(builder.info.features), Map(lambda example: int(example["id"])))
     runs = builder.info.splits["train[5%:]"].file_instructions
     parts = [part for run in runs for part in ranges.cut(run, builder.pool, 400_000)]
@@ -342,10 +340,8 @@ def test_damage_names_file_byte_and_record(tmp_path: Path, indexed: bool) -> Non
     builder = bd.builder_from_directory(write_dataset(tmp_path / "d" / "1.0.0", {"train": [50]}, indexed=indexed))
     [run] = builder.info.splits["train"].file_instructions
     shard = Path(builder.dataset_dir, run.filename)
-    content = bytearray(shard.read_bytes())
-    offset = int(tfrecord.scan(content, path="")[33])
-    content[offset + 20] ^= 1
-    shard.write_bytes(content)
+    offset = int(tfrecord.scan(shard.read_bytes(), path="")[33])
+    flip(shard, offset + 20)
     builder = bd.builder_from_directory(builder.dataset_dir)
     place = rf"train.tfrecord-00000-of-00001, byte {offset} \(record 33\): data CRC"
     with pytest.raises(errors.CorruptRecordError, match=place):

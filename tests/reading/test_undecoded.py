@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets import features, storage
+from beam_datasets import features
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError, parse, serialize
+from tests.published import flip, upload
 from tests.reading.conftest import write_dataset
 
 LENGTHS = [5, 0, 40, 7]
@@ -290,9 +291,7 @@ def test_of_images_that_make_no_batch_it_is_not_said(images: Path) -> None:
 
 def test_byte_is_left_out_where_it_cannot_be_known(images: Path) -> None:
     file = next(images.glob("*.tfrecord-*"))
-    content = bytearray(file.read_bytes())
-    content[int(tfrecord.scan(content, path="")[29])] ^= 1
-    file.write_bytes(content)
+    flip(file, int(tfrecord.scan(file.read_bytes(), path="")[29]))
     dataset = bd.builder_from_directory(images).as_dataset("train")
     with pytest.raises(FeatureError, match=rf"\. It is in {file} \(record 17\)$"):
         list(dataset)
@@ -304,9 +303,7 @@ def test_of_a_remote_shard_the_byte_is_said_where_an_index_has_it(tmp_path: Path
     directory = write_dataset(tmp_path / "far" / "1.0.0", {"train": [30, 40]}, manifest=manifest)
     file = sorted(directory.glob("*.tfrecord-?????-of-00002"))[1]
     offset = spoil(file, 7, ExampleError)
-    remote = f"memory://undecoded-{manifest}/far/1.0.0"
-    for local in directory.iterdir():
-        storage.write_bytes(storage.join(remote, local.name), local.read_bytes())
+    remote = upload(directory, f"memory://undecoded-{manifest}/far/1.0.0")
     dataset = bd.builder_from_directory(remote).as_dataset("train")
     byte = f", byte {offset}" if manifest else ""
     for read in (dataset, dataset.batch(4)):

@@ -14,6 +14,7 @@ import pytest
 from beam_datasets import storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import Requests
+from tests.processes import in_threads
 
 DATA = bytes(range(256)) * 4
 
@@ -144,11 +145,7 @@ def test_of_many_that_create_one_succeeds(root):
             return
         done.append(b"%d" % number)
 
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(8, create)
     assert [storage.read_bytes(f"{root}/x")] == done
 
 
@@ -214,14 +211,10 @@ def test_threads_share_a_reader(root):
     with storage.open_reader(path) as reader:
 
         def read(step):
-            starts = range(0, len(data) - 800, 800 * step)
+            starts = range(0, len(data) - 800, 800 * (step + 1))
             wrong.extend(at for at in starts if bytes(reader.read(at, at + 800)) != data[at : at + 800])
 
-        threads = [threading.Thread(target=read, args=(step,)) for step in (1, 2, 3, 4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(4, read)
     assert not wrong
 
 

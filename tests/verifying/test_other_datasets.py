@@ -17,7 +17,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.metadata.manifest import Manifest
 from tests.directories import contents
-from tests.published import edit_json, restore
+from tests.published import edit_json, restore, upload
 
 EXPRESSION = "train=test+train[40:]+train[:20]"
 
@@ -104,17 +104,10 @@ def test_an_adopted_one(tmp_path: Path, names: list[str]) -> None:
 # ----------------------------------------------------------------------------------------------------- object stores
 
 
-def uploaded(directory: Path) -> str:
-    url = f"memory://{uuid.uuid4().hex}/data/ds/1.0.0"
-    for name, content in contents(directory).items():
-        storage.write_bytes(storage.join(url, name), content)
-    return url
-
-
 def test_on_an_object_store(published: Path, as_tfds: Path) -> None:
     pytest.importorskip("obstore")
     for directory in (published, as_tfds):
-        url = uploaded(directory)
+        url = upload(directory, f"memory://{uuid.uuid4().hex}/data/ds/1.0.0")
         assert bd.verify(url).findings == ()
         name = "ds-train.tfrecord-00002-of-00004"
         content = (directory / name).read_bytes()
