@@ -54,7 +54,17 @@ class BlockIterator:
     def __next__(self) -> Any: ...
 
 # runs.c: runs that blocks read by themselves; see reading/runs.py
-def run(owner: object, descriptor: int, offsets: Buffer, first: int, stop: int, chunk_bytes: int, /) -> _Chunk: ...
+def run(
+    owner: object,
+    descriptor: int,
+    offsets: Buffer,
+    first: int,
+    stop: int,
+    chunk_bytes: int,
+    pieces: bytes = ...,
+    piece_bytes: int = ...,
+    /,
+) -> _Chunk: ...
 
 # ahead.c: threads that read ahead
 def set_threads(n: int, /) -> int: ...

@@ -6,17 +6,24 @@
 #include "chunk.h"
 #include "ahead.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define RUN_CURSOR "beam_datasets.run_cursor"
 #define MAX_RANGES 256     /* that are read into one chunk */
 #define MAX_SPAN (1 << 14) /* records from the first to the last of a chunk: each takes 8 bytes, also if left out */
+#define MAX_PATH 4096
 
 /* What a block has not read yet of a run: records of a shard before `stop`. */
 typedef struct {
     PyObject *owner;        /* keeps the descriptor open */
-    int descriptor;         /* of the shard */
+    int descriptor;         /* of the shard, if it is one file */
+    PyObject *pieces;       /* bytes: the path of the files with its pieces, up to "-<number>"; or NULL */
+    const char *prefix;     /* the same */
+    Py_ssize_t piece_bytes; /* of each but the last */
     Py_buffer view;         /* of the offsets */
     Py_ssize_t first, stop, chunk_bytes;
     struct Load *ahead; /* the next chunk, if a thread may be reading it */
@@ -52,6 +59,7 @@ static void cursor_drop(RunCursor *cursor) {
         load_drop(cursor->ahead);
     }
     Py_XDECREF(cursor->owner);
+    Py_XDECREF(cursor->pieces);
     PyBuffer_Release(&cursor->view);
     PyMem_Free(cursor);
 }
@@ -157,6 +165,49 @@ static Load *load_plan(const RunCursor *cursor, const Visits *visits, Py_ssize_t
 /* The number of the record behind the last one of a chunk. */
 static int64_t load_stop(const Load *load) { return load->ranges[load->n - 1].stop; }
 
+/* Opens the file of a piece of so many bytes, and notes that it was used; -1 if it is another one, or not whole. */
+static int piece_open(const RunCursor *cursor, uint64_t number, uint64_t size) {
+    char path[MAX_PATH];
+    uint8_t end[8]; /* CRCs of the name, and of name and content */
+    int length = snprintf(path, sizeof path, "%s-%llu", cursor->prefix, (unsigned long long)number);
+    if (length < 0 || length >= (int)sizeof path) return -1;
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    uint32_t crc = crc32c_extend(0, (const uint8_t *)name, strlen(name));
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    if (pread(file, end, sizeof end, (off_t)size) == (ssize_t)sizeof end && u32_at(end) == crc) {
+        futimens(file, NULL); /* a disk that cannot be written may be read */
+        return file;
+    }
+    close(file);
+    return -1;
+}
+
+/* Reads bytes of the shard from its pieces; 0 if they are not all there. */
+static int pieces_read(const RunCursor *cursor, uint8_t *data, uint64_t start, uint64_t size) {
+    uint64_t most = (uint64_t)cursor->piece_bytes, shard_size = offset_of(cursor, cursor->view.len / 8 - 1);
+    if (start > shard_size || size > shard_size - start) return 0;
+    while (size) {
+        uint64_t number = start / most, at = start % most, piece = shard_size - (start - at);
+        if (piece > most) piece = most;
+        size_t n = (size_t)(size < piece - at ? size : piece - at);
+        int file = piece_open(cursor, number, piece);
+        if (file < 0) return 0;
+        ssize_t found = pread(file, data, n, (off_t)at);
+        close(file);
+        if (found != (ssize_t)n) return 0;
+        data += n;
+        start += n;
+        size -= n;
+    }
+    return 1;
+}
+
+static int range_read(const RunCursor *cursor, uint8_t *data, const Range *range) {
+    if (cursor->pieces != NULL) return pieces_read(cursor, data, range->start, range->size);
+    return pread(cursor->descriptor, data, (size_t)range->size, (off_t)range->start) == (ssize_t)range->size;
+}
+
 /* Reads it, and checks nothing. */
 static void load_read(Load *load) {
     const RunCursor *cursor = load->cursor;
@@ -168,8 +219,7 @@ static void load_read(Load *load) {
         for (; record < range->first; record++) memory[record - first] = at;
         for (; record < range->stop; record++)
             memory[record - first] = at + (int64_t)(offset_of(cursor, (Py_ssize_t)record) - range->start);
-        if (pread(cursor->descriptor, data + at, (size_t)range->size, (off_t)range->start) != (ssize_t)range->size)
-            return;
+        if (!range_read(cursor, data + at, range)) return;
         at += (int64_t)range->size; /* not by the offsets again: a mapped index may have changed */
     }
     memory[records] = at;
@@ -230,20 +280,27 @@ PyObject *chunk_read(PyObject *capsule, const Visits *visits, Py_ssize_t at) {
     return chunk;
 }
 
-PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, /)\n--\n\n"
+PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, pieces=b'', piece_bytes=0, /)\n--\n\n"
                       "Returns an empty chunk, see chunk(), that is followed by records [first, stop) of a file:\n"
                       "RecordBlock.take() reads about `chunk_bytes` at a time of those that its visits take, and\n"
                       "drops the chunk after the last of them. `owner` keeps the file open. `offsets`, uint64, are\n"
                       "where each record of the file begins and the last one ends. If a chunk cannot be read, take()\n"
-                      "ends there and drops it.");
+                      "ends there and drops it.\n\n"
+                      "Where `piece_bytes` is not 0, the bytes of the file are not read from the descriptor, but from\n"
+                      "files of so many bytes that storage/caching.py wrote: `pieces`, '-' and a number.");
 
 static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *offsets;
     RunCursor *cursor = PyMem_Calloc(1, sizeof *cursor);
     if (cursor == NULL) return PyErr_NoMemory();
-    int good = PyArg_ParseTuple(arguments, "OiOnnn:run", &cursor->owner, &cursor->descriptor, &offsets, &cursor->first,
-                                &cursor->stop, &cursor->chunk_bytes);
+    PyObject *pieces = NULL;
+    int good = PyArg_ParseTuple(arguments, "OiOnnn|Sn:run", &cursor->owner, &cursor->descriptor, &offsets,
+                                &cursor->first, &cursor->stop, &cursor->chunk_bytes, &pieces, &cursor->piece_bytes);
     Py_XINCREF(cursor->owner);
+    if (good && cursor->piece_bytes > 0 && pieces != NULL) {
+        cursor->pieces = Py_NewRef(pieces);
+        cursor->prefix = PyBytes_AsString(pieces);
+    }
     good = good && bytes_get(offsets, &cursor->view) == 0;
     if (good) {
         Py_ssize_t n = cursor->view.len / 8 - 1;

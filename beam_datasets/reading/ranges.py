@@ -127,7 +127,7 @@ def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) ->
     def chunk_of(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
-        return reader.chunk(ranges_of(0, visits), failed)
+        return reader.chunk(ranges_of(0, visits), failed or damaged)
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
     yield from intact(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))

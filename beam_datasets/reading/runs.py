@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -65,8 +65,9 @@ class RunReader:
         self.has_ended = False
 
     def load(self, wanted: Ranges) -> RunReader:
-        """Reads the first chunk of what is wanted, and returns this reader."""
-        self._turn_to(wanted)
+        """Reads the first chunk of what is wanted, unless a block can read it by itself; returns this reader."""
+        if self._run(wanted) is None:
+            self._turn_to(wanted)
         return self
 
     def chunk(self, ranges: Ranges, failed: bool) -> Any:
@@ -80,8 +81,8 @@ class RunReader:
             StorageError: the file cannot be read.
             CorruptRecordError: the shard has not as many records as recorded.
         """
-        if self._submit is None and not failed:
-            run = self.shard.run(int(ranges[0][0]), self.stop, self._chunk_bytes)
+        if not failed and self._ahead is None and not _has(self._chunk, int(ranges[0][0])):
+            run = self._run(ranges)
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
@@ -100,10 +101,16 @@ class RunReader:
             self._chunk = _NOTHING
         return record_block.chunk(chunk.buffer, chunk.offsets[: last - chunk.first_record + 1], chunk.first_record)
 
-    def raise_damaged(self, first: int) -> NoReturn:
-        """Raises the CorruptRecordError of the record `first`, which no block takes."""
+    def raise_damaged(self, first: int) -> None:
+        """Raises the CorruptRecordError of the record `first`, which no block takes.
+
+        Returns if the record was damaged in the cache: it is replaced now, and `chunk` with `failed` reads it.
+        """
         if self.shard.known_offsets is not None:
             self.shard.read_one(first)
+            if self.shard.reader.pieces is not None:
+                self._chunk = _NOTHING
+                return
             offset = int(self.shard.offsets[first])
         else:
             chunk = self._turn_to((np.array([first]), np.array([first + 1])))
@@ -112,6 +119,10 @@ class RunReader:
             tfrecord.unframe(chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first)
         what = "the record was changed while it was read. Read it again"
         raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=first)
+
+    def _run(self, ranges: Ranges) -> Any:
+        """Returns what a block reads the records from by itself; None if it has to be given chunks of them."""
+        return self.shard.run(int(ranges[0][0]), self.stop, min(self._chunk_bytes, CHUNK_BYTES))
 
     def _turn_to(self, wanted: Ranges) -> tfrecord.Chunk:
         """Returns the chunk that has the first of the wanted records; lets go of another one before."""

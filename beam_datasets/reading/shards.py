@@ -149,12 +149,15 @@ class Shard:
     def run(self, first: int, stop: int, chunk_bytes: int) -> Any:
         """Returns what a block takes records of [first, stop) from, and reads them by itself, a chunk at a time.
 
-        None where it has to be given the chunks: without the native module or offsets, and where the file is remote.
+        None where it has to be given the chunks: without the native module or offsets, and where the file is remote and
+        the first record is not in the cache.
         """
-        descriptor = self.reader.descriptor
-        if _run is None or descriptor is None or self._places is None:
+        if _run is None or self._offsets is None or not self.reader.is_near(self._offsets.item(first)):
             return None
-        return _run(self, descriptor, self._places, first, stop, chunk_bytes)
+        pieces = self.reader.pieces
+        if pieces is None:
+            return _run(self, self.reader.descriptor, self._places, first, stop, chunk_bytes)
+        return _run(self, -1, self._places, first, stop, chunk_bytes, *pieces)
 
     def read_one(self, record: int) -> bytes:
         """Returns the data of one record, checked.

@@ -182,7 +182,7 @@ class Source(Operation):
                 if not session.is_open(other):
                     load = functools.partial(self._open, session, other, ranges_of(other, whole))
                     session.prepare(other, load)
-        chunk = reader.chunk(ranges, failed)
+        chunk = reader.chunk(ranges, failed or damaged)
         if reader.has_ended and session.executor is None:
             session.forget(run)
         return chunk

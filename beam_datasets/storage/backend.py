@@ -36,9 +36,12 @@ class Reader(ABC):
         size: its size in bytes, when it was opened.
         tag: of a remote file, a text that changes with its content; None if the store reports none.
         descriptor: the file descriptor of a local file while it is open; else None.
+        pieces: of a file with a cache, where its pieces are: the path of their files up to "-<number>", and how many
+            bytes of the file each but the last one has; else None.
     """
 
     descriptor: int | None = None
+    pieces: tuple[bytes, int] | None = None
 
     def __init__(self, path: str, size: int, tag: str | None = None) -> None:
         self.path = path
@@ -63,6 +66,10 @@ class Reader(ABC):
         """Yields the whole file, `CHUNK_BYTES` at a time."""
         for start in range(0, self.size, CHUNK_BYTES):
             yield self.read(start, min(start + CHUNK_BYTES, self.size))
+
+    def is_near(self, start: int) -> bool:
+        """Returns whether the byte `start` of the file can be read without a request, as far as is known."""
+        return self.descriptor is not None
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:

@@ -2,10 +2,13 @@
 
 It is used if $BEAM_DATASETS_CACHE_DIR names a directory, for shards and their indexes. A file is cut into pieces of
 `PIECE_BYTES`; the name of a piece is a hash of the file's URL, size and tag (what the store reported of its content
-when it was opened), and its number. It ends with a CRC of its name and content.
+when it was opened), and its number. It ends with two CRCs: of its name, and of its name and content.
 
 Pieces appear whole, by a rename; the least recently used one is removed first. A failing cache only costs speed: a
 damaged or missing piece is read again, and a disk that is full or cannot be written is a warning.
+
+Runs of records (native/runs.c) read pieces without a check of the second CRC, as each record has its own. Who finds a
+damaged record there reads it again by a `CachedReader`, which replaces damaged pieces.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import functools
 import hashlib
 import os
 import re
+import struct
 import time
 import uuid
 import warnings
@@ -38,7 +42,7 @@ DEFAULT_BYTES = 10 << 30
 PIECE_BYTES = 1 << 20
 """About what a store sends in the time that it takes to answer: an example costs hardly more than twice as long."""
 
-_CRC_BYTES = 4
+_CRC_BYTES = 8
 _KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
 _MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
@@ -87,6 +91,7 @@ class CachedReader(Reader):
         self._cache = cache
         identity = f"{url(reader.path)}\n{reader.size}\n{reader.tag}"
         self._key = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+        self.pieces = os.fsencode(cache.path(self._key)), PIECE_BYTES
 
     def read_many(self, ranges: Sequence[Range]) -> Iterator[Buffer]:
         """Yields the ranges; the pieces of several ranges are fetched at once."""
@@ -98,24 +103,30 @@ class CachedReader(Reader):
                 some = []
 
     def _read_some(self, ranges: list[Range]) -> Iterator[Buffer]:
-        wanted = sorted({number for span in ranges for number in _pieces_of(*span)})
-        spans = {number: (number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)) for number in wanted}
-        pieces: dict[int, Buffer | None] = {
-            number: self._cache.get(self._key, number, stop - start) for number, (start, stop) in spans.items()
-        }
-        missing = [number for number, data in pieces.items() if data is None]
-        for number, data in zip(missing, self._reader.read_many([spans[number] for number in missing])):
-            pieces[number] = data
-            self._cache.put(self._key, number, data)
+        held: list[tuple[int, memoryview]] = []  # where each buffer begins in the file
+        missing: list[Range] = []
+        for number in sorted({number for span in ranges for number in _pieces_of(*span)}):
+            start, stop = number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
+            if (data := self._cache.get(self._key, number, stop - start)) is not None:
+                held.append((start, data))
+            elif missing and missing[-1][1] == start:
+                missing[-1] = missing[-1][0], stop
+            else:
+                missing.append((start, stop))
+        for (start, _), buffer in zip(missing, self._reader.read_many(missing)):
+            self._cache.put(self._key, start // PIECE_BYTES, buffer)
+            held.append((start, memoryview(buffer)))
+        held.sort(key=lambda part: part[0])
         for start, stop in ranges:
-            yield b"".join(
-                memoryview(pieces[number] or b"")[max(start - first, 0) : stop - first]
-                for number in _pieces_of(start, stop)
-                for first in [number * PIECE_BYTES]
-            )
+            parts = [data[max(start - at, 0) : stop - at] for at, data in held if at < stop and start < at + len(data)]
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read(self, start: int, stop: int) -> Buffer:
         return next(self.read_many([(start, stop)]))
+
+    def is_near(self, start: int) -> bool:
+        """Returns whether there is a file of the piece with this byte."""
+        return os.path.exists(self._cache.path(self._key, start // PIECE_BYTES))
 
     def close(self) -> None:
         """Closes the file."""
@@ -145,12 +156,12 @@ class PieceCache:
 
     def get(self, key: str, number: int, num_bytes: int) -> memoryview | None:
         """Returns a piece of `num_bytes`; None if it is missing or damaged."""
-        path = self._path(key, number)
+        path = self.path(key, number)
         try:
             with open(path, "rb") as file:
                 data = memoryview(file.read())
             content = data[:-_CRC_BYTES]
-            if len(content) == num_bytes and data[-_CRC_BYTES:] == _crc(path, content):
+            if len(content) == num_bytes and data[-_CRC_BYTES:] == _crcs(path, content):
                 with contextlib.suppress(OSError):  # a disk that cannot be written may be read
                     os.utime(path)
                 return content
@@ -162,8 +173,13 @@ class PieceCache:
         return None
 
     def put(self, key: str, number: int, data: Buffer) -> None:
-        """Keeps a piece, and removes others if there are too many bytes."""
-        path, num_bytes = self._path(key, number), memoryview(data).nbytes + _CRC_BYTES
+        """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes."""
+        view = memoryview(data)
+        for first in range(0, len(view), PIECE_BYTES):
+            self._put(self.path(key, number + first // PIECE_BYTES), view[first : first + PIECE_BYTES])
+
+    def _put(self, path: str, data: memoryview) -> None:
+        num_bytes = len(data) + _CRC_BYTES
         if num_bytes > self.num_bytes:
             return
         temporary = os.path.join(os.path.dirname(path), TEMPORARY_PREFIX + uuid.uuid4().hex)
@@ -171,7 +187,7 @@ class PieceCache:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)  # what is read with credentials is not for everyone
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "xb") as file:
-                file.writelines([data, _crc(path, data)])
+                file.writelines([data, _crcs(path, data)])
             with storage.locked(os.path.join(self.directory, "lock")):
                 if not os.path.exists(path):
                     self._make_space(num_bytes)
@@ -182,8 +198,9 @@ class PieceCache:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
 
-    def _path(self, key: str, number: int) -> str:
-        return os.path.join(self.directory, key[:2], f"{key}-{number}")
+    def path(self, key: str, number: int | None = None) -> str:
+        """Returns the path of a piece; without a number, that of all pieces of a file up to "-<number>"."""
+        return os.path.join(self.directory, key[:2], key if number is None else f"{key}-{number}")
 
     def _make_space(self, num_bytes: int) -> None:
         """Adds to the count of bytes, which a file contains; if they do not fit, counts again and removes pieces."""
@@ -218,9 +235,10 @@ class PieceCache:
                         os.unlink(entry.path)
 
 
-def _crc(path: str, data: Buffer) -> bytes:
-    """Returns the CRC of a piece, which differs from that of another piece with the same content."""
-    return crc32c(data, crc32c(os.path.basename(path).encode())).to_bytes(_CRC_BYTES, "little")
+def _crcs(path: str, data: Buffer) -> bytes:
+    """Returns the CRCs of a piece, which differ from those of another piece with the same content."""
+    of_name = crc32c(os.path.basename(path).encode())
+    return struct.pack("<II", of_name, crc32c(data, of_name))
 
 
 @functools.cache

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.native import core
+from beam_datasets.storage import caching
 from tests.native.gil import when_it_is_free
 from tests.native.test_block import framed, take
 
@@ -54,6 +55,19 @@ def run_of(path: Path, places: Any, first: int, stop: int, chunk_bytes: int) -> 
     return core.run(owner, owner.descriptor, np.asarray(places).astype("<u8"), first, stop, chunk_bytes)
 
 
+def cut(path: Path, piece_bytes: int) -> Path:
+    """Puts the bytes of a file into a cache in pieces of so many bytes; returns the folder of the pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caching, "PIECE_BYTES", piece_bytes)
+        caching.PieceCache(str(path.parent), 1 << 30).put("key", 0, path.read_bytes())
+    return path.parent / "ke"
+
+
+def run_of_pieces(path: Path, places: Any, first: int, stop: int, chunk_bytes: int, piece_bytes: int) -> Any:
+    place = os.fsencode(cut(path, piece_bytes) / "key"), piece_bytes
+    return core.run(None, -1, np.asarray(places).astype("<u8"), first, stop, chunk_bytes, *place)
+
+
 def counted(directory: str, records: list[bytes]) -> tuple[Path, Any]:
     data, places = framed(records)
     path = Path(directory, "shard")
@@ -68,7 +82,11 @@ def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> Non
     chunk_bytes, most = data.draw(st.integers(1, 5000)), data.draw(st.integers(1, 12))
     with tempfile.TemporaryDirectory() as directory:
         path, places = counted(directory, records)
-        chunks = {7: run_of(path, places, first, stop, chunk_bytes)}
+        piece_bytes = data.draw(st.integers(50, 5000) | st.none())
+        if piece_bytes is None:
+            chunks = {7: run_of(path, places, first, stop, chunk_bytes)}
+        else:
+            chunks = {7: run_of_pieces(path, places, first, stop, chunk_bytes, piece_bytes)}
         visits, wanted, at = [], [], first
         while at < stop:
             count = data.draw(st.integers(1, stop - at))
@@ -85,6 +103,23 @@ def test_takes_what_the_whole_would_give(records: list[bytes], data: Any) -> Non
             found += list(block)
         assert found == wanted
         assert not chunks  # behind the last record that is wanted nothing is held
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "longer", "swap"])
+def test_a_piece_that_is_not_the_one_that_was_written_is_not_read(tmp_path: Path, damage: str) -> None:
+    """Also where the records in it are good, and stand at the same places: one exchanged for another piece."""
+    path, places = counted(str(tmp_path), [bytes([i]) * 84 for i in range(100)])  # of 100 bytes, framed
+    chunks, block = {0: run_of_pieces(path, places, 0, 100, 200, 1000)}, core.RecordBlock()
+    pieces = [tmp_path / "ke" / f"key-{number}" for number in range(10)]
+    content = pieces[4].read_bytes()
+    if damage == "gone":
+        pieces[4].unlink()
+    else:
+        changed = {"cut": content[:-1], "longer": b"1" + content, "swap": pieces[5].read_bytes()}
+        pieces[4].write_bytes(changed[damage])
+    assert take(block, chunks, [(0, 0, 100)]) == (0, [0, 40, 60])
+    assert list(block) == [bytes([i]) * 84 for i in range(40)]
+    assert not chunks
 
 
 @pytest.mark.usefixtures("alone")

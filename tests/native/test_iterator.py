@@ -215,6 +215,7 @@ CALLS: list[tuple[Any, tuple[Any, ...]]] = [
         (core.run, (None, 0, bytes(24), first, stop, size))
         for first, stop, size in ((-1, 2, 9), (0, 3, 9), (1, 1, 9), (0, 2, 0), (0, 2, -1), (2**62, 2**63 - 1, 1))
     ),
+    *((core.run, (None, -1, bytes(24), 0, 1, 1, *wrong)) for wrong in (("x", 5), (None, 5), (b"x", "5"), (b"x", 5, 0))),
     *((core.read_record, wrong) for wrong in ((0, b""), (0, b"", 1, 2), ("a", b"", 1), (0, 5, 1), (0, b"", "a"))),
     *((core.read_records, wrong) for wrong in ((0, b""), (0, b"", 1, 2), ("a", b"", 1), (0, 5, 1))),
     (core.read_records, (0, b"", np.array([1.0]))),

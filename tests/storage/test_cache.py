@@ -130,30 +130,30 @@ def test_local_files_and_memory_are_not_kept(folder, tmp_path):
 
 
 def test_the_least_lately_used_goes_first(tmp_path):
-    cache = PieceCache(str(tmp_path), 10 * 1004)
+    cache = PieceCache(str(tmp_path), 10 * 1008)
     for number in range(10):
         cache.put(KEY, number, bytes(1000))
-        os.utime(cache._path(KEY, number), ns=(0, number))
+        os.utime(cache.path(KEY, number), ns=(0, number))
     assert cache.get(KEY, 0, 1000) == bytes(1000)
     cache.put(KEY, 10, bytes(1000))
     there = [number for number in range(11) if cache.get(KEY, number, 1000) is not None]
     assert there == [0, *range(3, 11)]
     cache.put(KEY, 11, bytes(20_000))
     assert cache.get(KEY, 11, 20_000) is None
-    assert num_bytes(tmp_path) <= 10 * 1004
+    assert num_bytes(tmp_path) <= 10 * 1008
 
 
 def test_the_count_is_made_anew_where_it_is_lost(tmp_path):
-    cache = PieceCache(str(tmp_path), 5 * 1004)
+    cache = PieceCache(str(tmp_path), 5 * 1008)
     for number in range(20):
         (tmp_path / "bytes").write_text(["", "x", "-", "999999999"][number % 4])
         cache.put(KEY, number, bytes(1000))
         assert cache.get(KEY, number, 1000) == bytes(1000)
-        assert num_bytes(tmp_path) <= 5 * 1004
+        assert num_bytes(tmp_path) <= 5 * 1008
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):
-    cache = PieceCache(str(tmp_path), 2 * 1004)
+    cache = PieceCache(str(tmp_path), 2 * 1008)
     cache.put(KEY, 0, bytes(1000))
     old, new = (tmp_path / "00" / f".tmp-{letter * 32}" for letter in "ab")
     for path in (old, new):
@@ -177,19 +177,19 @@ def fill(directory, seed, budget):
             assert found == data
         with os.scandir(os.path.join(directory, "00")) as entries:
             names = [entry.path for entry in entries if not storage.is_temporary(entry.name)]
-        seen = max(seen, len(names) * 4004)
+        seen = max(seen, len(names) * 4008)
     return seen
 
 
 def test_the_budget_holds_for_processes_together(tmp_path):
-    budget = 15 * 4004
+    budget = 15 * 4008
     code = "import sys; from tests.storage.test_cache import fill; print(fill(sys.argv[1], *map(int, sys.argv[2:])))"
     with contextlib.ExitStack() as stack:
         commands = ([sys.executable, "-c", code, str(tmp_path), str(seed), str(budget)] for seed in range(2))
         processes = [stack.enter_context(started(command, cwd=ROOT, stdout=subprocess.PIPE)) for command in commands]
         most = [int(process.communicate()[0]) for process in processes]
     # A listing of a directory that another process changes may show the new name and the removed one.
-    assert max(most) <= budget + 2 * 4004
+    assert max(most) <= budget + 2 * 4008
     assert 0 < num_bytes(tmp_path) <= budget
 
 
