@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import threading
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.explorer.app import LOOPBACK, make_app
 from beam_datasets.cli.explorer.pages import Catalogue
+from beam_datasets.cli.explorer.searching import start_process
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.errors import framework
@@ -46,6 +48,7 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"cannot listen on {known.host}:{known.port} ({error}); choose another --port") from error
     with server:
         host = f"[{known.host}]" if ":" in known.host else known.host
+        threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
         say(f"http://{host}:{server.port}/{'?token=' + token if token else ''}  (Ctrl-C ends it)")
         server.serve_forever()
     return 0

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts tables, switches bars to a logarithmic scale, filters rows, and loads a page again that waits for something.
+// Sorts tables, switches bars to a logarithmic scale, filters rows, and shows how far something is that takes time.
 const number = (text) => Number(text.replace(/[,~<\u00a0]/g, "").replace(/(\d)(?: .*|\D)$/, "$1"));
 for (const table of document.querySelectorAll("table.sortable")) {
   for (const head of table.tHead.querySelectorAll("th")) {
@@ -54,5 +54,26 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     button.textContent = "Copied";
   });
 }
-const waiting = document.querySelector("[data-reload]");
-if (waiting) setTimeout(() => location.reload(), Number(waiting.dataset.reload));
+// What takes time is asked for again and again, and its progress shown; the page is replaced when it is ready.
+const waiting = document.querySelector("[data-next]");
+const ask = async () => {
+  const url = waiting.dataset.next;
+  const answer = await fetch(url).catch(() => null);
+  const page = answer?.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
+  const now = page && page.querySelector("[data-next]");
+  if (!waiting.dataset.next) return;  // stopped
+  if (!now) return location.replace(url);
+  waiting.firstElementChild.replaceWith(now.firstElementChild);
+  waiting.dataset.next = now.dataset.next;
+  setTimeout(ask, 200);
+};
+if (waiting) {
+  ask();
+  for (const stop of waiting.querySelectorAll("button")) {
+    stop.hidden = false;
+    stop.addEventListener("click", () => {
+      waiting.removeAttribute("data-next");
+      stop.remove();
+    });
+  }
+}

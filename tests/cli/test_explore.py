@@ -105,26 +105,41 @@ def test_rows_are_those_of_the_slice(data):
     seen, start = [], 0
     while start is not None:
         page = rows_page(Catalogue(str(data)), NAME, "train[50:]+test", start)
-        seen += [int(cell["text"]) for _, cells in page["rows"] for cell in cells if cell["path"] == SCRIPT]
+        seen += [int(cell["text"]) for row in page["rows"] for cell in row["cells"] if cell["path"] == SCRIPT]
         start = page["next"]
     assert seen == [int(example[SCRIPT]) for example in dataset[:]]
     assert rows_page(Catalogue(str(data)), NAME, "test", 10**17)["start"] == 29
     assert rows_page(Catalogue(str(data)), NAME, "test[:0]")["rows"] == []
 
 
-@pytest.mark.parametrize("scanned", [7, 100_000])
-def test_a_condition_goes_on_where_it_ended(data, monkeypatch, scanned):
-    monkeypatch.setattr(pages, "MAX_SCANNED", scanned)
-    monkeypatch.setattr(pages, "MAX_SECONDS", 1e9)
-    dataset = bd.load(NAME, split="test+train[:99]", data_dir=data)
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_condition_goes_on_where_it_ended(data, monkeypatch, seconds):
+    monkeypatch.setattr(pages, "MAX_SECONDS", seconds)
+    part = "test+train[:99]" if seconds else "test[:9]+train[:9]"  # in no time a request looks at a single example
+    dataset = bd.load(NAME, split=part, data_dir=data)
     found, start = [], 0
     while start is not None:
-        page = rows_page(Catalogue(str(data)), NAME, "test+train[:99]", start, "kind = 'cat' AND length(text) < 50")
+        page = rows_page(Catalogue(str(data)), NAME, part, start, "kind = 'cat' AND length(text) < 50")
         assert len(page["rows"]) <= pages.PAGE_ROWS
-        assert page["stop"] - page["start"] <= scanned
-        found += [index for index, _ in page["rows"]]
+        assert seconds or page["stop"] == page["start"] + 1
+        found += [row["index"] for row in page["rows"]]
         start = page["next"]
     assert found == [i for i, example in enumerate(dataset[:]) if example["kind"] == 0 and len(example["text"]) < 50]
+
+
+def test_a_slow_condition_is_answered_with_what_was_found(tmp_path):
+    """An example takes minutes; the search ends before it, and says so if it goes on there."""
+    dataset_of(tmp_path, {"n": np.int64}, [{"n": n} for n in range(99)])
+    slow = "levenshtein(repeat('a', 200000 + n), repeat('b', 200000)) > 1"
+    where = f"CASE WHEN n = 5 THEN {slow} ELSE n % 2 = 0 END"
+    found, start = [], 0
+    while start < 5:
+        page = rows_page(Catalogue(str(tmp_path)), "made:1.0.0", "", start, where)
+        found += [row["index"] for row in page["rows"]]
+        start = page["next"]
+    assert (found, start) == ([0, 2, 4], 5)
+    with pytest.raises(BeamDatasetsError, match="stopped, because an example takes more than 5 s[.]$"):
+        rows_page(Catalogue(str(tmp_path)), "made:1.0.0", "", 5, where)
 
 
 @pytest.mark.parametrize(
@@ -132,42 +147,62 @@ def test_a_condition_goes_on_where_it_ended(data, monkeypatch, scanned):
     [
         ("length(repeat('x', 3000000000)) > 1", {}, "2 GiB of memory"),
         ("len(range(100000000 + length(kind))) > 1", {}, "2 GiB of memory"),
-        ("levenshtein(repeat('a', 20000 + length(kind)), repeat('b', 20000)) > 1", {"MAX_WAIT": 0.5}, "0.5 s"),
+        ("levenshtein(repeat('a', 90000 + length(kind)), repeat('b', 90000)) > 1", {"MAX_EXAMPLE": 0.5}, "0.5 s"),
     ],
 )
 def test_a_condition_has_limited_memory_and_time(url, monkeypatch, where, limits, why):
-    assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
     for name, value in limits.items():
         monkeypatch.setattr(searching, name, value)
     start = time.monotonic()
     status, _, body = get(url, "/rows", name=NAME, slice="train", where=where)
     assert (status, time.monotonic() - start < 20) == (400, True)
-    assert f"stopped, because it takes more than {why}." in body.decode()
-    monkeypatch.undo()
-    assert get(url, "/rows", name=NAME, slice="train", where="kind = 'cat'")[0] == 200
-
-
-def test_a_process_that_starts_late_answers_no_other_question(data, monkeypatch):
-    search, place = searching.Searcher(), (str(data / NAME.replace(":", "/")), "train")
-    with monkeypatch.context() as patch:
-        patch.setattr(searching, "MAX_START", 0)
-        with pytest.raises(BeamDatasetsError, match="has not started within 0 s"):
-            search(*place, "true", 0, 9, 9, 1e9)
-    assert search(*place, "false", 0, 9, 9, 1e9) == ([], 9)
-    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
+    assert f"takes more than {why}." in body.decode()
 
 
 def test_an_error_says_how_the_process_ended(data, monkeypatch):
-    search, place = searching.Searcher(), (str(data / NAME.replace(":", "/")), "train")
-    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
-    os.kill(search._worker[0].pid, 9)
-    with pytest.raises(BeamDatasetsError, match="stopped, because its process ended with signal 9 .Killed.[.]$"):
-        search(*place, "true", 0, 9, 9, 1e9)
+    place = (str(data / NAME.replace(":", "/")), "train")
     with monkeypatch.context() as patch:
-        patch.setattr(searching, "_serve", sys.exit)  # called with a pipe, which is an exit code of 1
-        with pytest.raises(BeamDatasetsError, match="conditions ended with exit code 1 when it started"):
-            search(*place, "true", 0, 9, 9, 1e9)
-    assert search(*place, "true", 0, 9, 9, 1e9) == ([*range(9)], 9)
+        patch.setattr(searching, "MAX_START", 0)
+        with pytest.raises(BeamDatasetsError, match="stopped, because its process has not started within 0 s[.]$"):
+            searching.search(*place, "true", 0, 9, 60)
+    for target, end in ((sys.exit, "exit code 1"), (_killed, "signal 9 .Killed.")):
+        with monkeypatch.context() as patch:
+            patch.setattr(searching, "_serve", target)  # sys.exit is called with a pipe, which is an exit code of 1
+            with pytest.raises(BeamDatasetsError, match=f"stopped, because its process ended with {end};"):
+                searching.search(*place, "true", 0, 9, 60)
+    assert searching.search(*place, "false", 0, 9, 60) == ([], 300)
+    assert searching.search(*place, "true", 0, 9, 60) == ([*range(9)], 9)
+
+
+def _killed(*_):
+    os.kill(os.getpid(), 9)
+
+
+def test_the_other_examples_of_a_page_are_shown_where_one_is_damaged(tmp_path):
+    examples = [{"n": n, "text": f"text {n}"} for n in range(60)]
+    folder = dataset_of(tmp_path, {"n": np.int64, "text": bd.features.Text()}, examples, shards=2)
+    shards = sorted(folder.glob("*.tfrecord*"))
+    content = bytearray(shards[0].read_bytes())
+    place = content.index(b"text 5")
+    offset = content.rfind(b"text 4", 0, place) + len("text 4") + 4  # behind the text comes a checksum
+    content[place] ^= 1
+    shards[0].write_bytes(content)
+    where = "n % 2 = 0"
+    with explorer(Catalogue(str(tmp_path))) as url:
+        at = {"name": "made:1.0.0", "slice": "train"}
+        page = text(url, "/rows", **at)
+        assert re.findall(r">&#39;text (\d+)&#39;<", page) == [str(n) for n in range(20) if n != 5]
+        assert page.count(f"<strong>Damaged:</strong> {shards[0]}, byte {offset} (record 5): ") == 1
+        page = text(url, "/rows", **at, where=where)
+        assert re.findall(r">&#39;text (\d+)&#39;<", page) == [str(n) for n in range(0, 37, 2)]
+        assert page.count(f"{shards[0]}, byte {offset} (record 5): ") == 1
+        page = text(url, "/example", **at, index=5)
+        assert f"{shards[0]}, byte {offset} (record 5): " in page
+        assert [f"index={n}" in page for n in (4, 6)] == [True, True]
+        shards[1].unlink()
+        page = text(url, "/rows", **at, start=20)
+        assert re.findall(r">&#39;text (\d+)&#39;<", page) == [str(n) for n in range(20, 30)]
+        assert page.count("<strong>Damaged:</strong>") == 10
 
 
 @pytest.mark.parametrize(
@@ -185,6 +220,31 @@ def test_a_key_is_found(url):
     place = int(re.search(r"The key is that of example ([\d,]+)", page)[1])
     assert f'index={place}">' in page
     assert "no example with this key" in text(url, "/rows", name=NAME, slice="test", key="123")
+
+
+def test_a_key_of_any_type_is_found(tmp_path, ordered):
+    """Of a dataset in the order of its keys, which are integers; and texts that look like integers."""
+    with explorer(Catalogue(str(ordered.parents[1]))) as url:
+        assert "The key is that of example 37." in text(url, "/rows", name="ds:1.0.0", key="37")
+        assert "no example with this key" in text(url, "/rows", name="ds:1.0.0", key="-37")
+        assert get(url, "/rows", name="ds:1.0.0", key="37a")[0] == 400
+
+    class Texts(bd.DatasetBuilder, skip_registration=True):
+        """A dataset."""
+
+        VERSION = "1.0.0"
+        name = "texts"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"text": bd.features.Text()})
+
+        def _split_generators(self):
+            return {"train": [(key, {"text": key}) for key in ("007", "7", "+7", "é")]}
+
+    Texts(data_dir=tmp_path).build(num_workers=1)
+    for key in ("007", "7", "+7", "é"):
+        page = rows_page(Catalogue(str(tmp_path)), "texts:1.0.0", key=key)
+        assert page["rows"][0]["cells"][0]["text"] == repr(key)
 
 
 def test_images_sounds_and_long_texts(url, data, huge):

@@ -14,7 +14,7 @@ import numpy as np
 from beam_datasets import catalog
 from beam_datasets.cli.examples import leaves_with_features, value_text
 from beam_datasets.cli.explorer.media import PICTURES, SOUNDS, media_of, stored_features
-from beam_datasets.cli.explorer.searching import Searcher, opened
+from beam_datasets.cli.explorer.searching import opened, search
 from beam_datasets.cli.info import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
@@ -32,11 +32,9 @@ PAGE_ROWS = 20
 SAMPLE = 12  # examples whose images are among the statistics
 CELL = 120  # characters of a value among the rows
 MAX_TEXT = 20_000  # characters on the page of an example
-MAX_SCANNED, MAX_SECONDS = 100_000, 1.0  # of a request with a condition
+MAX_SECONDS = 1.0  # of a request with a condition
 _MAX_BARS = 400  # of shards
 _MAX_ITEMS = 100  # of a sequence on the page of an example
-
-_search = Searcher()
 
 
 def escaped(value: Any) -> Any:
@@ -167,7 +165,7 @@ def rows_page(
 ) -> dict[str, Any]:
     """Returns rows of a slice from an index on: all, or those for which a condition holds.
 
-    A condition is evaluated on at most `MAX_SCANNED` examples, for about `MAX_SECONDS`; `next` is where it goes on.
+    A condition is evaluated for about `MAX_SECONDS`; `next` is where it goes on.
 
     Raises:
         BeamDatasetsError: the dataset, the slice, the condition or the key is unusable.
@@ -177,16 +175,14 @@ def rows_page(
     dataset = read(published, expression)
     total, found = len(dataset), None
     if key:
-        found = dataset.find(key)
+        found = dataset.find(int(key) if re.fullmatch("-?(0|[1-9][0-9]{0,38})", key) else key)
         start = start if found is None else found
     start = min(max(start, 0), max(total - 1, 0))
+    stop = min(start + PAGE_ROWS, total)
+    indices = list(range(start, stop))
     if where:
-        scanned = min(start + MAX_SCANNED, total)
-        indices, stop = _search(published.dataset_dir, expression, where, start, scanned, PAGE_ROWS, MAX_SECONDS)
-    else:
-        stop = min(start + PAGE_ROWS, total)
-        indices = list(range(start, stop))
-    cells = [_cells(dataset[index], published.info.features, CELL) for index in indices]
+        indices, stop = search(published.dataset_dir, expression, where, start, PAGE_ROWS, MAX_SECONDS)
+    rows = [_row(dataset, index, published.info.features, CELL) for index in indices]
     return {
         "name": published.info.display_name,
         "slice": expression,
@@ -200,10 +196,18 @@ def rows_page(
         "previous": None if where or not start else max(start - PAGE_ROWS, 0),
         "next": stop if stop < total else None,
         "last": None if where or not total else (total - 1) // PAGE_ROWS * PAGE_ROWS,
-        "columns": [cell["path"] for cell in cells[0]] if cells else [],
-        "rows": list(zip(indices, cells)),
+        "columns": next(([cell["path"] for cell in row["cells"]] for row in rows if row["cells"]), []),
+        "rows": rows,
         "code": catalogue.load_code(published, expression, where, f"{start}:{stop}"),
     }
+
+
+def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = False) -> dict[str, Any]:
+    """Returns the values of an example, or the error of one that cannot be read."""
+    try:
+        return {"index": index, "cells": _cells(dataset[index], features, width, whole=whole), "error": ""}
+    except BeamDatasetsError as error:
+        return {"index": index, "cells": [], "error": str(error)}
 
 
 def _cells(example: Any, features: Any, width: int, *, whole: bool = False) -> list[dict[str, Any]]:
@@ -224,9 +228,8 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
     return {
         "name": published.info.display_name,
         "slice": expression,
-        "index": index,
         "total": len(dataset),
-        "cells": _cells(dataset[index], published.info.features, 1000, whole=True),
+        **_row(dataset, index, published.info.features, 1000, whole=True),
         "code": catalogue.load_code(published, expression, rows=str(index)),
     }
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import resource
 import signal
-import threading
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError
+from beam_datasets.features.config import UnknownFeature
+from beam_datasets.features.decode import skip_decoding
+from beam_datasets.formats.example import ExampleError
 from beam_datasets.materializing.where import Where
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
-MAX_BYTES, MAX_WAIT = 2 << 30, 10.0  # of memory, and seconds for an answer
-MAX_START = 60.0  # seconds until the process is ready
-MAX_BLOCK, BLOCK_BYTES = 2048, 32 << 20  # examples that are looked at together, and about their bytes
+MAX_BYTES = 2 << 30  # of memory
+MAX_START, MAX_EXAMPLE = 60.0, 5.0  # seconds until the process is ready, and for the first example
+MAX_WAIT = 0.7  # seconds for an answer when a search should have ended
+MAX_BLOCK, BLOCK_BYTES = 8192, 32 << 20  # examples that are looked at together, and about their bytes
+_FAST = 0.1  # seconds for a block, after which the next one is larger, else smaller
 _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
 
@@ -38,101 +42,101 @@ def opened(directory: str) -> ReadOnlyBuilder:
     return _opened(directory, state and (state.st_ino, state.st_mtime_ns))
 
 
-class Searcher:
-    """A process that searches, one search at a time. It starts with the first one, and ends with this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._worker: tuple[Any, Connection] | None = None
-
-    def __call__(self, directory: str, expression: str, where: str, *limits: float) -> tuple[list[int], int]:
-        """Returns what `search` does, to which it passes the arguments.
-
-        Raises:
-            BeamDatasetsError: the condition is unusable, or needs more memory or time than there is; or the process
-                has ended or does not start.
-        """
-        with self._lock:
-            process, pipe = self._worker = self._worker or _start()
-            try:
-                pipe.send((directory, expression, where, *limits))
-                answer: Any = pipe.recv() if pipe.poll(MAX_WAIT) else f"it takes more than {MAX_WAIT:g} s"
-            except (EOFError, OSError):
-                answer = f"its process ended with {_end(process)}"
-            if isinstance(answer, str):
-                process.kill()
-                self._worker = None
-                answer = BeamDatasetsError(f"where={where!r}: stopped, because {answer}.")
-        if isinstance(answer, BeamDatasetsError):
-            raise answer
-        indices, stop = answer
-        return indices, stop
-
-
-def _start() -> tuple[Any, Connection]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+def start_process(target: Callable[..., object] = int, *args: Any) -> Any:
+    """Starts a process that Ctrl-C does not interrupt; the first one takes seconds, as a server imports modules."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "duckdb", "pyarrow", "pandas"])  # DuckDB imports pandas if it is there
+    process = context.Process(target=target, args=args, daemon=True)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which processes inherit
     process.start()
-    theirs.close()
-    problem = f"has not started within {MAX_START:g} s"
-    try:
-        if ours.poll(MAX_START):
-            ours.recv()  # it is ready
-            return process, ours
-    except EOFError:
-        problem = f"ended with {_end(process)} when it started; its error is where explore was started"
-    process.kill()
-    raise BeamDatasetsError(f"the process that evaluates conditions {problem}.")
-
-
-def _end(process: Any) -> str:
-    """Returns how a process ended: its exit code, or the signal that ended it."""
-    process.join(1)
-    code = process.exitcode or 0
-    return f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-
-
-def _serve(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
-    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
-    answer: Any = "ready"
-    with contextlib.suppress(EOFError):  # that process has ended
-        while True:
-            pipe.send(answer)
-            question = pipe.recv()
-            try:
-                answer = search(*question)
-            except BeamDatasetsError as error:
-                text = str(error)  # which can be sent, as not all errors can
-                answer = _MEMORY if "Out of Memory Error" in text else BeamDatasetsError(text)
-            except MemoryError:
-                answer = _MEMORY
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return process
 
 
 def search(
-    directory: str, expression: str, where: str, start: int, stop: int, count: int, seconds: float
+    directory: str, expression: str, where: str, start: int, count: int, seconds: float
 ) -> tuple[list[int], int]:
-    """Returns the indices of examples for which a condition holds, and where the search ended.
+    """Returns the indices of examples for which a condition holds or that cannot be read, and where the search ended.
 
     Args:
         directory: of the version.
         expression: of the slice.
         where: the condition.
         start: the first index that is looked at.
-        stop: the index before which the search ends.
         count: of examples, after which it ends.
-        seconds: after which it ends.
+        seconds: after which it ends, or at most `MAX_WAIT` later.
+
+    Raises:
+        BeamDatasetsError: the condition is unusable, or needs more memory or time for an example than there is; or the
+            process has ended or does not start.
     """
-    published = opened(directory)
-    splits = published.info.splits.values()
-    size = sum(split.num_bytes for split in splits) // max(sum(split.num_examples for split in splits), 1)
-    block = min(BLOCK_BYTES // max(size, 1) + 1, MAX_BLOCK)
-    places, records = Where(where).compile(published.info.features), published.as_dataset(expression).raw()
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = start_process(_serve, theirs, directory, expression, where, start, count, seconds)
+    theirs.close()
+    answer: Any = None
+    began, end, code = 0.0, time.monotonic() + MAX_START, None
+    try:
+        while ours.poll(max(end - time.monotonic(), 0)):
+            began = began or time.monotonic()
+            end = began + (seconds + MAX_WAIT if answer else MAX_EXAMPLE)
+            answer = ours.recv()
+    except EOFError:  # it has ended
+        process.join(1)
+        code = process.exitcode
+    process.kill()
+    if isinstance(answer, BeamDatasetsError):
+        raise answer
+    if answer and (code == 0 or (code is None and answer[1] > start)):
+        indices, stop = answer
+        return indices, stop
+    problem = f"an example takes more than {MAX_EXAMPLE:g} s"
+    if code is not None:
+        name = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+        problem = f"its process ended with {name}; an error of it is where explore was started"
+    elif not answer:
+        problem = f"its process has not started within {MAX_START:g} s"
+    raise _stopped(where, problem)
+
+
+def _stopped(where: str, problem: str) -> BeamDatasetsError:
+    return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
+
+
+def _serve(pipe: Connection, directory: str, expression: str, where: str, start: int, *limits: Any) -> None:
+    """Sends what is found so far and where the search is, again and again, or an error."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+    pipe.send(([], start))
+    try:
+        for progress in _search(builder_from_directory(directory), expression, where, start, *limits):
+            pipe.send(progress)
+    except (BeamDatasetsError, MemoryError) as error:
+        lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
+        text = str(error)  # which can be sent, as not all errors can
+        pipe.send(_stopped(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
+
+
+def _search(
+    published: ReadOnlyBuilder, expression: str, where: str, start: int, count: int, seconds: float
+) -> Iterator[tuple[list[int], int]]:
+    features, splits = published.info.features, published.info.splits
+    places = Where(where).compile(features)
+    records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
+    size = sum(split.num_bytes or 0 for split in splits.values()) // max(splits.total_num_examples, 1)
     found: list[int] = []
-    deadline = time.monotonic() + seconds
-    while start < stop and len(found) < count and time.monotonic() < deadline:
-        end = min(start + block, stop)
-        found += [start + place for place in places(records[start:end])]
-        start = end
-    return found[:count], found[count - 1] + 1 if len(found) > count else start
+    block, largest, end = 1, min(BLOCK_BYTES // max(size, 1) + 1, MAX_BLOCK), time.monotonic() + seconds
+    while start < len(records) and len(found) < count:
+        began = time.monotonic()
+        try:
+            chosen = places(records[start : start + block])
+        except (CorruptRecordError, ExampleError, FeatureError):
+            chosen = [0]  # the page shows its error
+            if block > 1:  # look at each by itself until that one
+                block = 1
+                continue
+        found += [start + place for place in chosen]
+        start = min(start + block, len(records))
+        yield found[:count], found[count - 1] + 1 if len(found) > count else start
+        now = time.monotonic()
+        if now > end:
+            return
+        block = min(4 * block, largest) if now - began < _FAST else max(block // 4, 1)

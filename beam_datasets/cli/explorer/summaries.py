@@ -1,4 +1,4 @@
-"""Statistics that are computed while a page waits: one at a time, with progress, and none that nobody waits for."""
+"""Statistics that are computed while a page waits, with progress, and none that nobody waits for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 RANGE_BYTES = 4 << 20  # between two steps of progress
 PATIENCE = 60.0  # seconds after which nobody waits
 MAX_KEPT = 32
-_TURN = threading.Lock()
 
 
 class Summary:
@@ -60,8 +59,7 @@ class Summary:
 
     def _run(self) -> None:
         try:
-            with _TURN:
-                self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
+            self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for
             self._error = str(error)
 
