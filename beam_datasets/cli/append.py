@@ -148,6 +148,9 @@ def _to_come(plan: AppendPlan) -> str:
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
     lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
     lines.append(table(["split", *kinds, "examples", "size", "shards"], rows))
+    if plan.moved:
+        moves = [f"{count:,} from {split} to {other}" for (split, other), count in sorted(plan.moved.items())]
+        lines.append(f"moved to another split: {', '.join(moves)}")
     for is_published, words in _KEYS.items():
         if keys := [key for key, found in plan.deletions if found is is_published]:
             more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""

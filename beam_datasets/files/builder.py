@@ -5,7 +5,9 @@ from __future__ import annotations
 import abc
 import datetime
 import decimal
+import json
 import logging
+import uuid
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -46,6 +48,7 @@ Example = dict[str, Any]
 Item = tuple[Key, Example] | tuple[Key, Example, str]
 """An example with its key, and with its split if rows are assigned to splits."""
 
+KEYS_IN_FILE = 1 << 16
 SHOWN = 5  # bad rows of a piece that are shown if they are left out
 _LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
 log = logging.getLogger(__name__)
@@ -163,6 +166,25 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
     count(_LEFT_OUT, bad)
 
 
+def read_and_record(piece: Any, read: Callable[[Any], Iterator[Any]], folder: str) -> Iterator[Any]:
+    """Yields the rows of a piece, and writes their keys by their splits into files of a folder.
+
+    A row that is read again, as for another attempt, is recorded again.
+    """
+    keys: dict[str, list[Key]] = {}
+
+    def write() -> None:
+        storage.write_bytes(storage.join(folder, uuid.uuid4().hex), json.dumps(keys).encode())
+        keys.clear()
+
+    for number, (key, example, split) in enumerate(read(piece), 1):
+        keys.setdefault(split, []).append(key)
+        yield key, example, split
+        if number % KEYS_IN_FILE == 0:
+            write()
+    write()
+
+
 def log_left_out(counters: Mapping[str, Any]) -> None:
     """Logs what `read_piece` left out and what readers counted, given the counters of a run."""
     counted = {name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")}
@@ -243,6 +265,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
+    _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
 
     def __init__(
@@ -289,13 +312,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: rows would get keys or splits by other options than those of the published version.
         """
-        expected, got = (known.key, known.splits), self._row_options
-        if any(wanted not in (None, given) for wanted, given in zip(expected, got)):
-            raise InputError(
-                f"expected the options by which the published version was built, {_shown(expected)}, got "
-                f"{_shown(got)}. Give the same ones, or examples are doubled or move to "
-                "another split; to change them, build a new version of all files."
-            )
+        known.check_options(Inputs({}, {}, *self._row_options))
         left_out, changed = [], []
         for name, file in self._named_files():
             stamp = known.files.get(name)
@@ -304,6 +321,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             if stamp == (file.size, file.modified) or (stamp is not None and not take_changed):
                 left_out.append(file.path)
         self._published_types, self._may_lack = known.columns, may_lack
+        self._records_keys = True
         self._leave_out(left_out)
         return changed
 
@@ -316,6 +334,20 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def may_be_empty(self) -> bool:
         """Whether files without examples are files without rows: not if rows that cannot be used are left out."""
         return not self._skip_bad
+
+    @property
+    def recorded_keys(self) -> Callable[[], Iterator[dict[str, list[Key]]]] | None:
+        """What yields the keys of the rows that were built, by their splits; None if a row's key decides its split."""
+        folder = self._keys_dir
+        if not folder:
+            return None
+        return lambda: (json.loads(storage.read_bytes(storage.join(folder, name))) for name in storage.list_dir(folder))
+
+    @property
+    def _keys_dir(self) -> str:
+        """Where the keys of rows are recorded; '' if they are not."""
+        is_needed = self._records_keys and self._given_assign is not None and self._given_assign.column is not None
+        return storage.join(self._root, "recorded.keys") if is_needed else ""
 
     def one_by_one(self) -> Iterator[Self]:
         """Yields a builder of each file, in directories below this one's data_dir."""
@@ -463,6 +495,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _split_generators(self) -> dict[str, SourceUnits]:
         """Reads each pattern once, however many splits share its rows."""
         read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
+        if self._keys_dir:
+            read = partial(read_and_record, read=read, folder=self._keys_dir)
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assigned(sources, self._assign)
@@ -477,7 +511,3 @@ def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict
         for _ in islice(source.read(source.units[0]), 100):  # raises now what would end the run at once
             pass
     return dict.fromkeys(assign.names, source)
-
-
-def _shown(options: Iterable[str | None]) -> str:
-    return " ".join(filter(None, options)) or "none"

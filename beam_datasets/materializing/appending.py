@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,10 +30,12 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import watch
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import KeyRanges, MergedSplit, merge_split, threads
+from beam_datasets.materializing.moving import Built, in_two_splits, keys_elsewhere, stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import Sources, named_splits, select_splits
 from beam_datasets.materializing.union import union
 from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
+from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.version import Version
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.generate.progress import Progress
     from beam_datasets.materializing.merging import Counts
+    from beam_datasets.materializing.moving import RowKeys
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit, SortedRun
     from beam_datasets.metadata.info import DatasetInfo
     from beam_datasets.metadata.keys import Key
@@ -116,12 +120,12 @@ class AppendOptions:
         publishing.check_free(info.data_dir, info.display_name)
         return parent, info
 
-    def sources(self, new: NameOrDir | ReadOnlyBuilder, parent_dir: str) -> Sources:
+    def sources(self, new: NameOrDir | ReadOnlyBuilder | Built, parent_dir: str) -> Sources:
         """Returns the sources of what is appended to a version, with this dataset as the first one."""
         roots = [self.data_dir, None] if self.source_data_dir is None else [self.source_data_dir]
         sources = Sources(roots, {}, self.source_storage_options, parent_dir)
-        if isinstance(new, ReadOnlyBuilder):
-            sources.opened.append(new)
+        if isinstance(new, (ReadOnlyBuilder, Built)):
+            sources.opened.append(new.dataset if isinstance(new, Built) else new)
         elif not isinstance(new, (str, os.PathLike)):
             raise TypeError(
                 f"new: expected a dataset's name or directory, a builder, or a list of these, got "
@@ -144,6 +148,8 @@ class AppendPlan:
         lineage: where it came from, with the counts.
         libraries: whose versions determined bytes of the examples.
         deletions: each key to delete, with whether a published example has it; None if no new one has it, either.
+        moved: (split, other split) -> how many examples move from the one to the other, because the new row with
+            their key belongs there.
         sources: the directories of what is read, in the order of the lineage.
         inputs: the files that it is built from, those of the published version among them; None if they are unknown.
     """
@@ -155,6 +161,7 @@ class AppendPlan:
     lineage: Lineage
     libraries: tuple[str, ...]
     deletions: tuple[tuple[Key, bool | None], ...]
+    moved: Mapping[tuple[str, str], int]
     sources: tuple[str, ...]
     inputs: Inputs | None
 
@@ -175,7 +182,7 @@ class AppendPlan:
 
 
 def plan_append(
-    source: NameOrDir, new: Sequence[NameOrDir | ReadOnlyBuilder] = (), options: AppendOptions | None = None
+    source: NameOrDir, new: Sequence[NameOrDir | ReadOnlyBuilder | Built] = (), options: AppendOptions | None = None
 ) -> AppendPlan:
     """Returns what the next version holds.
 
@@ -183,7 +190,7 @@ def plan_append(
 
     Args:
         source: see `append`.
-        new: published datasets.
+        new: published datasets, and those that were built for this.
         options: see `append`.
 
     Raises:
@@ -199,24 +206,26 @@ def plan_append(
     info = _joined(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
     known = parent.info.splits
-    for name in merged if not options.new_splits else ():
-        if name not in known:
-            raise SplitError(
-                f"{parent.info.display_name}: expected a split that it has ({', '.join(known)}), got {name!r}."
-                f"{did_you_mean(name, known)} A new split needs --new_splits (new_splits=True)."
-            )
+    _check_known(() if options.new_splits else merged, parent.info)
+    rules = {name: _rules(name, parts, name in known) for name, parts in merged.items()}
+    runs = {name: [run for part in parts for run in part.runs] for name, parts in merged.items()}
+    wanted = {
+        name: {r.sort_key(_as_key(key, r.split is None)): i for i, key in enumerate(options.delete) for r in some}
+        for name, some in rules.items()
+    }
+    left_out = {name: dict.fromkeys(keys, range(len(runs[name]))) for name, keys in wanted.items()}
+    rows = _row_keys(datasets, {one.dataset.dataset_dir: one.keys for one in new if isinstance(one, Built)}, runs)
+    moved = _leave_out_moved(rows, runs, left_out, options.on_duplicate)
     splits: list[MergedSplit] = []
     found: dict[int, bool] = {}
-    for name, parts in merged.items():
-        rules = _rules(name, parts, name in known)
-        wanted = [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(options.delete) for r in rules]
-        runs = [run for part in parts for run in part.runs]
+    for name in merged:
         published = _published_shards(parent, name) if options.share_shards and name in known else []
-        listed = {key for _, key in wanted}
-        ranges = KeyRanges.of(runs, name in known, options.on_duplicate, listed, cut_at_shards=bool(published))
+        ranges = KeyRanges.of(
+            runs[name], name in known, options.on_duplicate, left_out[name], cut_at_shards=bool(published)
+        )
         planned, present = merge_split(name, ranges, options.sharding, published)
         splits.append(planned)
-        found |= {i: found.get(i, False) or present[key] for i, key in wanted if key in present}
+        found |= {i: found.get(i, False) or present[key] for key, i in wanted[name].items() if key in present}
     return AppendPlan(
         info,
         parent.dataset_dir,
@@ -225,9 +234,19 @@ def plan_append(
         _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
         tuple((key, found.get(i)) for i, key in enumerate(options.delete)),
+        moved,
         tuple(one.dataset_dir for one in datasets),
         _inputs(datasets if options.split is None else datasets[:1], info.features),
     )
+
+
+def _check_known(names: Iterable[str], info: DatasetInfo) -> None:
+    for name in names:
+        if name not in info.splits:
+            raise SplitError(
+                f"{info.display_name}: expected a split that it has ({', '.join(info.splits)}), got {name!r}."
+                f"{did_you_mean(name, info.splits)} A new split needs --new_splits (new_splits=True)."
+            )
 
 
 def _selected(
@@ -241,6 +260,68 @@ def _selected(
             merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
         datasets += sources.opened
     return datasets, merged
+
+
+def _row_keys(
+    datasets: Sequence[ReadOnlyBuilder],
+    built: Mapping[str, RowKeys | None],
+    runs: Mapping[str, Sequence[SortedRun]],
+) -> dict[int, RowKeys]:
+    """Returns, by the number of a new dataset, the keys of its rows that may be in another split of those before it.
+
+    Raises:
+        BeamDatasetsError: its rows were split in another way than the published ones, or their keys are unknown.
+    """
+    published, found = publishing.read_inputs(datasets[0].dataset_dir), {}
+    for number, dataset in enumerate(datasets[1:], 1):
+        if dataset.dataset_dir in built and (keys := built[dataset.dataset_dir]) is not None:
+            found[number] = keys
+        elif published and published.splits and dataset.dataset_dir not in built:
+            theirs = publishing.read_inputs(dataset.dataset_dir)
+            if theirs and theirs.splits is not None:
+                published.check_options(theirs)
+            if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
+                column = (published.key or "").removeprefix("--key ") or None
+                found[number] = stored_keys(dataset, number, runs, column, published.splits)
+    return found
+
+
+def _leave_out_moved(
+    rows: Mapping[int, RowKeys],
+    runs: Mapping[str, Sequence[SortedRun]],
+    left_out: Mapping[str, dict[bytes, range]],
+    on_duplicate: str,
+) -> Counter[tuple[str, str]]:
+    """Leaves out what has a key of another split: the new example, or those before it in the other split.
+
+    Args:
+        rows: see `_row_keys`.
+        runs: split -> what it is merged of.
+        left_out: split -> sort key -> the runs in which it is left out; what is left out is added.
+        on_duplicate: see `append`.
+
+    Returns:
+        (split, other split) -> how many published examples are left out of the one, because a new row with their key
+        is in the other.
+
+    Raises:
+        DuplicateKeyError: a key is in two splits, and that is an error.
+    """
+    moved: Counter[tuple[str, str]] = Counter()
+    for number, keys in sorted(rows.items()):
+        for found in keys_elsewhere(keys, number, runs):
+            if found.place in left_out[found.other].get(found.other_sort_key, ()):
+                continue
+            other = runs[found.other][found.place]
+            if on_duplicate in ("error", "skip_identical") or other.dataset == number:
+                raise in_two_splits(found, other)
+            before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
+            if on_duplicate == "replace":
+                left_out[found.other][found.other_sort_key] = range(before[found.other])
+                moved[found.other, found.split] += other.dataset == 0
+            else:
+                left_out[found.split].setdefault(found.sort_key, range(before[found.split], len(runs[found.split])))
+    return moved
 
 
 def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
@@ -527,27 +608,38 @@ def built(
                         f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}"
                     )
                 if getattr(builder, "has_files", True):
-                    made += map(builder_from_directory, _build_all(builder, options.on_duplicate))
+                    made += _build_all(builder, options.on_duplicate)
             else:
                 made.append(one)
         yield parent.dataset_dir, made, notes
 
 
-def _build_all(builder: Any, on_duplicate: str) -> list[str]:
-    """Builds a builder, and one of files file by file if a key occurs in several; returns the directories."""
+def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
+    """Builds a builder, and one of files file by file if a key occurs in several; returns what was built."""
     try:
         return _build(builder)
     except DuplicateKeyError:
         if on_duplicate == "error" or not hasattr(builder, "one_by_one"):
             raise
-    return [directory for each in builder.one_by_one() for directory in _build(each)]
+    return [built for each in builder.one_by_one() for built in _build(each)]
 
 
-def _build(builder: Any) -> list[str]:
-    """Builds a builder; returns the directory, or none if it is of files without rows, such as those of a quiet day."""
+def _build(builder: Any) -> list[Built]:
+    """Builds a builder; returns the dataset, or none if it is of files without rows, such as those of a quiet day.
+
+    Raises:
+        DuplicateKeyError: a key is in two splits, of a builder that splits rows by another value.
+    """
     try:
-        return [builder.build(skip_empty_splits=True)]
+        dataset = builder_from_directory(builder.build(skip_empty_splits=True))
     except NoExamplesError:
         if not getattr(builder, "may_be_empty", False):
             raise
         return []
+    keys: RowKeys | None = getattr(builder, "recorded_keys", None)
+    if keys is not None:
+        selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
+        runs = {split.name: split.runs for split in selected}
+        for found in keys_elsewhere(keys, 0, runs):
+            raise in_two_splits(found, runs[found.other][found.place])
+    return [Built(dataset, keys)]

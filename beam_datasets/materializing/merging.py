@@ -122,7 +122,8 @@ class KeyRanges:
         runs: what is merged, the published run first.
         has_published: whether the first run is published; not of a split that is new.
         on_duplicate: one of `ON_DUPLICATE`.
-        delete: sort keys to delete, ascending, as 16 bytes each.
+        delete: sort keys that are left out, ascending, as 16 bytes each.
+        delete_in: (keys, 2) the first run in which each is left out, and the one after the last.
         cuts: (ranges + 1, runs) where each range begins in each run, in examples.
     """
 
@@ -130,6 +131,7 @@ class KeyRanges:
     has_published: bool
     on_duplicate: str
     delete: NDArray[np.bytes_]
+    delete_in: NDArray[np.int64]
     cuts: NDArray[np.int64]
 
     @classmethod
@@ -138,11 +140,18 @@ class KeyRanges:
         runs: Sequence[SortedRun],
         has_published: bool,
         on_duplicate: str,
-        delete: Iterable[bytes],
+        delete: Mapping[bytes, range],
         *,
         cut_at_shards: bool = False,
     ) -> KeyRanges:
         """Cuts runs into ranges, also at each shard of the published run if `cut_at_shards`; reads their indexes.
+
+        Args:
+            runs: see above.
+            has_published: see above.
+            on_duplicate: see above.
+            delete: sort key -> the runs in which it is left out.
+            cut_at_shards: see above.
 
         Raises:
             MetadataError: an index is damaged or missing.
@@ -150,8 +159,10 @@ class KeyRanges:
         cuts = [_pivots(run, cut_at_shards and not place) for place, run in enumerate(runs)]
         pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
         columns = [_places(run, pivots) for run in runs]
-        listed = np.array(sorted(set(delete)), "S16")
-        return cls(tuple(runs), has_published, on_duplicate, listed, np.stack(columns, axis=1))
+        listed = sorted(delete)
+        delete_in = np.array([(delete[key].start, delete[key].stop) for key in listed], np.int64).reshape(-1, 2)
+        cuts_of_runs = np.stack(columns, axis=1)
+        return cls(tuple(runs), has_published, on_duplicate, np.array(listed, "S16"), delete_in, cuts_of_runs)
 
     def __len__(self) -> int:
         return len(self.cuts) - 1
@@ -197,7 +208,7 @@ class KeyRanges:
         origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
         num_new = len(merge) - int(published.sum())
-        found, listed = self._listed(merge, published)
+        found, listed = self._listed(merge, origin, published)
         deleted = int((listed & published).sum())
         merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
         repeats = merge.repeats()
@@ -237,18 +248,20 @@ class KeyRanges:
                 run_of.append(place)
         return blocks, run_of
 
-    def _listed(self, merge: Merge, published: NDArray[np.bool_]) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
-        """Returns the keys to delete that a merge has, and whether each of its ranks has one of them."""
+    def _listed(
+        self, merge: Merge, origin: NDArray[np.int64], published: NDArray[np.bool_]
+    ) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
+        """Returns the keys to delete that a merge has, and whether each of its ranks is left out."""
         listed = np.zeros(len(merge), np.bool_)
         if not len(self.delete) or not len(merge):
             return {}, listed
         keys = merge.ordered_keys().view("S16").ravel()
         low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
-        wanted = self.delete[low : high + 1]
+        wanted, runs = self.delete[low : high + 1], self.delete_in[low : high + 1].tolist()
         starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
         found = {}
-        for key, start, stop in zip(wanted.tolist(), starts.tolist(), stops.tolist()):
-            listed[start:stop] = True
+        for key, start, stop, (first, end) in zip(wanted.tolist(), starts.tolist(), stops.tolist(), runs):
+            listed[start:stop] = (first <= origin[start:stop]) & (origin[start:stop] < end)
             if start < stop:
                 found[key.ljust(16, b"\0")] = bool(published[start:stop].any())
         return found, listed
@@ -431,8 +444,8 @@ def merge_split(
     lengths = np.array([one.num_examples for one in counted], np.int64)
     if not lengths.sum():
         raise BeamDatasetsError(
-            f"split {name!r}: expected at least one example to stay, got keys to delete of all. Materialize the other "
-            "splits first, and delete keys there."
+            f"split {name!r}: expected at least one example to stay, got keys to delete of all, or rows of all that "
+            "belong to other splits now. Materialize the other splits first, and append to them."
         )
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import MetadataError
+from beam_datasets.errors import InputError, MetadataError
 from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_key
 from beam_datasets.metadata.names import DatasetName, check_file_name
+from beam_datasets.metadata.split_by import meaning_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -453,6 +454,25 @@ class Inputs:
     columns: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     splits: str | None = None
+
+    def check_options(self, other: Inputs) -> None:
+        """Checks that rows of other files get their keys and splits by the options of these, as far as they are known.
+
+        Raises:
+            InputError: they do not.
+        """
+        is_key_other = None not in (self.key, other.key) and self.key != other.key
+        known = None not in (self.splits, other.splits)
+        if is_key_other or (known and meaning_of(self.splits or "") != meaning_of(other.splits or "")):
+            raise InputError(
+                f"expected the options by which the published version was built, {self._options}, got "
+                f"{other._options}. Give the same ones, or examples are doubled or move to another split; to change "
+                "them, build a new version of all files."
+            )
+
+    @property
+    def _options(self) -> str:
+        return " ".join(filter(None, (self.key, self.splits))) or "none"
 
     def to_text(self) -> str:
         """Returns the text of inputs.json."""

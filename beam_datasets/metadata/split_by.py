@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import hashlib
 import math
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from decimal import Decimal
@@ -74,6 +75,42 @@ class SplitByHash:
         text = "\x00".join(map(_text, values)).encode("utf-8", "surrogatepass")
         hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
         return self.names[bisect_right(self._stops, hashed)]
+
+
+def depends_on_key(options: str) -> bool:
+    """Returns whether the split of a row depends on its key alone; see `meaning_of`."""
+    return "--split_by" not in options and "--stratify" not in options
+
+
+def meaning_of(options: str) -> Any:
+    """Returns what the options mean by which rows were split, so that it can be compared.
+
+    >>> meaning_of("--splits train=80% --splits test=20%") == meaning_of("--splits train=0.8 --splits test=.2")
+    True
+
+    Args:
+        options: as inputs.json has them: `--split_by`, `--train_until`, `--stratify` and `--splits`.
+    """
+    ways: dict[str, str] = {}
+    splits: dict[str, list[str]] = {}
+    for name, value in re.findall(r"--(split_by|train_until|stratify|splits) (.*?)(?= --|$)", options, re.DOTALL):
+        key, _, rest = value.partition("=")
+        if name == "splits":
+            splits.setdefault(key, []).append(rest)
+        else:
+            ways |= {key: rest} if name == "split_by" else {name: value}
+    if until := ways.pop("train_until", None):
+        splits = {"train": [f"..{until}"], "test": [f"{until}.."]}
+    one = {split: values[0] for split, values in splits.items()}
+    meaning: Any = options
+    with contextlib.suppress(ValueError):
+        if "time" in ways:
+            meaning = SplitByTime(one)._sorted
+        elif "column" in ways:
+            meaning = SplitByValue(splits)._split_of
+        else:
+            meaning = [(split, share_of(share)) for split, share in SplitByHash(one).shares.items()]
+    return ways, meaning
 
 
 def share_of(text: str | float) -> Fraction | None:

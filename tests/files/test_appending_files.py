@@ -269,6 +269,93 @@ def test_options_that_the_published_version_was_built_without_are_refused(tmp_pa
         bd.append("ds", files(**given), data_dir=tmp_path / "data", take_changed=True, new_splits=True)
 
 
+@pytest.mark.parametrize(
+    ("by", "is_published"),
+    [
+        ("group", False),
+        ("time", True),
+        *(pytest.param(by, False, marks=pytest.mark.slow) for by in ("time", "column", "stratify")),
+        pytest.param("group", True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_published):
+    def files(name="ds", pattern="logs/*.csv"):
+        shares = {"train": "50%", "test": "50%"}
+        options = {
+            "group": {"splits": shares, "split_by": SplitBy(group="n")},
+            "time": {"splits": {"a": "..20", "b": "20..40", "c": "40.."}, "split_by": SplitBy(time="n")},
+            "column": {"splits": {"train": ["0", "1"], "test": "2"}, "split_by": SplitBy(column="part")},
+            "stratify": {"splits": shares, "stratify": "n"},
+        }[by]
+        return Csv(name=name, pattern=f"{tmp_path}/{pattern}", key="id", data_dir=data, **options)
+
+    def write(name, rows, folder="logs"):
+        csv(tmp_path / folder, name, "id,n,part", *(f"{key},{n},{n % 3}" for key, n in rows.items()))
+
+    def splits_of(directory):
+        info = bd.builder_from_directory(directory).info
+        found = [(row["id"].decode(), (row["n"], split)) for split in info.splits for row in rows_of(directory, split)]
+        assert len(dict(found)) == len(found)
+        return dict(found)
+
+    data = tmp_path / "data"
+    old, new = {f"k{n}": n for n in range(60)}, {f"k{n}": (n * 7 + 5) % 60 for n in range(30, 75)}
+    write("1.csv", old)
+    first = splits_of(files().build(num_workers=1))
+    write("2.csv", new)
+    write("all.csv", old | new, "union")
+    whole = files("whole", "union/*.csv").build(num_workers=1)
+    expected = splits_of(whole)
+    moved = {(first[key][1], expected[key][1]) for key in first if first[key][1] != expected[key][1]}
+    assert moved
+    more = files("more", "logs/2.csv").build(num_workers=1) if is_published else files()
+    for on_duplicate in ("error", "skip_identical"):
+        with pytest.raises(DuplicateKeyError, match=r"has the key 'k\d+' in split '\w+', and (csv|ds|more):1.0.0 in "):
+            bd.append("ds", more, data_dir=data, on_duplicate=on_duplicate)
+    assert [path.name for path in (data / "ds").iterdir()] == ["1.0.0"]
+    kept = bd.append("ds", more, data_dir=data, on_duplicate="keep_old")
+    assert splits_of(kept) == expected | first
+    options = appending.AppendOptions(data_dir=data, on_duplicate="replace", version="3.0.0")
+    with appending.built("ds:1.0.0", [more], options) as (source, sources, _):
+        plan = appending.plan_append(source, sources, options)
+        replaced = appending.run_append(plan)
+    assert splits_of(replaced) == expected
+    assert set(plan.moved) == moved
+    assert sum(plan.moved.values()) == sum(split.counts.deleted for split in plan.splits)
+    for path in Path(whole).glob("*.tfrecord*"):
+        assert Path(replaced, path.name.replace("whole-", "ds-")).read_bytes() == path.read_bytes()
+
+
+def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unknown(tmp_path):
+    def files(name="ds", number="*", key="id"):
+        options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": key}
+        return Csv(name=name, pattern=f"{tmp_path}/logs/{number}.csv", data_dir=tmp_path, **options)
+
+    def append(new, **options):
+        return bd.append("ds", new, data_dir=tmp_path, **options)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", *(f"a{n},{n}" for n in range(20)))
+    made = files().build(num_workers=1)
+    groups = [[row["n"] for row in rows_of(made, split)] for split in ("train", "test")]
+    csv(tmp_path / "logs", "2.csv", "id,n", f"b,{groups[0][0]}")
+    csv(tmp_path / "logs", "3.csv", "id,n", f"b,{groups[1][0]}", f"a{groups[0][1]},{groups[1][0]}")
+    with pytest.raises(DuplicateKeyError, match="ds:1.0.0 has the key 'b' in two splits"):
+        append(files())
+    second = append(files(), on_duplicate="replace")  # files are appended in the order of their names
+    found = {row["id"].decode(): split for split in ("train", "test") for row in rows_of(second, split)}
+    assert (found["b"], found[f"a{groups[0][1]}"], len(found)) == ("test", "test", 21)
+    assert sum(split.num_examples for split in bd.builder_from_directory(second).info.splits.values()) == 21
+    csv(tmp_path / "logs", "4.csv", "id,n", f"c,{groups[0][0]}", f"c,{groups[1][0]}")
+    with pytest.raises(DuplicateKeyError, match="the key 'c' in two splits"):
+        append(files(), on_duplicate="replace")
+    other = Path(files("other", "1", key=None).build(num_workers=1))
+    with pytest.raises(BeamDatasetsError, match="expected the options by which .* --key id --split_by group=n"):
+        append("other", on_duplicate="replace")
+    (other / "inputs.json").unlink()
+    with pytest.raises(BeamDatasetsError, match=r"other:1.0.0: expected a column with the keys of its rows \(id\)"):
+        append("other", on_duplicate="replace")
+
+
 def parquet(path, rows, names):
     pq.write_table(pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]), path)
 

@@ -25,7 +25,7 @@ from beam_datasets.errors import (
     SplitError,
 )
 from beam_datasets.generate import merge
-from beam_datasets.materializing import appending, merging, records
+from beam_datasets.materializing import appending, merging, moving, records
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.run import run_in_process
 from tests.cases import cases
@@ -164,6 +164,54 @@ def test_many_divisions_and_orders(data, examples, ordered, rng):
 @cases(60)
 def test_many_replacements_and_deletions(data, old, new, delete, on_duplicate, ordered):
     check_changes(data, old, new, delete, on_duplicate, ordered)
+
+
+@given(st.data(), st.sampled_from(appending.ON_DUPLICATE), st.sets(keys, max_size=3))
+@cases(30)
+def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on_duplicate, delete):
+    """Against a dict of what each key's split and value are after each of several days."""
+    days = data.draw(
+        st.lists(st.dictionaries(keys, st.integers(0, 9), min_size=1, max_size=30), min_size=2, max_size=4)
+    )
+    days[0] |= {100: 0, 101: 1, 102: 2}  # so that no split loses all
+    expected, fails = {}, False
+    for number, day in enumerate(days):
+        for key, n in day.items():
+            is_known = number and key in expected
+            fails |= is_known and key not in delete and (
+                on_duplicate == "error" or (on_duplicate == "skip_identical" and expected[key] != n)
+            )  # fmt: skip
+            expected[key] = expected[key] if is_known and on_duplicate == "keep_old" else n
+    with tempfile.TemporaryDirectory() as root, ranges_of(*data.draw(ranges)):
+        made = [generate(root, by_split(day), name=f"day_{number}") for number, day in enumerate(days)]
+        new = [moving.Built(bd.builder_from_directory(made[i]), rows_of(days[i])) for i in range(1, len(days))]
+        options = {"on_duplicate": on_duplicate, "delete": delete, "data_dir": root}
+        wanted = by_split({key: n for key, n in expected.items() if key not in delete})
+        if fails:
+            with pytest.raises(DuplicateKeyError):
+                planned(new, made[0], **options)
+            return
+        plan = planned(new, made[0], **options)
+        if not plan.has_changes:
+            assert wanted == by_split(days[0])
+            return
+        directory = Path(appending.run_append(plan))
+        assert content(directory)[0] == content(generate(f"{root}/whole", wanted, name="day_0"))[0]
+        left = {split: set(some) - set(wanted[split]) - delete for split, some in by_split(days[0]).items()}
+        assert {split: sum(n for (old, _), n in plan.moved.items() if old == split) for split in left} == {
+            split: len(some) for split, some in left.items()
+        }
+
+
+def by_split(day):
+    splits = {}
+    for key, n in day.items():
+        splits.setdefault(f"split_{n % 3}", {})[key] = n
+    return splits
+
+
+def rows_of(day):
+    return lambda: iter([{split: list(some)} for split, some in by_split(day).items()])
 
 
 @pytest.mark.parametrize(("kills", "races"), [(2, 1), pytest.param(30, 20, marks=pytest.mark.slow)])

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import SplitByHash, SplitByTime, SplitByValue
+from beam_datasets.metadata.split_by import meaning_of
 
 SHARES = {"train": "70%", "val": 0.125, "test": "17.5%"}
 VALUES = st.one_of(
@@ -121,3 +122,30 @@ def test_only_single_values_have_a_hash(value):
     with pytest.raises(ValueError, match="expected a text, number, bool, date or time to split by"):
         SplitByHash(SHARES)(value)
     assert SplitByHash(SHARES)(decimal.Decimal("1.50")) == SplitByHash(SHARES)("1.50")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("--splits train=80% --splits test=20%", "--splits train=0.8 --splits test=.20", True),
+        ("--splits train=80% --splits test=20%", "--splits test=20% --splits train=80%", False),
+        (
+            "--split_by group=user id --splits a=1/2 --splits b=50%",
+            "--split_by group=user id --splits a=.5 --splits b=.5",
+            True,
+        ),
+        ("--split_by group=a --splits a=50% --splits b=50%", "--split_by group=b --splits a=50% --splits b=50%", False),
+        ("--stratify a --splits a=50% --splits b=50%", "--split_by group=a --splits a=50% --splits b=50%", False),
+        ("--split_by time=t --train_until 2026-01-01", "--split_by time=t --train_until 2026-01-01T00:00Z", True),
+        ("--split_by time=t --train_until 5", "--split_by time=t --splits test=5.0.. --splits train=..5", True),
+        ("--split_by time=t --train_until 2026-01-01", "--split_by time=t --train_until 2026-01-02", False),
+        ("--split_by time=t --split_by missing=train --train_until 5", "--split_by time=t --train_until 5", False),
+        ("--split_by column=c --splits a=x --splits a=y", "--split_by column=c --splits a=y --splits a=x", True),
+        ("--split_by column=c --splits a=x", "--split_by column=c", False),
+        ("--split_by column=c", "--split_by column=c", True),
+        ("", "--splits train=80% --splits test=20%", False),
+    ],
+)
+def test_options_are_compared_by_what_they_mean(one, other, is_same):
+    assert (meaning_of(one) == meaning_of(other)) is is_same
+    assert meaning_of(one) == meaning_of(one)

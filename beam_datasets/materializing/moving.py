@@ -1,0 +1,192 @@
+"""Keys of new rows that an example of another split has, as when the value was corrected that decides a row's split.
+
+Sort keys are hashed with the name of the split, so those of two splits cannot be compared. The keys of new rows are
+hashed as each other split does it, and looked up in the indexes; no record of the published version is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
+from beam_datasets.features.decode import PartialDecoding
+from beam_datasets.materializing.selection import keys_of
+from beam_datasets.reading.config import ReadConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from beam_datasets.materializing.selection import SortedRun
+    from beam_datasets.metadata.keys import Key
+    from beam_datasets.metadata.manifest import KeyRule
+    from beam_datasets.reading.opening import ReadOnlyBuilder
+
+    RowKeys: TypeAlias = "Callable[[], Iterable[Mapping[str, Sequence[Key]]]]"
+    """Yields keys of the rows of a dataset by their splits, some at a time."""
+
+KEYS_AT_ONCE = 1 << 18
+"""Keys of new rows that are held and looked up together; each time all indexes are read."""
+
+
+class Built(NamedTuple):
+    """A dataset that was built to be appended.
+
+    Attributes:
+        dataset: the dataset.
+        keys: of its rows; None if the split of a row depends on its key alone, or is not chosen row by row.
+    """
+
+    dataset: ReadOnlyBuilder
+    keys: RowKeys | None = None
+
+
+class Found(NamedTuple):
+    """A key of a new row that another split has.
+
+    Attributes:
+        key: the key.
+        split: of the new row.
+        sort_key: in that split.
+        own: its run there.
+        other: the split that has it, too.
+        other_sort_key: in that one.
+        place: of the run in that one which has it.
+    """
+
+    key: Key
+    split: str
+    sort_key: bytes
+    own: SortedRun
+    other: str
+    other_sort_key: bytes
+    place: int
+
+
+def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[SortedRun]]) -> Iterator[Found]:
+    """Yields the keys of a dataset that its other splits, or the datasets before it, have in another split.
+
+    Args:
+        rows: the keys of its rows. Those that no run has, as of rows that were not selected, do not count.
+        number: of the dataset in the runs.
+        runs: split -> what it is merged of.
+
+    Raises:
+        MetadataError: an index is damaged or missing.
+    """
+    for source_split, keys in _together(rows()):
+        for split, own in runs.items():
+            selected = [run for run in own if (run.dataset, run.split) == (number, source_split)]
+            if not selected:
+                continue
+            taken = np.zeros(len(keys), np.bool_)
+            sort_keys = _sort_keys(selected[0].rules[0], keys)
+            for run in selected:
+                taken |= _has(run, sort_keys)
+            keys_taken = [key for key, is_taken in zip(keys, taken.tolist()) if is_taken]
+            sort_keys = sort_keys[taken]
+            for other, place, rule in _earlier(runs, split, number):
+                others = _sort_keys(rule, keys_taken)
+                for at in np.flatnonzero(_has(runs[other][place], others)).tolist():
+                    yield Found(keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), place)
+
+
+def in_two_splits(found: Found, other: SortedRun) -> DuplicateKeyError:
+    """Returns the error about a key, given the run of the other split that has it."""
+    if other.dataset == found.own.dataset:
+        return DuplicateKeyError(
+            f"{other.name} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
+            "published. Let its rows have one key and one split, or different keys."
+        )
+    return DuplicateKeyError(
+        f"{other.name} has the key {found.key!r} in split {found.other!r}, and {found.own.name} in split "
+        f"{found.split!r}: what decides the split was changed. Nothing was published. Keep the first "
+        "(--on_duplicate keep_old), move it to the split of the last (replace), or give the new example another key."
+    )
+
+
+def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -> Iterator[tuple[str, int, KeyRule]]:
+    """Yields the runs of other splits that are of a dataset or of those before it, by each of their rules."""
+    for other, some in runs.items():
+        for place, run in enumerate(some):
+            if other != split and run.dataset <= number:
+                yield from ((other, place, rule) for rule in run.rules)
+
+
+def _together(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
+    held: dict[str, list[Key]] = {}
+    for keys in rows:
+        for split, some in keys.items():
+            held.setdefault(split, []).extend(some)
+            if len(held[split]) >= KEYS_AT_ONCE:
+                yield split, held.pop(split)
+    yield from held.items()
+
+
+def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
+    return np.array([rule.sort_key(key) for key in keys], "S16")
+
+
+def _raw(key: bytes) -> bytes:
+    return key.ljust(16, b"\0")  # NumPy drops zeros at the end
+
+
+def _has(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+    """Returns of each sort key whether a run has it."""
+    order = np.argsort(sort_keys)
+    wanted, found = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
+    for file in run.files:
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
+        low, high = np.searchsorted(wanted, keys[0], "left"), np.searchsorted(wanted, keys[-1], "right")
+        places = np.searchsorted(keys, wanted[low:high])
+        found[order[low:high]] |= keys[places] == wanted[low:high]
+    return found
+
+
+def stored_keys(
+    dataset: ReadOnlyBuilder, number: int, runs: Mapping[str, Sequence[SortedRun]], column: str | None, options: str
+) -> RowKeys:
+    """Returns what reads the keys of a published dataset from the column of which they were made.
+
+    Args:
+        dataset: the dataset.
+        number: of it in the runs.
+        runs: split -> what it is merged of.
+        column: its name; None if it is unknown.
+        options: by which the version that it is appended to was split.
+
+    Raises:
+        BeamDatasetsError: it has no such column; when it is read also, if the keys were made of something else.
+    """
+    error = BeamDatasetsError(
+        f"{dataset.info.display_name}: expected a column with the keys of its rows ({column or 'by --key COLUMN'}), "
+        f"because rows were split by {options}, and a row that belongs to another split now would stand in both. It "
+        "has none. Append the files of which it was built (--from csv, jsonl or parquet)."
+    )
+    if column is None or column not in dataset.info.features:
+        raise error
+
+    def read() -> Iterator[dict[str, list[Any]]]:
+        for run in (run for some in runs.values() for run in some if run.dataset == number):
+            rows = dataset.as_dataset(
+                f"{run.split}[{run.start}:{run.start + run.files.num_examples}]",
+                decoders=PartialDecoding([column]),
+                read_config=ReadConfig(interleave_cycle_length=1),
+            )
+            keys = (key.decode() if isinstance(key, bytes) else key for key in (row[column] for row in rows))
+            for file in run.files:
+                some = [next(keys) for _ in range(file.take)]
+                recorded = keys_of(file.filename)[file.skip : file.skip + file.take]
+                try:
+                    made = _sort_keys(run.rules[0], some)
+                except InvalidKeyError:
+                    raise error from None
+                if made.tobytes() != recorded.tobytes():
+                    raise error
+                yield {run.split: some}
+
+    return read
