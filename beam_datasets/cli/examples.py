@@ -141,7 +141,7 @@ def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> s
 def _ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
     flat = value.flat_values
     if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
-        return cut(str(value.to_list()), width)
+        return _items(value.to_list(), feature, width)
     items = "" if isinstance(flat, list) or flat.dtype.hasobject else _range(flat, feature)
     return f"{len(value):,} rows of {len(flat):,} items, {value.dtype}{items}"
 

@@ -29,6 +29,7 @@ from beam_datasets.statistics.summary import image_size
 from tests.exporting.conftest import dataset_of
 from tests.hostile import IMAGE, LONG, SCRIPT, explorer, png, publish
 from tests.processes import started
+from tests.reading.conftest import write_dataset
 
 NAME = "hostile:1.0.0"
 
@@ -176,6 +177,25 @@ def test_an_error_says_how_the_process_ended(data, monkeypatch):
 
 def _killed(*_):
     os.kill(os.getpid(), 9)
+
+
+def test_a_feature_without_a_name_and_texts_in_lists(tmp_path):
+    features = {"": np.int64, "words": bd.features.Sequence(bd.features.Sequence(bd.features.Text()))}
+    dataset_of(tmp_path, features, [{"": n, "words": [["é"] * n]} for n in range(3)])
+    with explorer(Catalogue(str(tmp_path))) as url:
+        for path in ("/dataset", "/rows", "/example", "/statistics"):
+            page = text(url, path, name="made:1.0.0", slice="train")
+            assert "(no name)" in page
+            assert not re.search(r"<(a|th|dt|h2)( [^>]*)?></\1>", page)
+        assert "[[&#39;é&#39;, &#39;é&#39;]]" in text(url, "/rows", name="made:1.0.0")
+
+
+def test_a_long_list_of_splits_is_cut(tmp_path):
+    write_dataset(tmp_path / "many" / "1.0.0", {f"part{n}": [1] for n in range(20)}, manifest=True)
+    with explorer(Catalogue(str(tmp_path))) as url:
+        page = text(url)
+        assert (page.count("slice=part"), "and 12 more" in page) == (8, True)
+        assert text(url, "/dataset", name="many:1.0.0").count('<th scope="row"><a') == 20
 
 
 def test_the_other_examples_of_a_page_are_shown_where_one_is_damaged(tmp_path):
