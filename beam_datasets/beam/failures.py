@@ -38,6 +38,7 @@ _WORKER_LOST = (
 _NO_POOL = "java.net.ConnectException"
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
+_SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of what is not Beam's; see `beam.encode`
 _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
 
 
@@ -151,7 +152,10 @@ def _split_where(text: str) -> tuple[str, list[str]]:
     """Returns (message, where it was: the innermost stage that Beam says, the example before; what is known of it)."""
     after = _AFTER.findall(text)[:1]
     text = _AFTER.sub("", text)
-    stages = [f"in stage {stage!r}" for stage in _STAGE.findall(text)[:1]]
+    stages = [
+        f"in the source of {source[1]!r}" if (source := _SOURCE.fullmatch(stage)) else f"in stage {stage!r}"
+        for stage in _STAGE.findall(text)[:1]
+    ]
     message = _STAGE.split(text)[0].strip()
     if message[:1] in ("'", '"') and message.count(message[0]) == 1:  # of a KeyError, which shows the repr of its text
         message = message[1:]

@@ -14,6 +14,7 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import UnitReader
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
@@ -22,7 +23,7 @@ from beam_datasets.generate.resume import Resumable, ShardRecords, command_to_re
 from beam_datasets.generate.units import SourceUnits, pair_of, read_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
@@ -185,6 +186,9 @@ def _examples(
 def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
     """Returns the sources that consist of units, or of one, as an iterable does; those of Beam have none."""
     own = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
+    for split, source in own.items():
+        if not isinstance(source, SourceUnits) and not callable(source):
+            _check_iterable(split, source, builder)
     return {
         split: source
         if isinstance(source, SourceUnits)
@@ -193,10 +197,21 @@ def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, S
     }
 
 
+def _check_iterable(split: str, source: Any, builder: DatasetBuilder) -> None:
+    try:
+        iter(source)
+    except TypeError:
+        raise BeamDatasetsError(
+            f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}. "
+            "Did a function forget yield or return?"
+        ) from None
+
+
 def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
     source = builder.split_generators(engines.unused_pipeline())[split]
-    examples: Iterable[tuple[Any, Any]] = source() if callable(source) else source
+    examples: Any = source() if callable(source) else source
+    _check_iterable(split, examples, builder)
     if not builder.info.disable_shuffling:
         yield from examples
         return

@@ -316,7 +316,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     first = unknown[0]
     if not first.startswith("-"):
         again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
-        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.")
+        files = f" Files are given by --pattern {first}." if "--pattern" in parser._option_string_actions else ""
+        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.{files}")
     raise UsageError(
         f"unknown option {first.partition('=')[0]}: neither this command nor Beam has it."
         f"{near_option(first, parser, beam)} See {parser.prog} --help; arguments "

@@ -135,7 +135,8 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
 def _load_module(name: str) -> ModuleType:
     if not _exists(name):
         raise UsageError(
-            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file ends in .py"
+            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file with code ends in .py; "
+            "files with data follow their format: csv --pattern 'data/*.csv'"
         )
     return importlib.import_module(name)
 

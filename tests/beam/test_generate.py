@@ -64,6 +64,28 @@ class Made(DatasetBuilder, skip_registration=True):
         yield from self.pairs
 
 
+@pytest.mark.parametrize("source", [3, lambda: None])
+def test_a_source_that_is_not_iterable_is_named_with_its_builder(tmp_path, source):
+    class Wrong(Made, skip_registration=True):
+        def _split_generators(self):
+            return {"train": source}
+
+    message = r"^Wrong, split 'train': expected an iterable of \(key, example\), got (3|None). Did a function forget"
+    with pytest.raises(BeamDatasetsError, match=message):
+        Wrong([], False, data_dir=tmp_path).build(num_workers=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_an_iterable_names_the_split_and_the_author_s_code(tmp_path):
+    class Broken(Made, skip_registration=True):
+        def _pairs(self, _):
+            raise KeyError("gone")
+            yield
+
+    with pytest.raises(BeamDatasetsError, match=r"KeyError: gone\n  \(in the source of 'train', at .*test_generate.py"):
+        Broken([], False, data_dir=tmp_path).build(num_workers=1)
+
+
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_iterable_and_beam_make_the_same_bytes(tmp_path, num_workers):
     pairs = [(f"key {i}", {"n": i}) for i in range(1000)]
@@ -120,7 +142,7 @@ def test_a_plain_dict_is_the_features_dict_that_it_means(tmp_path, by_beam):
     [
         ({"a": {"b": np.int64}, "a/b": np.int64}, "two features are stored as 'a/b'"),
         (F.Text(), "the features of an example are a dict"),
-        (5, "5 is not a feature"),
+        (5, "expected a feature, .* got 5"),
         ({"label": F.ClassLabel()}, "neither num_classes nor names"),
     ],
 )

@@ -44,7 +44,7 @@ def test_by_name():
 
 def test_by_module():
     assert resolve("beam_datasets.files.csv:Csv/small:1.*.*").builder.__name__ == "Csv"
-    with pytest.raises(UsageError, match=r"cannot find module 'nothing.here'"):
+    with pytest.raises(UsageError, match=r"cannot find module 'nothing.here'.* --pattern"):
         resolve("nothing.here")
 
 
