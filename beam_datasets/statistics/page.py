@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
 COUNTS["unreadable"] = "of unknown size"
 _MAX_ROWS = 1000  # of labels
-_NO_NAME = "(no name)"  # of a feature that has an empty one
 _TOP = 10
 _COLOURS = 4
 _CAPTIONS = {"values": "values", "items": "items of an example", "bytes": "bytes", "height": "height", "width": "width"}
@@ -97,7 +96,7 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         gap = _drift(parts)
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
-            f'<tr><th scope="row"><a href="#f{number}">{escape(path) or _NO_NAME}</a></th><td>{escape(_kinds(parts))}</td>'
+            f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_kinds(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
             f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}<td>{_marks(parts)}</td></tr>'
         )
@@ -119,10 +118,14 @@ def _feature(
     facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in found.items() if part is not None}
     pictures = "".join(f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' for url, text in images)
     return (
-        f'<section id="f{number}"><h2>{escape(path) or _NO_NAME}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
+        f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
         f"{_marks(found)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"
         f"{_numbers(facts, 'numbers')}{''.join(_plots(found, example_url))}{_tables(found)}</section>"
     )
+
+
+def _title(path: str) -> str:
+    return escape(path) or "(no name)"
 
 
 def _kinds(found: Mapping[str, dict[str, Any] | None]) -> str:
