@@ -141,9 +141,7 @@ def test_no_machine_is_asked_for_so_many_processes(count):
 # Classic templates of Dataflow: all their runs would share an id and a staging directory
 
 
-pytest.importorskip("google.cloud.dataflow")
-OPTIONS = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://a-bucket/temp"]
-CLASSIC = [*OPTIONS, "--template_location=gs://a-bucket/templates/numbers"]
+CLASSIC = ["--runner=DataflowRunner", *CLOUD, "--template_location=gs://bucket/templates/numbers"]
 
 
 @pytest.fixture
@@ -175,5 +173,6 @@ def writers(source: str, place: str) -> list[Any]:
 @pytest.mark.parametrize("number", range(6))
 def test_a_classic_template_is_refused(source: str, number: int) -> None:
     """P2: two runs of one template would be two publishers with one id; the error names the alternative."""
+    pytest.importorskip("google.cloud.dataflow")
     with pytest.raises(ValueError, match=r"template_location: expected a job that is run.* Use a Flex Template"):
         writers(source, "memory://templates/data")[number](CLASSIC)

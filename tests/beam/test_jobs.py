@@ -122,16 +122,6 @@ def test_a_flag_is_a_bool(copy: Path) -> None:
         VerifyDataset(copy, decode="no")  # type: ignore[arg-type]
 
 
-def test_a_place_where_no_report_can_be_is_an_error_before_the_run(copy: Path) -> None:
-    before = contents(copy)
-    for report in (copy, copy / "features.json" / "below"):
-        with pytest.raises(ValueError, match=r"report is '.*', where no file can be written: .* directory"):
-            reports.run_verify(copy, report=str(report), num_workers=1)
-    with pytest.raises(ValueError, match=f"no file can be written: {copy}/nope: the directory does not exist; make it"):
-        reports.run_verify(copy, report=f"{copy}/nope/r.json", num_workers=1)
-    assert contents(copy) == before
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -165,7 +165,6 @@ def test_killed_pipelines(place: Place) -> None:
 # Appends to a dataset in an object store that are killed, and two at once: one wins, and no version is wrong
 
 
-pytest.importorskip("obstore")
 TRIALS = int(os.environ.get("BEAM_DATASETS_TEST_TRIALS", 6))
 WON, LOST = 0, 3
 APPEND = f"""
@@ -180,6 +179,7 @@ except bd.errors.AlreadyPublishedError:
 
 @pytest.mark.slow
 def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("obstore")
     with object_store("s3", tmp_path) as store:
         use(store, monkeypatch)
         root = f"{store.url}/data"

@@ -17,6 +17,9 @@ from beam_datasets.files.fields import Field, override, parse_field, problems
 from beam_datasets.files.infer import Guess, Inference, text_kinds
 from tests.files.conftest import rows_of
 
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
 
 def guess_of(rows):
     guess = Guess()
@@ -213,10 +216,6 @@ def test_short_texts_of_numbers_are_kept_or_refused_as_values_are(text):
 
 
 # Types of columns: decimals and dictionaries, files that differ, all problems of a schema at once
-
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 def label_names(made, *path):

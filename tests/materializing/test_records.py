@@ -1,7 +1,6 @@
 """Reading the source, and dividing its records among shards: damage, and that only what is needed is read."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -184,19 +183,6 @@ def split_copy(lengths: list[int], start: int, stop: int, num_shards: int, num_b
     names = [f"s{i}" for i in range(len(lengths))]
     files = FileInstructions.between(start, stop, shard_offsets(lengths), names)
     return SplitCopy("train", num_shards, True, files, num_bytes)
-
-
-@given(st.lists(st.integers(0, 7), min_size=1, max_size=8).filter(any), st.data())
-def test_shards_are_the_records_in_order(lengths: list[int], data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, sum(lengths) - 1))
-    stop = data.draw(st.integers(start + 1, sum(lengths)))
-    num_shards = data.draw(st.integers(1, stop - start))
-    split = split_copy(lengths, start, stop, num_shards)
-    wanted = [(f"s{shard}", i) for shard, length in enumerate(lengths) for i in range(length)][start:stop]
-    got = [[(f.filename, f.skip + i) for f in split.shard(n) for i in range(f.take)] for n in range(num_shards)]
-    assert [record for shard in got for record in shard] == wanted
-    ends = [0, *(round(len(wanted) * (i + 1) / num_shards) for i in range(num_shards))]
-    assert [len(shard) for shard in got] == [b - a for a, b in pairwise(ends)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 900), st.integers(0, 10**8)), min_size=1, max_size=4))

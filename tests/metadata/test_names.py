@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import DatasetNotFoundError, InvalidKeyError, MetadataError
+from beam_datasets.errors import InvalidKeyError, MetadataError
 from beam_datasets.metadata import keys, names
 from beam_datasets.metadata.names import DatasetName, FilenameTemplate, ShardFilename
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version, choose_version
@@ -352,38 +352,9 @@ def test_forms_of_tensorflow_datasets():
     assert version.prepare_with == "4.0.0"
 
 
-@pytest.mark.parametrize(
-    "requested, canonical, expected",
-    [
-        (None, "2.0.0", "2.0.0"),
-        (None, None, "10.0.0"),
-        ("latest", "2.0.0", "10.0.0"),
-        ("experimental_latest", "2.0.0", "10.0.0"),
-        ("*.*.*", "2.0.0", "10.0.0"),
-        ("2.*.*", "2.0.0", "2.1.0"),
-        ("2.0.0", None, "2.0.0"),
-        (Version("2.1.0"), None, "2.1.0"),
-    ],
-)
-def test_choose(requested, canonical, expected):
-    chosen = choose_version(requested, ["2.0.0", "10.0.0", "2.1.0"], canonical=canonical, of="digits")
-    assert str(chosen) == expected
-
-
 def test_choose_keeps_what_a_version_carries():
     old = Version("1.0.0", prepare_with="0.1.0")
     assert choose_version("1.0.0", [old, Version("2.0.0")], of="digits").prepare_with == "0.1.0"
-
-
-def test_choose_lists_what_there_is():
-    with pytest.raises(
-        DatasetNotFoundError, match=r"digits has no version 3\.\*\.\*; versions there are: 1\.0\.0, 2\.0\.0\."
-    ):
-        choose_version("3.*.*", ["2.0.0", "1.0.0"], of="digits")
-    with pytest.raises(DatasetNotFoundError, match=r"digits has no version; versions there are: none\."):
-        choose_version(None, [], of="digits")
-    with pytest.raises(ValueError, match="'newest' is not a version pattern"):
-        choose_version("newest", ["1.0.0"], of="digits")
 
 
 def test_blocked():

@@ -142,3 +142,17 @@ class Storage:
 
     def opened(self) -> list[str]:
         return [file for name, file in self.calls if name == "open_reader"]
+
+
+def drain(iterator: Any, leave_out: str = "") -> tuple[list[Any], list[Any], str]:
+    """Returns the items without a feature, the states before each and after the last, and the error."""
+    items, states, error = [], [iterator.get_state()], ""
+    try:
+        for item in iterator:
+            if leave_out:
+                item.pop(leave_out, None)
+            items.append(item)
+            states.append(iterator.get_state())
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    return items, states, error

@@ -277,29 +277,6 @@ def test_another_file_format(write: Any, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ hostile directories
 
 
-@pytest.mark.parametrize(
-    "split",
-    [
-        {"filepathTemplate": "../{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"},
-        {"filepathTemplate": "/etc/{SPLIT}-{SHARD_X_OF_Y}"},
-        {"filepathTemplate": "s3://bucket/{SPLIT}-{SHARD_X_OF_Y}"},
-        {"name": "../train"},
-        {"shardLengths": [str(2**60)] * 3},
-        {"shardLengths": [str(2**62)]},
-        {"shardLengths": [str(2**63)]},
-        {"shardLengths": ["-1"]},
-    ],
-    ids=str,
-)
-def test_hostile_metadata_are_refused(write: Any, tmp_path: Path, split: Any) -> None:
-    directory = copy(write, tmp_path)
-    info = json.loads((directory / "dataset_info.json").read_text())
-    info["splits"][0] |= split
-    (directory / "dataset_info.json").write_text(json.dumps(info))
-    with pytest.raises(MetadataError):
-        bd.builder_from_directory(directory)
-
-
 @pytest.mark.parametrize("indexed", [True, False])
 def test_huge_lengths_allocate_nothing(write: Any, tmp_path: Path, indexed: bool) -> None:
     directory = copy(write, tmp_path, indexed=indexed)

@@ -1,5 +1,7 @@
 """Datasets by index and by key: in dataset order, whatever the read order is."""
 
+import dataclasses
+import itertools
 import tracemalloc
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.arguments import indices_of
+from beam_datasets.reading.shuffle import file_order
 
 LENGTHS = [7, 0, 12, 5, 9]
 
@@ -159,6 +162,8 @@ def test_input_pipelines_read_files_of_their_own(write: Any) -> None:
         [*range(3, 7), *range(19, 24)],
         [*range(7, 19), *range(24, 33)],
     ]
+    with pytest.raises(ValueError, match="4 files cannot be divided among 5 input pipelines"):
+        builder.as_dataset("train", read_config=bd.ReadConfig(input_context=Pipeline(5, 0)))
     for part in parts:
         assert [int(e["id"]) for e in part[:]] == sorted(int(e["id"]) for e in part)
         where = {int(example["key"]): index for index, example in enumerate(part[:])}
@@ -168,8 +173,13 @@ def test_input_pipelines_read_files_of_their_own(write: Any) -> None:
 def test_sort_function_orders_files(builder: Any) -> None:
     config = bd.ReadConfig(interleave_cycle_length=1, interleave_sort_fn=lambda files: files[::-1])
     read = dataset(builder, read_config=config)
-    assert list(read) == [*range(24, 33), *range(19, 24), *range(7, 19), *range(7)]
+    lasts = [[*range(24, 33)], [*range(19, 24)], [*range(7, 19)], [*range(7)]]
+    assert list(read) == [*itertools.chain(*lasts)]
     assert read[:] == list(range(33))
+    shuffled = dataset(builder, read_config=dataclasses.replace(config, shuffle_seed=7), shuffle_files=True)
+    for epoch in range(3):
+        expected = itertools.chain(*(lasts[i] for i in file_order(4, 7, epoch)))
+        assert list(shuffled.iterate(epoch=epoch)) == [*expected]
 
 
 def test_a_sort_function_may_give_no_file_twice(builder: Any) -> None:

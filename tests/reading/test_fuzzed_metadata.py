@@ -256,11 +256,18 @@ FEATURE = "featuresDict.features"
         ("dataset_info.json", "splits.0.numBytes", 10**330),
         ("dataset_info.json", "splits.0.shardLengths", ["9" * 330]),
         ("dataset_info.json", "splits.0.shardLengths", [2**63]),
+        ("dataset_info.json", "splits.0.shardLengths", [str(2**62)]),
+        ("dataset_info.json", "splits.0.shardLengths", [str(2**60)] * 3),
+        ("dataset_info.json", "splits.0.shardLengths", ["-1"]),
+        ("dataset_info.json", "splits.0.name", "../train"),
+        ("dataset_info.json", "splits.0.filepathTemplate", "../{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"),
+        ("dataset_info.json", "splits.0.filepathTemplate", "/etc/{SPLIT}-{SHARD_X_OF_Y}"),
+        ("dataset_info.json", "splits.0.filepathTemplate", "s3://bucket/{SPLIT}-{SHARD_X_OF_Y}"),
         ("dataset_info.json", "fileFormat", "nope"),
     ],
 )
-def test_numbers_and_formats_that_cannot_be(tmp_path: Path, name: str, path: str, value: Any) -> None:
-    """F4, F5: huge numbers, infinities and unknown formats are errors of the metadata."""
+def test_metadata_that_cannot_be(tmp_path: Path, name: str, path: str, value: Any) -> None:
+    """F4, F5: huge numbers, infinities, unknown formats and paths that lead out are errors of the metadata."""
     directory = write(tmp_path, name, **{path: value})
     with pytest.raises(bd.errors.MetadataError) as caught:
         use(directory)

@@ -1,6 +1,5 @@
 """Orders of reading: interleaved files against tf.data, shuffles against recorded orders, and ReadConfig."""
 
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
+from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, _philox, file_order
 from tests.cases import cases
@@ -419,41 +418,6 @@ def test_takes_numbers_and_flags_of_numpy():
     ]
     with pytest.raises(TypeError, match="interleave_cycle_length must be an int, not"):
         ReadConfig(interleave_cycle_length=np.True_)
-
-
-def test_ordering_guard():
-    ReadConfig().check_order(ordered=True, shuffle_files=False)
-    ReadConfig(interleave_cycle_length=1).check_order(ordered=True, shuffle_files=False)
-    ReadConfig(interleave_cycle_length=4).check_order(ordered=False, shuffle_files=True)
-    with pytest.raises(ValueError, match=r"shuffle_files=True reads.*enable_ordering_guard=False"):
-        ReadConfig().check_order(ordered=True, shuffle_files=True)
-    with pytest.raises(ValueError, match="interleave_cycle_length=16 mixes"):
-        ReadConfig(interleave_cycle_length=16).check_order(ordered=True, shuffle_files=False)
-    with pytest.warns(UserWarning, match="interleave_cycle_length=16 mixes"):
-        ReadConfig(interleave_cycle_length=16, enable_ordering_guard=False).check_order(
-            ordered=True, shuffle_files=False
-        )
-
-
-def test_files_are_sorted_then_chosen_then_shuffled():
-    files = list(range(12))
-    assert chosen_files(files, ReadConfig()) == files
-    backwards = ReadConfig(interleave_sort_fn=lambda files: files[::-1], input_context=Context(4, 1))
-    assert chosen_files(files, backwards) == [10, 6, 2]
-    shuffled = dataclasses.replace(backwards, shuffle_seed=7)
-    order = VECTORS["file_shuffle"][4]
-    assert (order["num_files"], order["shuffle_seed"]) == (3, 7)
-    for epoch, expected in enumerate(order["epochs"]):
-        assert shuffled_files(chosen_files(files, shuffled), shuffled, epoch) == [[10, 6, 2][i] for i in expected]
-    assert files == list(range(12))
-
-
-def test_input_contexts_take_each_file_once():
-    taken = [chosen_files(range(11), ReadConfig(input_context=Context(4, i))) for i in range(4)]
-    assert sorted(itertools.chain(*taken)) == list(range(11))
-    with pytest.raises(ValueError, match="3 files cannot be divided among 4 input pipelines"):
-        chosen_files(range(3), ReadConfig(input_context=Context(4, 0)))
-    assert chosen_files([], ReadConfig(input_context=Context(1, 0))) == []
 
 
 def test_order_key_says_what_the_order_depends_on():

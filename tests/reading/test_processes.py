@@ -21,6 +21,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.errors import WorkerError
 from beam_datasets.reading.processes import _picklable
+from tests.reading.conftest import drain
 
 COUNT = 90
 CHAINS: dict[str, Any] = {
@@ -93,28 +94,17 @@ def held() -> list[str]:
     return sorted(shared + [line for line in maps if "/memfd:" in line] + segments)
 
 
-def drain(iterator: Any) -> tuple[list[Any], list[Any], str]:
-    items, states, error = [], [iterator.get_state()], ""
-    try:
-        for item in iterator:
-            items.append({name: value for name, value in item.items() if name != "process"})
-            states.append(iterator.get_state())
-    except Exception as raised:
-        error = f"{type(raised).__name__}: {raised}"
-    return items, states, error
-
-
 @pytest.mark.parametrize(
     "chain", ["batches", *(pytest.param(name, marks=pytest.mark.slow) for name in CHAINS if name != "batches")]
 )
 def test_processes_change_nothing(dataset: Any, chain: str) -> None:
     serial = CHAINS[chain](dataset)
     parallel = CHAINS[chain](dataset.parallel(processes=2))
-    expected, iterator = drain(iter(serial)), iter(parallel)
-    np.testing.assert_equal(drain(iterator), expected)
+    expected, iterator = drain(iter(serial), "process"), iter(parallel)
+    np.testing.assert_equal(drain(iterator, "process"), expected)
     assert iterator.get_state() == expected[1][-1]
     start = len(expected[0]) // 2 + 1
-    rest = drain(parallel.parallel(processes=1).iterate(state=expected[1][start]))
+    rest = drain(parallel.parallel(processes=1).iterate(state=expected[1][start]), "process")
     np.testing.assert_equal(rest, (expected[0][start:], expected[1][start:], expected[2]))
 
 
@@ -219,7 +209,7 @@ def test_what_is_filtered_and_mixed_is_made_by_processes(dataset: Any) -> None:
     assert all(example["process"] for example in found)
     assert [example["id"] for example in found] == [2 * e["id"] for e in dataset if e["id"] % 3 == 0]
     mixture = bd.mix([(dataset.map(doubled), 2), (dataset.shuffle(1).map(doubled), 1)])
-    np.testing.assert_equal(drain(iter(mixture.parallel(processes=2))), drain(iter(mixture)))
+    np.testing.assert_equal(drain(iter(mixture.parallel(processes=2)), "process"), drain(iter(mixture), "process"))
 
 
 def test_what_parallel_refuses(dataset: Any) -> None:
@@ -233,5 +223,5 @@ def test_what_parallel_refuses(dataset: Any) -> None:
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_threads_change_nothing(dataset: Any, chain: str) -> None:
-    expected = drain(iter(CHAINS[chain](dataset)))
-    np.testing.assert_equal(drain(iter(CHAINS[chain](dataset).parallel(threads=3))), expected)
+    expected = drain(iter(CHAINS[chain](dataset)), "process")
+    np.testing.assert_equal(drain(iter(CHAINS[chain](dataset).parallel(threads=3)), "process"), expected)

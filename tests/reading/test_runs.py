@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import errors
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, MetadataError
-from beam_datasets.formats import record_block, tfrecord
-from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
+from beam_datasets.errors import BeamDatasetsError, MetadataError
+from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.native import core
-from beam_datasets.reading import ranges, runs, shards, source
-from beam_datasets.reading.blocks import BLOCK_BYTES, intact
+from beam_datasets.reading import ranges, shards, source
+from beam_datasets.reading.blocks import BLOCK_BYTES
 from beam_datasets.reading.decoding import Decode, Map, Raw
 from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
@@ -50,43 +49,6 @@ def test_few_records_of_a_large_chunk_are_taken(tmp_path: Any, size: int) -> Non
     blocks = list(map(list, read_visits(visits, chunk_of(reader), itertools.repeat(25))))
     assert list(itertools.chain.from_iterable(blocks)) == records
     assert all(len(block) <= 25 and sum(map(len, block[:-1])) < BLOCK_BYTES for block in blocks)
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_a_damaged_record_is_an_error_behind_those_before_it(tmp_path: Any, native: bool) -> None:
-    records = [bytes([i]) * 1000 for i in range(60)]
-    data = bytearray(b"".join(tfrecord.frame_all(records)))
-    data[41 * 1016 + 500] ^= 1
-    path = tmp_path / "shard"
-    path.write_bytes(data)
-    reader = RunReader(Shard(str(path), 60), 60, chunk_bytes=10_000)
-
-    found: list[bytes] = []
-    visits = [tuple(np.array([[0], [0], [60]], np.int64))]
-    with pytest.MonkeyPatch.context() as patch:
-        if not native:
-            patch.setattr(runs, "RecordBlock", PlainRecordBlock)
-            patch.setattr(record_block, "chunk", PlainChunk)
-        with pytest.raises(CorruptRecordError, match=rf"{path}.*byte {41 * 1016}.*record 41"):
-            found.extend(
-                itertools.chain.from_iterable(intact(read_visits(visits, chunk_of(reader), itertools.repeat(25))))
-            )
-    assert found == records[:41]
-    path.write_bytes(b"".join(tfrecord.frame_all(records)))
-    with pytest.raises(CorruptRecordError, match="data CRC|was changed while it was read"):
-        reader.raise_damaged(41)  # whether the chunk in memory is damaged or the file was mended meanwhile
-
-
-@pytest.mark.parametrize("first", [0, 90, 250])
-def test_a_run_without_index_is_read_again_from_before(tmp_path: Any, first: int) -> None:
-    records = [bytes([i % 250]) * 10_000 for i in range(300)]
-    path = tmp_path / "shard"
-    path.write_bytes(b"".join(tfrecord.frame_all(records)))
-    reader = RunReader(Shard(str(path), 300, indexed=False), 300)
-    for begin in (0, 280, first):
-        visits = [tuple(np.array([[0], [begin], [10]], np.int64))]
-        found = read_visits(visits, chunk_of(reader), itertools.repeat(25))
-        assert list(itertools.chain.from_iterable(found)) == records[begin : begin + 10]
 
 
 def test_no_record_comes_twice_where_something_else_fails(tmp_path: Any) -> None:

@@ -23,6 +23,7 @@ from beam_datasets.reading import decoding, threads
 from beam_datasets.reading.blocks import sizes
 from beam_datasets.reading.decoding import Batch, Decode, Maker, Map, Raw, compose, compose_many
 from beam_datasets.reading.threads import usable_cores
+from tests.reading.conftest import drain
 from tests.strategies import assert_equal
 
 COUNT, BAD = 150, 97
@@ -63,18 +64,6 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def read(builder: Any, split: str, num_threads: int | None) -> Any:
     config = bd.ReadConfig(interleave_cycle_length=1, num_parallel_calls_for_decode=num_threads)
     return builder.as_dataset(split, read_config=config)
-
-
-def drain(iterator: Any) -> tuple[list[Any], list[Any], str]:
-    """Returns the items, the states before each and after the last, and the error."""
-    items, states, error = [], [iterator.get_state()], ""
-    try:
-        for item in iterator:
-            items.append(item)
-            states.append(iterator.get_state())
-    except Exception as raised:
-        error = f"{type(raised).__name__}: {raised}"
-    return items, states, error
 
 
 def crop(example: Any) -> Any:

@@ -214,9 +214,6 @@ def test_the_metadata_server_of_google() -> None:
 # Object stores: errors, web servers, and the options
 
 
-pytest.importorskip("obstore")
-
-
 def test_reads_from_a_web_server(server, tmp_path):
     storage.write_bytes(tmp_path / "web" / "d" / "x", bytes(range(200)))
     path = f"{server}/d/x"
