@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from beam_datasets.adapters.torch_transfer import transferred
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError, framework
@@ -397,7 +399,7 @@ def as_torch(
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if dataset._has_positions:
-        base = dataset = cast("Dataset", dataset)._with_filler(fill)
+        base = dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))
     elif fill is not None or drop_remainder:
         raise ValueError("as_torch() of a stream: expected no fill or drop_remainder. Give them to its batch().")
     else:

@@ -7,6 +7,7 @@ far as the dtype allows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -59,16 +60,19 @@ class Fill:
     Attributes:
         values: a nest of what is put in the place of None.
         labels: a nest of what is put in the place of -1, where that was asked for.
+        arrays: a nest of True where a number of an example becomes an array without dimensions.
     """
 
     values: Nest = None
     labels: Nest = None
+    arrays: Nest = None
 
     def example_filler(self) -> Callable[[Any], Any]:
         """Returns the function from an example to the same with nothing missing; `same` if there is nothing to do."""
         fill = _replacer(self.values, lambda given, value: value if given is None else given)
-        relabel = self.relabeler()
-        return (lambda example: relabel(fill(example))) if relabel is not same else fill
+        wrap = _replacer(self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given)
+        first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not same] or [same]
+        return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), rest, first)
 
     def relabeler(self) -> Callable[[Any], Any]:
         """Returns the function that replaces -1 in labels of an example or a batch; `same` for no labels."""
@@ -115,7 +119,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
         ValueError: a name is of no such feature.
         FeatureError: a value does not fit its feature.
     """
-    leaves = {} if feature is None else dict(_leaves(feature))
+    leaves = dict(leaf for leaf in _leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
     optional = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
     values: dict[str, Any] = {path: _value_of(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
     labels = {}
@@ -142,12 +146,18 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
     return Fill(_nested(feature, values), _nested(feature, labels))
 
 
-def _leaves(feature: FeatureConnector, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
-    """Yields the features that may be missing, and the class labels, by name."""
+def arrays_of(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
+    """Returns a nest of True for the single numbers of a dtype; see `Fill`."""
+    numbers = {path: True for path, leaf in _leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
+    return _nested(feature, numbers)
+
+
+def _leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
+    """Yields the numbers, arrays, texts and class labels that are not in sequences, by name."""
     if isinstance(feature, FeaturesDict):
         for key, child in feature.items():
             yield from _leaves(child, join(path, key))
-    elif isinstance(feature, ClassLabel) or (isinstance(feature, Tensor) and feature.may_be_missing):
+    elif isinstance(feature, (ClassLabel, Tensor)):
         yield path, feature
 
 

@@ -381,9 +381,9 @@ class Dataset(Frameworks):
         """Returns the dataset for one of several processes, which share the cores."""
         return self._with(steps=one_of(processes, self._steps)) if processes > 1 else self
 
-    def _with_filler(self, fill: Any) -> Dataset:
-        """Returns the dataset with missing values replaced, as frameworks need it. See `batch` for `fill`."""
-        return self._with(steps=with_filler(self._steps, fill))
+    def _with_filler(self, fill: Any, arrays: Any = None) -> Dataset:
+        """Returns the dataset with missing values replaced, as frameworks need it. See `decoding.with_filler`."""
+        return self._with(steps=with_filler(self._steps, fill, arrays))
 
     # --------------------------------------------------------------------------------------------------- dataset order
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import shape_of
@@ -17,11 +17,14 @@ from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
-from beam_datasets.features.stacking import Fill, Padding, fill_of, same, stack
+from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
 from beam_datasets.reading.blocks import Items, paced
 from beam_datasets.reading.threads import TASK_BYTES, Ahead, Later, Start, Started, one_by_one, usable_cores
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Function: TypeAlias = Callable[[Any], Any]
 
@@ -353,13 +356,22 @@ def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, hav
             raise FeatureValueError(f"{what} names feature {name!r}: expected a sequence or an array, got {shape=}.")
 
 
-def with_filler(steps: tuple[Step, ...], fill: Any) -> tuple[Step, ...]:
-    """Returns the steps with one more, if need be, that fills in what is missing in each example."""
+def with_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None = None) -> tuple[Step, ...]:
+    """Returns the steps with one more, if need be, that fills in what is missing in each example.
+
+    Args:
+        steps: make the examples.
+        fill: see `Dataset.batch`.
+        arrays: dtype of single numbers that become arrays without dimensions; None for no numbers.
+    """
     if any(isinstance(step, Batch) for step in steps):
         if fill is not None:
             raise ValueError("fill= is an argument of batch(), where the examples are put in batches before.")
         return steps
-    step = FillMissing(_picked(steps, fill_of_steps(steps, fill)))
+    filled = fill_of_steps(steps, fill)
+    if arrays is not None:
+        filled = replace(filled, arrays=arrays_of(features_of(steps[0]), arrays))
+    step = FillMissing(_picked(steps, filled))
     return steps if step.fill.example_filler() is same else (*steps, step)
 
 
@@ -369,7 +381,7 @@ def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
     if not isinstance(first, Decode) or first.supervised_keys is None or fill.values is None:
         return fill
     pick = picker(first.supervised_keys)
-    return Fill(pick(fill.values), pick(fill.labels))
+    return Fill(pick(fill.values), pick(fill.labels), fill.arrays and pick(fill.arrays))
 
 
 def compose(steps: tuple[Step, ...]) -> Function:

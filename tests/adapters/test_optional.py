@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import beam_datasets as bd
+from tests.adapters.conftest import write_bare
+
 STANDS = {"float32": np.nan, "int64": -(2**31), "int32": -(2**31), "uint8": 255, "bool": False, "vector": [np.nan] * 2}
 THERE = {"float32": 0.5, "int64": 5, "int32": 6, "uint8": 7, "bool": True, "vector": [1, 2]}
 NUMBERS = tuple(STANDS)
@@ -36,6 +39,26 @@ def test_torch(torch: Any, gaps: Any, size: int, way: str) -> None:
     assert batches[0]["int64"].dtype == batches[0]["inner"]["int64"].dtype == torch.int64
     assert_filled({name: torch.cat([batch[name] for batch in batches]).numpy() for name in (*NUMBERS, "label")})
     assert [text for batch in batches for text in batch["text"]] == [b"x" if i % 3 == 1 else b"" for i in range(12)]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("map_style", [False, True])
+def test_torch_collates_numbers_of_uint64(torch: Any, tmp_path: Any, map_style: bool, num_workers: int) -> None:
+    """R7: PyTorch's default collate takes numbers of uint64, also missing ones; NumPy users get the same as before."""
+    number = bd.features.Scalar("uint64")
+    features = {"n": number, "missing": bd.features.Scalar("uint64", optional=True), "inner": {"n": number}}
+    values = [{"n": 2**64 - 1 - i, "missing": i if i % 2 else None, "inner": {"n": i}} for i in range(6)]
+    dataset = write_bare(tmp_path / "numbers.tfrecord", features, values)
+    loader = torch.utils.data.DataLoader(dataset.as_torch(map_style=map_style), batch_size=3, num_workers=num_workers)
+    batches = list(loader)
+    stands = 2**64 - 1
+    expected = {"n": [value["n"] for value in values], "missing": [stands, 1, stands, 3, stands, 5]}
+    for name, wanted in expected.items():
+        assert [batch[name].dtype for batch in batches] == [torch.uint64] * 2
+        assert torch.cat([batch[name] for batch in batches]).numpy().tolist() == wanted
+    assert [n for batch in batches for n in batch["inner"]["n"].numpy().tolist()] == list(range(6))
+    assert type(dataset[0]["n"]) is np.uint64
+    assert [int(x["n"]) for x in dataset.map(lambda x: {"n": int(x["inner"]["n"])}).as_torch()] == list(range(6))
 
 
 def test_torch_with_another_value(torch: Any, gaps: Any) -> None:
