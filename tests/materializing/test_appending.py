@@ -63,7 +63,9 @@ def planned(new, source="ds", **options):
     return appending.plan_append(source, new, appending.AppendOptions(**options))
 
 
-def check_division(data, examples, ordered, rng):
+@given(st.data(), numbers, st.booleans(), st.randoms(use_true_random=False))
+@cases(15, in_full=40)
+def test_any_division_and_order_gives_the_bytes_of_one_generation(data, examples, ordered, rng):
     order = rng.sample(sorted(examples), len(examples))
     cuts = sorted(data.draw(st.lists(st.integers(1, len(order)), max_size=3)))
     parts = [part for part in ([order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)])]) if part]
@@ -93,7 +95,9 @@ def check_division(data, examples, ordered, rng):
         assert {key: dataset.find(key) is not None for key in examples} == dict.fromkeys(examples, True)
 
 
-def check_changes(data, old, new, delete, on_duplicate, ordered):
+@given(st.data(), numbers, numbers, st.sets(keys, max_size=10), st.sampled_from(appending.ON_DUPLICATE), st.booleans())
+@cases(15, in_full=60)
+def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_duplicate, ordered):
     common = (old.keys() & new.keys()) - delete
     differing = {key for key in common if old[key] != new[key]}
     expected = {**new, **old} if on_duplicate == "keep_old" else {**old, **new}
@@ -132,38 +136,6 @@ def check_changes(data, old, new, delete, on_duplicate, ordered):
             assert directory == str(parent)
         else:
             assert content(Path(directory)) == content(whole)
-
-
-divided = given(st.data(), numbers, st.booleans(), st.randoms(use_true_random=False))
-changed = given(
-    st.data(), numbers, numbers, st.sets(keys, max_size=10), st.sampled_from(appending.ON_DUPLICATE), st.booleans()
-)
-
-
-@divided
-@cases(15)
-def test_any_division_and_order_gives_the_bytes_of_one_generation(data, examples, ordered, rng):
-    check_division(data, examples, ordered, rng)
-
-
-@changed
-@cases(15)
-def test_replacing_and_deleting_is_that_of_a_dict(data, old, new, delete, on_duplicate, ordered):
-    check_changes(data, old, new, delete, on_duplicate, ordered)
-
-
-@pytest.mark.slow
-@divided
-@cases(40)
-def test_many_divisions_and_orders(data, examples, ordered, rng):
-    check_division(data, examples, ordered, rng)
-
-
-@pytest.mark.slow
-@changed
-@cases(60)
-def test_many_replacements_and_deletions(data, old, new, delete, on_duplicate, ordered):
-    check_changes(data, old, new, delete, on_duplicate, ordered)
 
 
 @given(st.data(), st.sampled_from(appending.ON_DUPLICATE), st.sets(keys, max_size=3))
