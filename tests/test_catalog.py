@@ -193,7 +193,7 @@ def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
 
 
 def test_a_version_that_this_user_may_not_enter(capsys):
-    """F9: permission denied with the path, not "no dataset is published"."""
+    """Permission denied with the path, not "no dataset is published"."""
     with closed_directory("small/1.0.0") as root:
         said = rf"^{root}/small/1.0.0/\w+.json: Permission denied"
         for name in ("small", "small:1.0.0", "small:1.*.*"):
@@ -212,7 +212,7 @@ def test_a_version_that_this_user_may_not_enter(capsys):
 
 
 def test_a_dataset_that_this_user_may_not_enter(capsys):
-    """F9: the same one directory higher."""
+    """The same one directory higher."""
     with closed_directory("small") as root:
         with pytest.raises(PermissionError, match=f"^{root}/small: Permission denied"):
             bd.load("small", data_dir=root)

@@ -186,7 +186,7 @@ def test_the_state_of_one_of_several_workers_is_its_own(items: Any) -> None:
 
 
 def test_state_in_the_middle_of_a_block_fits_other_divisions(items: Any) -> None:
-    """R4: a rank's state in the middle of a block says where all ranks are."""
+    """A rank's state in the middle of a block says where all ranks are."""
     dataset = divided(items, 0, 2, block=3)
     assert next(iter(Loader(dataset, 2, 0))) == [0, 1]
     state = dataset.state_dict()
@@ -199,7 +199,7 @@ def test_state_in_the_middle_of_a_block_fits_other_divisions(items: Any) -> None
 def test_blocks_by_default(
     items: Any, num_ranks: int, num_workers: int, batch_size: int, steps: int, others: int, drop: bool
 ) -> None:
-    """R4: ranks and workers that take blocks of the default size have each item once, and go on from their states."""
+    """Ranks and workers that take blocks of the default size have each item once, and go on from their states."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "_MIN_ROUNDS", 1)
         ranks = [divided(items, rank, num_ranks, None, drop=drop) for rank in range(num_ranks)]

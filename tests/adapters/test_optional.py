@@ -1,4 +1,4 @@
-"""R7: frameworks accept the representation of missing values: each batch has the same dtypes."""
+"""Frameworks accept the representation of missing values: each batch has the same dtypes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assert_filled(columns: dict[str, Any], stands: Any = STANDS) -> None:
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
 @pytest.mark.parametrize("way", ["loader", "map_style", "batches", "workers"])
 def test_torch(torch: Any, gaps: Any, size: int, way: str) -> None:
-    """R7: PyTorch's own batches, of examples and of indices, have one dtype; so have batches that are made here."""
+    """PyTorch's own batches, of examples and of indices, have one dtype; so have batches that are made here."""
     from torch.utils.data import DataLoader
 
     if way == "batches":
@@ -62,7 +62,7 @@ def test_torch_collates_numbers_of_uint64(torch: Any, tmp_path: Any, map_style: 
 
 
 def test_torch_with_another_value(torch: Any, gaps: Any) -> None:
-    """R7: fill= of as_torch() is that of batch(), for labels too."""
+    """Fill= of as_torch() is that of batch(), for labels too."""
     loader = torch.utils.data.DataLoader(gaps.as_torch(fill={"int64": 1, "label": -100}), batch_size=4)
     assert [batch["int64"].tolist() for batch in loader] == [[1, 5, 1, 1], [5, 1, 1, 5], [1, 1, 5, 1]]
     assert {int(label) for batch in loader for label in batch["label"]} == {-100}
@@ -71,7 +71,7 @@ def test_torch_with_another_value(torch: Any, gaps: Any) -> None:
 
 
 def test_grain(grain: Any, gaps: Any) -> None:
-    """R7: Grain's batches have one dtype."""
+    """Grain's batches have one dtype."""
     batches = list(grain.MapDataset.source(gaps.as_grain_source()).batch(4))
     assert len({str([batch[name].dtype for name in NUMBERS]) for batch in batches}) == 1
     assert_filled({name: np.concatenate([batch[name] for batch in batches]) for name in (*NUMBERS, "label")})
@@ -79,14 +79,14 @@ def test_grain(grain: Any, gaps: Any) -> None:
 
 
 def test_jax(jax: Any, gaps: Any) -> None:
-    """R7: JAX keeps 32 bits of a number by default; what stands for a missing one is still no other."""
+    """JAX keeps 32 bits of a number by default; what stands for a missing one is still no other."""
     batches = [jax.device_put({name: batch[name] for name in (*NUMBERS, "label")}) for batch in gaps.batch(5)]
     assert len({str([batch[name].dtype for name in NUMBERS]) for batch in batches}) == 1
     assert_filled({name: np.concatenate([batch[name] for batch in batches]) for name in (*NUMBERS, "label")})
 
 
 def test_tf_data(tf: Any, gaps: Any) -> None:
-    """R7: tf.data gets the same values, one by one and in batches, with the element_spec of the features."""
+    """Tf.data gets the same values, one by one and in batches, with the element_spec of the features."""
     single, batches = gaps.as_tf_dataset(), gaps.batch(5).as_tf_dataset()
     assert single.element_spec["int64"] == tf.TensorSpec((), tf.int64)
     for made in (single.batch(12), batches.unbatch().batch(12)):

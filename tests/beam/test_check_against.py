@@ -44,7 +44,7 @@ def versions(data_dir: Path) -> list[str]:
 
 
 def test_a_kept_result_keeps_the_order_of_its_splits(tmp_path: Path) -> None:
-    """P7: 'all' is the splits in the builder's order, which the manifest does not have."""
+    """'all' is the splits in the builder's order, which the manifest does not have."""
 
     def in_order(version: str, data_dir: Path, values: range = range(20)) -> DatasetBuilder:
         base: Any = type(builder(version, data_dir, values))
@@ -69,7 +69,7 @@ def test_a_kept_result_keeps_the_order_of_its_splits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_number_that_promises_too_much_publishes_nothing(tmp_path: Path, num_workers: int) -> None:
-    """P7: what only the examples tell is said when all is written, which is kept to be published under another."""
+    """What only the examples tell is said when all is written, which is kept to be published under another."""
     builder("1.0.0", tmp_path).build(num_workers=1)
     refused = (
         r"squares/small:1\.0\.1 was not published: it was compared with squares/small:1\.0\.0\.\n"
@@ -98,7 +98,7 @@ def assert_as_built(data_dir: Path, version: str, values: range) -> None:
 
 
 def test_the_number_decides(tmp_path: Path) -> None:
-    """P7: what features and description tell is said before the job starts."""
+    """What features and description tell is said before the job starts."""
     builder("1.0.0", tmp_path).build(num_workers=1, check_against="latest")  # there is nothing to check against yet
     builder("1.0.1", tmp_path).build(num_workers=1, check_against="latest", num_shards=4)
     with pytest.raises(VersionError, match=r"MINOR  feature 'm' was added: int64") as error:

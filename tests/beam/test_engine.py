@@ -95,7 +95,7 @@ def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
 
 
 def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, monkeypatch):
-    """P1: an engine that restarts a job as a whole runs every stage again, also after the last one has ended."""
+    """An engine that restarts a job as a whole runs every stage again, also after the last one has ended."""
     Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
     directory = tmp_path / "numbers" / "1.0.0"
     job = json.loads((directory / "run.json").read_text())["job"]
@@ -172,7 +172,7 @@ def writers(source: str, place: str) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(6))
 def test_a_classic_template_is_refused(source: str, number: int) -> None:
-    """P2: two runs of one template would be two publishers with one id; the error names the alternative."""
+    """Two runs of one template would be two publishers with one id; the error names the alternative."""
     pytest.importorskip("google.cloud.dataflow")
     with pytest.raises(ValueError, match=r"template_location: expected a job that is run.* Use a Flex Template"):
         writers(source, "memory://templates/data")[number](CLASSIC)

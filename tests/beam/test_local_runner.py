@@ -112,7 +112,7 @@ def kill_one(folder: Path, how: str, delay: float, generation: int, which: int) 
     ],
 )
 def test_a_killed_process_ends_the_run_with_one_error(tmp_path, how, delay, generation, which):
-    """F1, F2: kill -9 of a worker at any moment is an error within 10 s that names the worker and the signal."""
+    """Kill -9 of a worker at any moment is an error within 10 s that names the worker and the signal."""
     seconds, said = kill_one(tmp_path, how, delay, generation, which)
     assert seconds < LIMIT_SECONDS, said
 
@@ -130,7 +130,7 @@ def commands(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_a_killed_command_of_beam_ends_the_run(tmp_path):
-    """F1: if Beam's internals are not as expected, its own commands are the workers, and a killed one is an error."""
+    """If Beam's internals are not as expected, its own commands are the workers, and a killed one is an error."""
     (tmp_path / "tmp").mkdir()
     process = CONTEXT.Process(target=slow_dataset.build, args=(str(tmp_path), "command"))
     process.start()
@@ -147,7 +147,7 @@ def test_a_killed_command_of_beam_ends_the_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))  # so that two processes that test share them
 def test_kills_at_any_time(tmp_path, seed):
-    """F1, F2: half of the kills are in the first second of a worker's life; BEAM_DATASETS_KILLS says how many."""
+    """Half of the kills are in the first second of a worker's life; BEAM_DATASETS_KILLS says how many."""
     draw, count = random.Random(seed), int(os.environ.get("BEAM_DATASETS_KILLS", "20")) // 2
     times: dict[str, list[float]] = {"worker, first second": [], "worker, later": [], "runner process": []}
     for number in range(count + count // 10):
@@ -173,7 +173,7 @@ def run(target: Any, *arguments: Any) -> None:
 
 @pytest.mark.slow
 def test_the_same_bytes_however_workers_are_started(tmp_path):
-    """F1: workers that are forked, that a new process forks, or that Beam's own command starts make the same bytes."""
+    """Workers that are forked, that a new process forks, or that Beam's own command starts make the same bytes."""
     source = write_dataset(tmp_path / "source" / "1.0.0", {"train": [40, 30]}, manifest=True)
     made = {}
     for num_workers, how in ((1, "fork"), (2, "fork"), (2, "new"), (2, "command")):
@@ -227,7 +227,7 @@ def test_all_processes_end_with_the_launcher(tmp_path, how):
     "num_workers, fails", [(1, False), (1, True), (2, True), pytest.param(2, False, marks=pytest.mark.slow)]
 )
 def test_no_temporary_directory_is_left(tmp_path, monkeypatch, num_workers, fails):
-    """F8: neither a build that succeeds nor one that fails leaves anything in the directory for temporary files."""
+    """Neither a build that succeeds nor one that fails leaves anything in the directory for temporary files."""
 
     class Rows(bd.DatasetBuilder, skip_registration=True):
         VERSION = "1.0.0"

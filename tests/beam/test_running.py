@@ -65,7 +65,7 @@ def follow(job):
     ],
 )
 def test_a_job_is_followed_until_its_end_is_confirmed(waits, states, calls):
-    """P3: an exception while waiting, or a state that is not final, is not an end of a job."""
+    """An exception while waiting, or a state that is not final, is not an end of a job."""
     job = Job(waits, states)
     follow(job)
     assert job.calls == calls
@@ -80,7 +80,7 @@ def test_a_confirmed_failure_is_an_error_of_the_job(state):
 
 
 def test_without_an_answer_the_state_is_unknown():
-    """P3: the error names the job, where to look and what to run later."""
+    """The error names the job, where to look and what to run later."""
     job = Job([LOST], [LOST])
     with pytest.raises(errors.JobStateUnknownError) as caught:
         follow(job)
@@ -112,7 +112,7 @@ def test_an_engine_that_does_not_answer_at_all(monkeypatch):
     ],
 )
 def test_ctrl_c_cancels_and_waits_for_the_end(states, error):
-    """P3: an interrupt is passed on once the engine has confirmed the end; otherwise the state is unknown."""
+    """An interrupt is passed on once the engine has confirmed the end; otherwise the state is unknown."""
     job = Job([KeyboardInterrupt()], states)
     with pytest.raises(error):
         follow(job)
@@ -120,7 +120,7 @@ def test_ctrl_c_cancels_and_waits_for_the_end(states, error):
 
 
 def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
-    """P3: an interrupt while the state is asked for, or between two waits, must not count as the job's end."""
+    """An interrupt while the state is asked for, or between two waits, must not count as the job's end."""
     asked = Job([LOST], [KeyboardInterrupt(), "CANCELLED"])
     with pytest.raises(KeyboardInterrupt):
         follow(asked)
@@ -137,7 +137,7 @@ def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
 
 
 def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
-    """P3: the engine may have accepted the job before the interrupt; its data is kept."""
+    """The engine may have accepted the job before the interrupt; its data is kept."""
 
     class Pipeline:
         options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
@@ -164,7 +164,7 @@ def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
     ],
 )
 def test_a_lost_reply_to_the_submission(module, kind, is_lost):
-    """P3: the engine may have accepted a job whose acceptance was not heard of; what it refused does not run."""
+    """The engine may have accepted a job whose acceptance was not heard of; what it refused does not run."""
     error = getattr(pytest.importorskip(module), kind)("no answer")
 
     class Pipeline:
@@ -192,7 +192,7 @@ def of_beam(level, text, name="apache_beam.runners.dataflow.dataflow_runner"):
 
 
 def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
-    """P8: one line each, and no hook of the process is replaced."""
+    """One line each, and no hook of the process is replaced."""
     configure_nothing(monkeypatch)
     hooks = threading.excepthook, sys.excepthook
     with failures.job_reported():
@@ -216,7 +216,7 @@ def test_a_remote_job_shows_states_warnings_and_errors(monkeypatch, capsys):
 
 
 def test_a_local_run_shows_nothing_of_beam(monkeypatch, capsys):
-    """P8: filters of handlers alone, which are removed afterwards."""
+    """Filters of handlers alone, which are removed afterwards."""
     configure_nothing(monkeypatch)
     hooks, level = (threading.excepthook, sys.excepthook), logging.getLogger("apache_beam").level
     with failures.beam_silenced():

@@ -184,7 +184,7 @@ def test_as_a_function(root):
 
 
 def test_a_feature_of_another_type_is_not_compared(run, tmp_path):
-    """B12: examples are not called the same where the type of a feature changed, whose values were not compared."""
+    """Examples are not called the same where the type of a feature changed, whose values were not compared."""
     tree = features.FeaturesDict({**FEATURES.features, "id": features.Scalar(np.int64)})
     changed = {**TRAIN, "key 3": {**TRAIN["key 3"], "text": "other"}}
     PETS.write(tmp_path, "1.0.0")

@@ -325,7 +325,7 @@ def test_errors_list_the_versions_that_exist(pets, run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("config", [None, "small-1.x"])
 def test_commands_take_the_names_that_they_print(config, tmp_path, run):
-    """B9: every command prints `name[/config]:version`, and takes it, also with a slash before the version."""
+    """Every command prints `name[/config]:version`, and takes it, also with a slash before the version."""
     base = f"pets/{config}" if config else "pets"
     for version in ("1.0.0", "1.1.0"):
         made = PETS.write(tmp_path / "made", version)

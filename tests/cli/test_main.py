@@ -230,7 +230,7 @@ def modules_after(*arguments):
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_version_and_help_import_no_command(option):
-    """B22: `--version` and `--help` import no command, no NumPy, no protobuf and no Beam."""
+    """`--version` and `--help` import no command, no NumPy, no protobuf and no Beam."""
     loaded = modules_after(option)
     assert not HEAVY & {name.partition(".")[0] for name in loaded}
     assert not {f"beam_datasets.cli.{module}" for module, _ in COMMANDS.values()} & loaded
@@ -239,7 +239,7 @@ def test_version_and_help_import_no_command(option):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_no_other_command(command):
-    """B22: the help of a command imports that command's module, but neither other commands nor Beam."""
+    """The help of a command imports that command's module, but neither other commands nor Beam."""
     loaded = modules_after(command, "--help")
     own = {COMMANDS[command][0], *({"build"} if command in ("append", "materialize") else ())}
     assert {module for module, _ in COMMANDS.values() if f"beam_datasets.cli.{module}" in loaded} == own

@@ -177,7 +177,7 @@ class Typed(DatasetBuilder, skip_registration=True):
     ],
 )
 def test_values_have_the_types_of_their_annotations(args: str, value: Any) -> None:
-    """B2: options of a builder are converted by its type hints, however these are written."""
+    """Options of a builder are converted by its type hints, however these are written."""
     [found] = parse(with_underscores(args.split()), Typed).values()
     assert (found, type(found)) == (value, type(value))
 
@@ -225,7 +225,7 @@ def test_values_have_the_types_of_their_annotations(args: str, value: Any) -> No
     ],
 )
 def test_every_type(hint: Any, texts: str, value: Any) -> None:
-    """B2: see docs/reference/command.md for the types."""
+    """See docs/reference/command.md for the types."""
     found = converted(hint, *texts.split())
     assert (found, type(found)) == (value, type(value))
 
@@ -247,7 +247,7 @@ def test_every_type(hint: Any, texts: str, value: Any) -> None:
     ],
 )
 def test_values_of_other_types_are_errors(args: str, problem: str) -> None:
-    """B2: a value that does not fit its type is an error that names the option, the type and the value."""
+    """A value that does not fit its type is an error that names the option, the type and the value."""
     with pytest.raises(UsageError, match=problem):
         parse(args.split(), Typed)
 
@@ -272,7 +272,7 @@ def test_values_of_other_types_are_errors(args: str, problem: str) -> None:
     ],
 )
 def test_every_error(hint: Any, texts: str, expected: str) -> None:
-    """B2: an error says which values a type has."""
+    """An error says which values a type has."""
     shown = ", ".join(map(repr, texts.split()))
     with pytest.raises(UsageError, match=re.escape(f"--x: expected {expected}, got {shown}")):
         converted(hint, *texts.split())

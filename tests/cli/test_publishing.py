@@ -67,7 +67,7 @@ def test_a_run_that_had_decided_is_finished_by_gc(store, capsys):
 
 
 def test_what_gc_reports_is_what_came_of_it(store, monkeypatch, capsys):
-    """P1: the run decides, or ends, between the listing and the removal."""
+    """The run decides, or ends, between the listing and the removal."""
     run = held(store)
     listed = leftovers.find_leftovers(store)
     monkeypatch.setattr("beam_datasets.cli.gc.find_leftovers", lambda *_, **__: listed)
@@ -90,7 +90,7 @@ def test_preparing_takes_what_another_run_has_published_meanwhile(store):
 
 @pytest.mark.parametrize("remote", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["disk", "store"])
 def test_a_refused_result_is_published_under_another_number(tmp_path, store, remote, capsys):
-    """P7: by the command that the error contains."""
+    """By the command that the error contains."""
     data_dir = store if remote else tmp_path / "data"
     builder("1.0.0", data_dir).build(num_workers=1)
     with pytest.raises(ResultKeptError) as error:
@@ -122,7 +122,7 @@ def test_a_refused_result_is_published_under_another_number(tmp_path, store, rem
 
 
 def test_a_file_system_of_fsspec_is_refused_at_the_start(tmp_path, capsys):
-    """P6: two publishers could win there; reading stays possible."""
+    """Two publishers could win there; reading stays possible."""
     data_dir = f"local://{tmp_path}/data"
     assert main(["build", BUILD, "--count", "50", "--data_dir", data_dir, "--num_workers", "1"]) == 1
     assert f"{data_dir}/numbers/1.0.0: expected a local path or an object store" in capsys.readouterr().err

@@ -61,7 +61,7 @@ def test_by_file(tmp_path):
 @pytest.mark.parametrize("rest", ["", "/small", ":1.2.3", "/1.2.3", "/small:1.2.3", "/small/1.2.3", "/small:1.*.*"])
 @pytest.mark.parametrize("where", ["digits", "pipelines.digits", "pipelines.digits:Digits"])
 def test_versions_behind_a_colon_or_a_slash(where, rest):
-    """B9: `build` takes the names that commands print, also with a slash before the version."""
+    """`build` takes the names that commands print, also with a slash before the version."""
     request = resolve(where + rest)
     version = next((text for text in ("1.2.3", "1.*.*") if text in rest), None)
     assert (request.config, request.version) == ("small" if "small" in rest else None, version)
@@ -213,7 +213,7 @@ sys.exit(
 
 @pytest.mark.slow
 def test_a_project_with_its_own_pipelines_has_everything(project):
-    """B3: the installed package takes no name but its own: file builders and main modules stay with everybody.
+    """The installed package takes no name but its own: file builders and main modules stay with everybody.
 
     `build NAME` finds `pipelines/NAME.py` below the current directory, in a checkout as in any project.
     """

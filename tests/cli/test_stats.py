@@ -71,7 +71,7 @@ def test_json(copy, run):
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_slices_and_features_keep_their_order(copy, run, workers):
-    """B6: slices are in the order asked for, else in the dataset's, whatever computes them, also when read again."""
+    """Slices are in the order asked for, else in the dataset's, whatever computes them, also when read again."""
     info = bd.builder_from_directory(copy).info
     asked = ["train[:3]", "test", "all", "train"]
     for args, names in ([], list(info.splits)), ([f"--split={name}" for name in asked], asked):
@@ -86,7 +86,7 @@ def test_slices_and_features_keep_their_order(copy, run, workers):
 
 
 def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
-    """B10: `stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
+    """`stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
     size, calls = prepare(copy).num_bytes, []
     monkeypatch.setattr("beam_datasets.beam.reports.run_stats", lambda request, **_: calls.append(1) or compute(copy))
     for smallest, cores, args, expected in (
@@ -109,7 +109,7 @@ def test_one_process_computes_without_beam(copy, run, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(bd, "beam", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    """B10: without a runner or workers, `stats` needs no pipeline: one process computes it."""
+    """Without a runner or workers, `stats` needs no pipeline: one process computes it."""
     code, out, err = run("stats", copy, "--json", "--again")
     assert (code, out, err) == (0, json_text(compute(copy)), "")
     assert (copy.parent / ".stats" / "1.0.0.json").read_text() == out

@@ -153,7 +153,7 @@ COMMANDS = {  # arguments -> exit code
     "encoding", ["C", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ascii", "latin-1"))]
 )
 def test_every_command_prints_in_any_encoding(tmp_path, encoding):
-    """B8: if standard output is not UTF-8, what it cannot show is escaped, and no command fails."""
+    """If standard output is not UTF-8, what it cannot show is escaped, and no command fails."""
     tree = {WORDS: F.Text(), "label": F.ClassLabel(names=[WORDS, "b"]), "image": F.Image(shape=(4, 4, 3))}
     pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     examples = [{WORDS: f"{WORDS} {i}", "label": i % 2, "image": pixels} for i in range(9)]

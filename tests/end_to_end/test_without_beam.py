@@ -75,7 +75,7 @@ def published(root: Path) -> dict[str, bytes]:
 @pytest.mark.filterwarnings("ignore:.*not in hash order:UserWarning")
 @pytest.mark.slow
 def test_the_same_bytes_without_beam(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B21: export and materialize run without Beam, in an interpreter that has the base packages alone."""
+    """Export and materialize run without Beam, in an interpreter that has the base packages alone."""
     packages = tmp_path / "packages"
     packages.mkdir()
     for installed in map(Path, site.getsitepackages()):
@@ -109,7 +109,7 @@ def test_the_same_bytes_without_beam(source: Path, tmp_path: Path, monkeypatch: 
 def test_what_needs_beam_says_so(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
-    """B21: a runner or workers are asked for, and Beam is not installed."""
+    """A runner or workers are asked for, and Beam is not installed."""
     for module in [name for name in sys.modules if name.startswith(("beam_datasets.beam", "apache_beam"))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.delattr(bd, "beam", raising=False)

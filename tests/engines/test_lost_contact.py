@@ -71,7 +71,7 @@ def check_message(output: str, job: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_job_service_that_cannot_be_reached(pool: Pool, local: Path, tmp_path: Path, interrupted: bool) -> None:
-    """P3: a launcher whose connection is cut keeps the data of its job, which goes on, and publishes.
+    """A launcher whose connection is cut keeps the data of its job, which goes on, and publishes.
 
     So does one that is interrupted, if the engine does not confirm the end of the job.
     """
@@ -122,7 +122,7 @@ def staged(data_dir: str) -> list[str]:
 
 @pytest.mark.slow
 def test_dataflow_that_cannot_be_reached_for_a_while(dataflow: Cloud) -> None:
-    """P3, P8: the state is requested again until the job has ended; its id, page, states and warnings are shown."""
+    """The state is requested again until the job has ended; its id, page, states and warnings are shown."""
     data_dir = f"{dataflow.data}/while"
     code, output = on_dataflow(dataflow, data_dir, "RUNNING", 403, 403, 403, "RUNNING", "RUNNING", "FAILED")
     assert code == 1
@@ -135,7 +135,7 @@ def test_dataflow_that_cannot_be_reached_for_a_while(dataflow: Cloud) -> None:
 
 @pytest.mark.slow
 def test_dataflow_that_cannot_be_reached(dataflow: Cloud) -> None:
-    """P3: without an answer nothing is deleted, and the message names the job, its page and what to do."""
+    """Without an answer nothing is deleted, and the message names the job, its page and what to do."""
     data_dir = f"{dataflow.data}/ever"
     code, output = on_dataflow(dataflow, data_dir, "RUNNING", 403)
     assert code == 1

@@ -164,7 +164,7 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSto
 def test_a_publisher_killed_while_it_runs_or_publishes(
     shared_store: ObjectStore, local: str, record: str, seconds: float, tmp_path: Path
 ) -> None:
-    """F7: the next run starts at once, and removes what the killed one spilled on this machine."""
+    """The next run starts at once, and removes what the killed one spilled on this machine."""
     data_dir = f"{shared_store.url}/killed/{record}/{seconds}"
     directory = storage.join(data_dir, "numbers/1.0.0")
     code = (

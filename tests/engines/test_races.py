@@ -139,14 +139,14 @@ def seconds_of(place: Place, target: Callable[..., None]) -> float:
 
 @pytest.mark.parametrize("count", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_races(place: Place, count: int) -> None:
-    """P1, P4: of two runs that publish at once one publishes, and the other changes nothing."""
+    """Of two runs that publish at once one publishes, and the other changes nothing."""
     for _ in range(place.times(count)):
         race(place)
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """P1, P3: a run that is killed at any moment publishes everything or nothing, and the next run can publish."""
+    """A run that is killed at any moment publishes everything or nothing, and the next run can publish."""
     generator, seconds = random.Random(0), seconds_of(place, publisher.run)
     published = sum(kill(place, generator, seconds) for _ in range(place.times(count)))
     if count == 100:
@@ -156,7 +156,7 @@ def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.slow
 def test_killed_pipelines(place: Place) -> None:
-    """P1, P3: the same for whole runs of a pipeline."""
+    """The same for whole runs of a pipeline."""
     generator, seconds = random.Random(0), seconds_of(place, build)
     for _ in range(10):
         kill(place, generator, seconds, build)

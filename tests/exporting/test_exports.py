@@ -159,7 +159,7 @@ def test_one_of_two_wins(place: str, options: dict[str, Any]) -> None:
 
 
 def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P4: however late it comes."""
+    """However late it comes."""
     place = f"memory://{uuid.uuid4().hex}/out"
     plan, other = plan_export(INTER, place, num_shards=2), plan_export(INTER, place, split="train[:5]")
     create = storage.create_bytes

@@ -168,7 +168,7 @@ def as_lists(value: Any) -> Any:
 
 
 def test_batches_of_a_row_group_are_summed_up_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B1: the time to write a row group grows with its batches, not with their square."""
+    """The time to write a row group grows with its batches, not with their square."""
 
     class Batch:
         calls = 0
@@ -185,7 +185,7 @@ def test_batches_of_a_row_group_are_summed_up_once_each(monkeypatch: pytest.Monk
 
 
 def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B1: columns of numbers, labels, texts and fixed-size arrays are made of many records at once."""
+    """Columns of numbers, labels, texts and fixed-size arrays are made of many records at once."""
     features = {
         "n": np.int64,
         "label": F.ClassLabel(names=["a", "b"]),

@@ -106,7 +106,7 @@ def digits_of(text: str) -> int:
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
 def test_numbers_are_the_shortest_text_that_reads_back(tmp_path: Path, dtype: Any) -> None:
-    """B11: the float32 0.1 is exported as 0.1; so are float16 and bfloat16, in arrays, sequences and dicts too."""
+    """The float32 0.1 is exported as 0.1; so are float16 and bfloat16, in arrays, sequences and dicts too."""
     bits = np.random.default_rng(0).integers(0, 256, 4000 * np.dtype(dtype).itemsize, np.uint8)
     rows = [*bits.view(dtype).reshape(-1, 4), np.array([0.1, 1 / 3, -0.0, 65504], dtype)]
     one, item = (F.Tensor(shape=shape, dtype=dtype, encoding="bytes") for shape in ((), (2,)))

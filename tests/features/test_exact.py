@@ -1,4 +1,4 @@
-"""R5: a value that a feature cannot store exactly is an error, for every connector and every kind of input."""
+"""A value that a feature cannot store exactly is an error, for every connector and every kind of input."""
 
 import contextlib
 import datetime
@@ -116,7 +116,7 @@ POOL = [
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_every_number_is_stored_exactly_or_refused(name: str) -> None:
-    """R5: every scalar feature stores a number that equals the given one, or refuses it."""
+    """Every scalar feature stores a number that equals the given one, or refuses it."""
     outcomes = [check(NUMERIC[name], value) for value in POOL]
     assert outcomes.count("stored") >= 7
     assert len(set(outcomes)) >= 10
@@ -124,7 +124,7 @@ def test_every_number_is_stored_exactly_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_anything_else_is_refused(name: str) -> None:
-    """R5: text, bytes, dates, complex numbers, None and masked items are not numbers, whatever NumPy makes of them."""
+    """Text, bytes, dates, complex numbers, None and masked items are not numbers, whatever NumPy makes of them."""
     others: list[Any] = [
         "12",
         b"12",
@@ -170,7 +170,7 @@ def check_refused(feature: Any, value: Any) -> str:
     st.integers(-(2**70), 2**70) | st.floats() | st.decimals() | st.fractions() | st.booleans() | st.floats(width=16),
 )
 def test_any_number(name: str, value: Any) -> None:
-    """R5: a number of Python is stored exactly or refused."""
+    """A number of Python is stored exactly or refused."""
     if isinstance(value, Decimal) and value.is_snan():
         return
     check(NUMERIC[name], value)
@@ -206,13 +206,13 @@ ANY_ARRAYS = st.sampled_from([*DTYPES, "longdouble"]).flatmap(lambda dtype: st_n
 @cases(400)
 @given(st.sampled_from(sorted(MANY)), st.lists(NUMBERS, min_size=3, max_size=3) | ANY_ARRAYS)
 def test_any_list_or_array(name: str, value: Any) -> None:
-    """R5: one inexact item refuses a list or an array, also where NumPy would make floats of the integers beside it."""
+    """One inexact item refuses a list or an array, also where NumPy would make floats of the integers beside it."""
     check(MANY[name], value, all_same)
 
 
 @pytest.mark.parametrize("name", MANY)
 def test_lists_and_arrays(name: str) -> None:
-    """R5: lists and arrays of all dtypes are stored exactly or refused, those with text, dates and masks too."""
+    """Lists and arrays of all dtypes are stored exactly or refused, those with text, dates and masks too."""
     for value in itertools.chain(lists(), arrays()):
         usable = (
             isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and not isinstance(value, np.ma.MaskedArray)
@@ -257,21 +257,21 @@ BOX = F.BBoxFeature(bbox_format="XYXY")
     ],
 )
 def test_items_that_iteration_would_make_up(feature: Any, value: Any, message: str) -> None:
-    """R5: values below a mask, letters, bytes, keys of dicts, and a set in some order are not the items of a value."""
+    """Values below a mask, letters, bytes, keys of dicts, and a set in some order are not the items of a value."""
     with pytest.raises(FeatureError, match="^x(/y)?: ") as raised:
         F.compile_encoder({"x": feature})({"x": value})
     assert message in str(raised.value)
 
 
 def test_texts_and_bytes_in_one_language() -> None:
-    """R5: both are texts, also together."""
+    """Both are texts, also together."""
     feature = F.TranslationVariableLanguages()
     stored = F.compile_encoder({"x": feature})({"x": {b"de": ["b", b"a"], "en": b"c"}})
     assert decode(feature, stored)["translation"].tolist() == [b"a", b"b", b"c"]
 
 
 def test_large_arrays_are_checked_whole() -> None:
-    """R5: one inexact number among many is found, and the error says where."""
+    """One inexact number among many is found, and the error says where."""
     doubles = np.random.default_rng(0).random(100_000, np.float32).astype(np.float64)
     for feature in (F.Sequence(np.float32), F.Tensor(shape=(None,), dtype=np.float64), F.Sequence(np.float64)):
         assert check(feature, doubles, lambda got, value: np.array_equal(got, value)) == "stored"
@@ -326,7 +326,7 @@ BYTES = "Give the feature encoding='bytes', which keeps all bits, or allow_round
     ],
 )  # fmt: skip
 def test_messages(feature: Any, value: Any, message: str) -> None:
-    """R5: the error names the feature by its path, the value, what would be stored, and what to do."""
+    """The error names the feature by its path, the value, what would be stored, and what to do."""
     found = []
     for native in (True, False):
         with pytest.MonkeyPatch.context() as patch:
@@ -351,7 +351,7 @@ ROUNDED = {
 
 @pytest.mark.parametrize("name", ROUNDED)
 def test_rounding(name: str) -> None:
-    """R5: allow_rounding=True stores the nearest float, and still refuses what would become an infinity."""
+    """Allow_rounding=True stores the nearest float, and still refuses what would become an infinity."""
     feature, dtype = ROUNDED[name]
     vector = F.Tensor(shape=(2,), dtype=feature.dtype, encoding=feature.encoding, allow_rounding=True)
     sequence = F.Sequence(feature)
@@ -383,7 +383,7 @@ def test_rounding(name: str) -> None:
 
 
 def test_rounding_of_boxes_and_sound() -> None:
-    """R5: boxes and samples of sound have the option too."""
+    """Boxes and samples of sound have the option too."""
     box = F.BBoxFeature(allow_rounding=True)
     assert (
         check(box, F.BBox(0.1, 0.2, 0.3, 0.4), lambda got, value: np.array_equal(got, np.array(value, np.float32)))
@@ -394,7 +394,7 @@ def test_rounding_of_boxes_and_sound() -> None:
 
 
 def test_the_option_is_a_matter_of_encoding() -> None:
-    """R5: allow_rounding is for floats; it is not in features.json, and features with and without it are equal."""
+    """Allow_rounding is for floats; it is not in features.json, and features with and without it are equal."""
     for make in (
         lambda flag: F.Scalar("float32", allow_rounding=flag),
         lambda flag: F.Tensor(shape=(2,), dtype="float64", allow_rounding=flag),
@@ -415,7 +415,7 @@ def test_the_option_is_a_matter_of_encoding() -> None:
 
 @pytest.mark.parametrize("value", [0.1, np.float64(0.1), [0.1], np.array([0.1])])
 def test_exact_numbers_of_other_libraries(value: Any) -> None:
-    """R5: what pandas and Arrow lack is not a NaN, and their numbers are compared as all others are."""
+    """What pandas and Arrow lack is not a NaN, and their numbers are compared as all others are."""
     pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     feature = F.Sequence(np.float32)
     for lacks in (

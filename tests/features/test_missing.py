@@ -1,4 +1,4 @@
-"""R7: missing values have one representation in every batch of a dataset."""
+"""Missing values have one representation in every batch of a dataset."""
 
 import itertools
 import pickle
@@ -115,7 +115,7 @@ PRESENT = st.integers(0, 2**25 - 1) | st.sampled_from([0, 2**25 - 1])
 @cases(60)
 @given(st.lists(PRESENT, min_size=1, max_size=6), st.booleans())
 def test_any_batch(present: list[int], native: bool) -> None:
-    """R7: whatever is missing, a batch has the dtypes of the features, and is what stacking by hand makes."""
+    """Whatever is missing, a batch has the dtypes of the features, and is what stacking by hand makes."""
     encode, decode = F.compile_encoder(FEATURES), F.compile_decoder(FEATURES)
     records = [encode(example_of(i, bits)) for i, bits in enumerate(present)]
     with pytest.MonkeyPatch.context() as patch:
@@ -158,7 +158,7 @@ def filled(dataset: Any) -> list[Any]:
 
 
 def test_all_batches_of_a_dataset(dataset: Any) -> None:
-    """R7: all batches have the same dtypes: of any size, with and without the remainder, of slices and of shards."""
+    """All batches have the same dtypes: of any size, with and without the remainder, of slices and of shards."""
     seen = set()
     examples = filled(dataset)
     for size, drop in itertools.product((1, 2, 3, 7, 31, 40), (False, True)):
@@ -181,7 +181,7 @@ def test_all_batches_of_a_dataset(dataset: Any) -> None:
 
 
 def test_a_mapped_dataset(dataset: Any) -> None:
-    """R7: functions of map() see None; what they leave is filled in behind them, and other None are refused."""
+    """Functions of map() see None; what they leave is filled in behind them, and other None are refused."""
     nones = dataset.map(lambda example: sum(value is None for value in example.values()))
     assert max(nones) >= 18
     kept = dataset.map(lambda example: {**example, "number": example["there"] * 2})
@@ -198,7 +198,7 @@ def test_a_mapped_dataset(dataset: Any) -> None:
 
 
 def test_supervised_keys(dataset: Any, tmp_path: Any) -> None:
-    """R7: tuples of the supervised keys are filled in as the examples are."""
+    """Tuples of the supervised keys are filled in as the examples are."""
     pairs = dataset._with(steps=(type(dataset._steps[0])(dataset.features, supervised_keys=("two", "text")),))
     want = stacked([{"a": example["two"], "b": example["text"]} for example in filled(dataset)[:9]])
     for made in (pairs, pairs.map(lambda pair: pair)):
@@ -208,7 +208,7 @@ def test_supervised_keys(dataset: Any, tmp_path: Any) -> None:
 
 
 def test_fill(dataset: Any) -> None:
-    """R7: fill= replaces what stands for missing values: for all of a kind, or by name, class labels too."""
+    """Fill= replaces what stands for missing values: for all of a kind, or by name, class labels too."""
     names = [name for name in DTYPE_OF if name.startswith(("one_int", "one_float"))] + ["two", "zlib", "raw"]
     first = next(iter(dataset.padded_batch(8, fill=0)))
     for name in names:
@@ -259,21 +259,21 @@ def test_fill(dataset: Any) -> None:
     ],
 )
 def test_a_fill_that_does_not_fit(dataset: Any, fill: Any, error: str) -> None:
-    """R7: fill= is checked before anything is read."""
+    """Fill= is checked before anything is read."""
     with pytest.raises((ValueError, FeatureError), match=f"^{error}") as raised:
         dataset.batch(4, fill=fill)
     assert isinstance(raised.value, FeatureError) or "may be missing" in str(raised.value)
 
 
 def test_a_fill_where_nothing_is_missing() -> None:
-    """R7: a value that fits no feature is an error, too."""
+    """A value that fits no feature is an error, too."""
     for feature, fill in ((F.FeaturesDict({"a": np.int64}), 5), (F.FeaturesDict({"a": F.Text()}), 5), (None, 5)):
         with pytest.raises(ValueError, match="fits no feature that may be missing"):
             fill_of(feature, fill)
 
 
 def test_lists_of_pictures_of_different_shapes() -> None:
-    """R7: what is a list in some examples and an array in others is refused, as its dtype would depend on the batch."""
+    """What is a list in some examples and an array in others is refused, as its dtype would depend on the batch."""
     feature = F.FeaturesDict({"pictures": F.Sequence(F.Image(shape=(None, None, 1)))})
     encode = F.compile_encoder(feature)
     same, other = np.zeros((2, 2, 1), np.uint8), np.zeros((1, 2, 1), np.uint8)

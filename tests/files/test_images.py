@@ -40,7 +40,7 @@ def upright(data, orientation):
 
 @pytest.mark.parametrize("orientation", range(2, 9))
 def test_an_orientation_is_kept_applied_or_an_error(orientation):
-    """B15: an EXIF orientation is not a surprise: bytes unchanged, or upright pixels, or an error, as is asked for."""
+    """An EXIF orientation is not a surprise: bytes unchanged, or upright pixels, or an error, as is asked for."""
     data = encoded(orientation)
     assert storable_image(data) == storable_image(data, "keep") == data
     np.testing.assert_array_equal(storable_image(data, "apply"), upright(data, orientation))
@@ -50,14 +50,14 @@ def test_an_orientation_is_kept_applied_or_an_error(orientation):
 
 @pytest.mark.parametrize("mode", ["keep", "apply", "error"])
 def test_images_without_an_orientation_are_stored_unchanged(mode):
-    """B15: no option changes an image that is upright, or whose EXIF data cannot be read."""
+    """No option changes an image that is upright, or whose EXIF data cannot be read."""
     damaged = encoded(6).replace(b"Exif\0\0", b"Exif\0\0\xff\xff", 1)
     for data in (encoded(None), encoded(1), encoded(0), encoded(9), encoded(None, "PNG"), damaged):
         assert storable_image(data, mode) == data
 
 
 def test_an_orientation_of_a_format_that_becomes_pixels():
-    """B15: WebP loses its EXIF data when it becomes pixels, so `apply` turns it before."""
+    """WebP loses its EXIF data when it becomes pixels, so `apply` turns it before."""
     data = encoded(6, "WEBP", lossless=True)
     np.testing.assert_array_equal(storable_image(data, "apply"), upright(data, 6))
     np.testing.assert_array_equal(storable_image(data), PIXELS)
@@ -71,7 +71,7 @@ def photos(files):
 
 
 def test_orientations_are_counted_in_the_report(photos):
-    """B15: the run reports how many images have an EXIF orientation, for each choice."""
+    """The run reports how many images have an EXIF orientation, for each choice."""
     made = photos.build("image_folder")
     assert "with an EXIF orientation, which are read without (--exif_orientation apply): 2\n" in photos.said()
     assert {one["image"].shape for one in rows_of(made)} == {(4, 6, 3)}
@@ -86,7 +86,7 @@ def test_orientations_are_counted_in_the_report(photos):
 
 
 def test_images_of_rows(photos):
-    """B15: images in Parquet files, and images that JSON lines name, also inside of objects, are checked likewise."""
+    """Images in Parquet files, and images that JSON lines name, also inside of objects, are checked likewise."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = [{"bytes": encoded(6), "path": "a.jpg"}, {"bytes": encoded(None), "path": None}]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

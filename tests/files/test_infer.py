@@ -235,7 +235,7 @@ def label_names(made, *path):
 @example(Decimal("0.12345678901234567890"))
 @example(Decimal(2**63))
 def test_a_decimal_becomes_a_number_if_that_keeps_it(number):
-    """B16: a decimal is a float64 if no digit is lost, an int64 if it is an integer in range, else an error."""
+    """A decimal is a float64 if no digit is lost, an int64 if it is an integer in range, else an error."""
     keeps = Decimal(repr(float(number))) == number
     is_integer = number == number.to_integral_value() and -(2**63) <= number < 2**63
     for spec, fits in (("float64", keeps or Decimal(float(number)) == number), ("int64", is_integer)):
@@ -251,7 +251,7 @@ def test_a_decimal_becomes_a_number_if_that_keeps_it(number):
 
 
 def test_decimals_of_parquet(files):
-    """B16: `--feature amount=float64?` and `--feature units=int64` store decimals as numbers."""
+    """`--feature amount=float64?` and `--feature units=int64` store decimals as numbers."""
     columns = {
         "amount": pa.array([Decimal("1.10"), None, Decimal("-2.25")], pa.decimal128(10, 2)),
         "units": pa.array([Decimal(7), Decimal(8), Decimal(9)], pa.decimal128(20, 0)),
@@ -274,7 +274,7 @@ def test_decimals_of_parquet(files):
 
 @pytest.mark.parametrize("as_dictionary", [True, False])
 def test_labels_of_parquet(files, as_dictionary):
-    """B16: `--feature cat=class` takes the values of a column, dictionary or not, as names, also inside of structs."""
+    """`--feature cat=class` takes the values of a column, dictionary or not, as names, also inside of structs."""
     for part, names in enumerate((["dog", "cat", None], ["emu", "cat", "dog"])):
         cat = pa.array(names)
         columns = {
@@ -293,7 +293,7 @@ def test_labels_of_parquet(files, as_dictionary):
 
 
 def test_labels_of_json_lines_inside_of_objects_and_lists(files):
-    """B16: `class` without names works inside of objects and lists of JSON lines, and for columns of CSV."""
+    """`class` without names works inside of objects and lists of JSON lines, and for columns of CSV."""
     rows = [{"o": {"kind": "b"}, "tags": ["x", "y"], "l": [{"k": "q"}]}, {"o": {"kind": "a"}, "tags": [], "l": []}]
     files.write("a.jsonl", "\n".join(map(json.dumps, rows)))
     made = files.build("jsonl", "--feature=o/kind=class", "--feature=tags=class[]", "--feature=l/k=class")
@@ -317,7 +317,7 @@ def write(files, kind, tables):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("more_in", [0, 1])
 def test_a_column_that_some_files_lack(files, kind, more_in):
-    """B17: a column that one file has more, or less, is refused only if no option says what to do."""
+    """A column that one file has more, or less, is refused only if no option says what to do."""
     tables = [{"n": [1, 2]}, {"n": [3]}]
     tables[more_in] |= {"w": ["x"] * len(tables[more_in]["n"]), "v": [7] * len(tables[more_in]["n"])}
     write(files, kind, tables)
@@ -334,7 +334,7 @@ def test_a_column_that_some_files_lack(files, kind, more_in):
 
 
 def test_types_that_differ_between_parquet_files(files):
-    """B17: a column with two types is an error until an option says which; one that is null in a file is optional.
+    """A column with two types is an error until an option says which; one that is null in a file is optional.
 
     `?` makes a struct, with all that is in it, and a list optional.
     """
@@ -361,7 +361,7 @@ BAD = [{"i": 1, "a": 1, "l": [1], "m": [None], "o": {"e": []}}] * 3 + [
 
 
 def test_all_problems_of_json_lines_are_reported_together(files):
-    """B18: one run reports every problem of the schema, with the option for each."""
+    """One run reports every problem of the schema, with the option for each."""
     files.write("a.jsonl", "\n".join(map(json.dumps, BAD)))
     problem = files.fails("jsonl")
     assert "4 columns cannot be stored as they are:" in problem
@@ -380,7 +380,7 @@ def test_all_problems_of_json_lines_are_reported_together(files):
 
 
 def test_skip_bad_counts_while_the_schema_is_inferred(files):
-    """B18: with --skip_bad the type that most rows have is taken, and the other rows are left out and counted.
+    """With --skip_bad the type that most rows have is taken, and the other rows are left out and counted.
 
     Where no type has more than half of the values, the schema is an error with --skip_bad too.
     """

@@ -59,7 +59,7 @@ def test_types(tmp_path):
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_times_of_day_keep_all_digits(tmp_path, nested):
-    """B16: nanoseconds, which Python's times lack, are an error; microseconds in such a column are text."""
+    """Nanoseconds, which Python's times lack, are an error; microseconds in such a column are text."""
     kind, path = pa.time64("ns"), tmp_path / "a.parquet"
     for number in (1500, 1000):
         column = pa.array([[{"at": number}], []], pa.list_(pa.struct([("at", kind)]))) if nested else [number, None]

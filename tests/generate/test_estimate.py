@@ -239,7 +239,7 @@ def peak_of_group(directory, num_records, size, *, spilled):
 
 
 def test_inline_payload_of_a_group_is_not_held(tmp_path):
-    """B24: of a group that an engine streams, memory holds 32 MiB of payload and a chunk, not all of it."""
+    """Of a group that an engine streams, memory holds 32 MiB of payload and a chunk, not all of it."""
     peak, written = peak_of_group(tmp_path / "inline", 10_000, 12_000, spilled=False)
     assert written.file_bytes > 120_000_000
     assert peak < 32 * 2**20 + 20 * 2**20  # a chunk, pieces of it, and the block that comes
@@ -250,7 +250,7 @@ def test_inline_payload_of_a_group_is_not_held(tmp_path):
 
 @pytest.mark.parametrize("spilled", [False, True])
 def test_each_example_of_a_group_takes_few_bytes(tmp_path, spilled):
-    """B24: keys, sizes and places of an example take 75 bytes, and its own payload where that is inline."""
+    """Keys, sizes and places of an example take 75 bytes, and its own payload where that is inline."""
     peak, written = peak_of_group(tmp_path, 200_000, 10, spilled=spilled)
     held = 0 if spilled else written.file_bytes + 20 * written.num_examples
     assert peak < 80 * written.num_examples + 2 * (4 << 20) + held

@@ -261,7 +261,7 @@ GONE = {"start_ticks": 1}  # a process of this number runs, but it is another on
 
 
 def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path) -> None:
-    """F7: what a killed build to a store spilled on this machine is found with its reservation, and removed."""
+    """What a killed build to a store spilled on this machine is found with its reservation, and removed."""
     alive, dead, far = (reserved(store, f"{n}.0.0", **more) for n, more in enumerate([{}, GONE, {"host": "far"}], 1))
     staged_shards(dead)
     found = {leftover.job: leftover for leftover in find_leftovers(store, older_than=0)}
@@ -287,7 +287,7 @@ def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path
 
 @pytest.mark.parametrize("by_force", [False, True])
 def test_only_the_run_that_was_judged_is_given_up(store: str, monkeypatch: pytest.MonkeyPatch, by_force: bool) -> None:
-    """P4: gc that is suspended does not give up the run that has reserved the version meanwhile."""
+    """Gc that is suspended does not give up the run that has reserved the version meanwhile."""
     reserved(store, **GONE)
     (found,) = find_leftovers(store)
     judged = leftovers._Search.judge
@@ -373,7 +373,7 @@ def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
 
 
 def test_what_a_killed_build_to_a_store_spilled_here(store: str, tmp_path: Path) -> None:
-    """F7: by itself, in the directory for temporary files, and with the reservation."""
+    """By itself, in the directory for temporary files, and with the reservation."""
     for way in ("here", "store"):
         spill = tmp_path / f"incomplete.{way}_1.0.0.spill"
         run = announced(f"{store}/{way}")

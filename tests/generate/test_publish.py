@@ -89,7 +89,7 @@ def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypat
 
 
 def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
-    """P1: gc removes a staging directory just before it is renamed, and another attempt writes to it again."""
+    """Gc removes a staging directory just before it is renamed, and another attempt writes to it again."""
     publication = announced(tmp_path)
     rename = storage.rename_dir
 
@@ -107,7 +107,7 @@ def test_staging_that_was_made_anew_is_not_published(tmp_path, monkeypatch):
 
 
 def test_a_file_that_another_attempt_is_just_creating_is_not_published(tmp_path, monkeypatch):
-    """P1: the system has found the staging directory for it already, and creates the file there after a rename."""
+    """The system has found the staging directory for it already, and creates the file there after a rename."""
     publication = announced(tmp_path)
     ready = staged(publication)
     folder, rename = os.open(publication.staging_dir, os.O_RDONLY), storage.rename_dir

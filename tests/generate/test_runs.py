@@ -59,7 +59,7 @@ def check_published_by(publication: publish.Publication) -> None:
 def test_a_store_that_ignores_the_condition_of_a_creation_is_refused(
     data_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P6: some servers of S3 replace the file without an error; also the next attempt of an engine is refused."""
+    """Some servers of S3 replace the file without an error; also the next attempt of an engine is refused."""
     monkeypatch.setattr(objects, "create_bytes", storage.write_bytes)
     publication = announced(data_dir)
     with pytest.raises(StorageError, match=r"incomplete\.runs.*: expected the store to refuse .* it replaced it"):
@@ -72,7 +72,7 @@ def test_a_store_that_ignores_the_condition_of_a_creation_is_refused(
 def test_a_decision_that_comes_after_the_records_were_deleted_is_not_valid(
     data_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P4: suspended right before its decision, given up, overtaken by a run that publishes and tidies up."""
+    """Suspended right before its decision, given up, overtaken by a run that publishes and tidies up."""
     zombie, run = elsewhere(announced(data_dir)), announced(data_dir, num_shards=5)
     publish.reserve(zombie)
     ready = staged(zombie)
@@ -128,7 +128,7 @@ def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
     ids=str,
 )
 def test_a_holder_that_may_be_alive_is_not_replaced(data_dir: str, dead: int, change: dict[str, str]) -> None:
-    """P4: another machine or container, or an engine that goes on without its launcher, cannot be asked."""
+    """Another machine or container, or an engine that goes on without its launcher, cannot be asked."""
     publish.reserve(owned(killed(announced(data_dir), dead), started=0.0, **change))
     with pytest.raises(AlreadyPublishedError, match="has reserved it"):
         publish.reserve(announced(data_dir))

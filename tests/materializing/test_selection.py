@@ -284,7 +284,7 @@ def test_the_description_is_the_source_s(tmp_path):
 
 
 def test_the_lineage_names_what_is_read_alone(data):
-    """B13: a dataset that is named, but of which nothing is read, is not in the lineage, and need not fit."""
+    """A dataset that is named, but of which nothing is read, is not in the lineage, and need not fit."""
     write_dataset(data / "one" / "4.0.0", {"train": [9]})
     (data / "one" / "4.0.0" / "features.json").write_text(F.to_json_text(F.FeaturesDict({"other": F.Text()})))
     write_dataset(data / "one" / "3.0.0", {"train": [9]}, manifest=True)
@@ -307,7 +307,7 @@ PLACES = ["train", "train[3:]", "train[:5]", "two:train", "two:train[2:4]", "oth
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
-    """B14: keys that occur more than once are reported, with how many they are and an example."""
+    """Keys that occur more than once are reported, with how many they are and an example."""
     monkeypatch.setattr(selection, "KEYS_AT_ONCE", 3)
     for name, lengths in (
         ("one", {"train": [10, 7], "test": [3]}),
@@ -343,7 +343,7 @@ def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
 
 
 def test_what_readers_may_not_expect(data):
-    """B14: notes name repeated keys and an order that is not by hashes; repeats can be refused."""
+    """Notes name repeated keys and an order that is not by hashes; repeats can be refused."""
     for split in ("train+two:train", "train+train[:5]"):
         job = plan("one", data, split={"big": split}, to="made")
         first, second = job.notes

@@ -376,7 +376,7 @@ def check_fuzzed_expressions(seed, count):
 
 
 def test_fuzzed_expressions_raise_split_errors_alone():
-    """F3: whatever text stands where a split expression is expected, it is read or refused with a SplitError."""
+    """Whatever text stands where a split expression is expected, it is read or refused with a SplitError."""
     check_fuzzed_expressions(1, 4000)
     long = ReadInstruction.from_spec("train" + " " * 10**6 + "+" + " " * 10**6 + "test")  # in linear time
     assert str(long) == "train+test"
@@ -385,12 +385,12 @@ def test_fuzzed_expressions_raise_split_errors_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_a_million_fuzzed_expressions_raise_split_errors_alone(seed):
-    """F3: a million texts, by the grammar and damaged."""
+    """A million texts, by the grammar and damaged."""
     check_fuzzed_expressions(seed, 200_000)
 
 
 def test_any_border_of_a_slice_raises_split_errors_alone():
-    """F3: of objects, too."""
+    """Of objects, too."""
     inf, nan = float("inf"), float("nan")
     values = [inf, -inf, nan, 10**400, -(10**5000), 1e300, 99.5, "5", b"5", [], {}, 1j, object(), None, True]
     for value in values:

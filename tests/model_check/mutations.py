@@ -14,7 +14,7 @@ decide, complete, discard = runs.decide, runs.complete, runs.discard
 
 
 def retry_removes_what_the_first_attempt_copied(patch: pytest.MonkeyPatch) -> None:
-    """P1: an attempt begins by tidying up the version's directory."""
+    """An attempt begins by tidying up the version's directory."""
 
     def tidying_decide(run: runs.Run, *args: Any) -> runs.Decision:
         decision = decide(run, *args)
@@ -66,7 +66,7 @@ def gc_deletes_staging_of_a_run_that_decided_to_publish(patch: pytest.MonkeyPatc
 
 
 def staging_is_deleted_without_a_decision(patch: pytest.MonkeyPatch) -> None:
-    """P3: the launcher of a job that goes on deletes what the job has staged."""
+    """The launcher of a job that goes on deletes what the job has staged."""
 
     def rash_discard(run: runs.Run, *, by: str) -> bool:
         storage.remove_tree(run.staging_dir)

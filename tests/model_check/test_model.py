@@ -18,7 +18,7 @@ MAX_INTERLEAVINGS = 1000
 def test_fault_is_found(
     kind: str, mutate: Callable[[pytest.MonkeyPatch], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """P1: the model finds each of these faults within 1,000 interleavings."""
+    """The model finds each of these faults within 1,000 interleavings."""
     with model.patched() as patch:
         mutate(patch)
         for seed in range(MAX_INTERLEAVINGS):
@@ -39,14 +39,14 @@ CHUNK = 5000  # so that the processes that test end at about the same time
 
 @pytest.mark.parametrize("kind, count", [("store", 600), ("disk", 300)])
 def test_some_interleavings(kind: str, count: int) -> None:
-    """P1, P4: no interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
+    """No interleaving of attempts, runs, gc, crashes and lost replies publishes a version that is not whole."""
     model.check(kind, range(count))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, number", [*(("store", n) for n in range(14)), *(("disk", n) for n in range(6))])
 def test_a_hundred_thousand_interleavings(kind: str, number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """P1, P4: the same for many more, of other seeds."""
+    """The same for many more, of other seeds."""
     counted = model.check(kind, range(1_000_000 + number * CHUNK, 1_000_000 + (number + 1) * CHUNK))
     with capsys.disabled():
         print("\n" + counted)

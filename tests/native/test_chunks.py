@@ -125,7 +125,7 @@ def test_a_piece_that_is_not_the_one_that_was_written_is_not_read(tmp_path: Path
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("chunk_bytes", [1, 900, 10**9])
 def test_reads_the_bytes_of_its_visits_alone(tmp_path: Path, chunk_bytes: int) -> None:
-    """R4: by what the system counts, whatever the size of a chunk."""
+    """By what the system counts, whatever the size of a chunk."""
     counters = Path("/proc/thread-self/io")
     if not counters.exists():
         pytest.skip("needs /proc")

@@ -260,7 +260,7 @@ def _dataset_of(count: int, path: Path) -> Path:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux lists them")
 def test_reading_starts_one_thread_at_most(write: Any) -> None:
-    """B20: one thread reads ahead for all readers of a process."""
+    """One thread reads ahead for all readers of a process."""
     directory = write({"train": [30, 30, 30]}, size=200_000)
     dataset = bd.builder_from_directory(directory).as_dataset("train")
     before = set(os.listdir("/proc/self/task"))

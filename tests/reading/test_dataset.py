@@ -379,7 +379,7 @@ def test_map_is_called_for_what_is_yielded_only(builder: Any) -> None:
 
 
 def test_the_loop_of_the_readme_reshuffles(write: Any) -> None:
-    """R6: who copies the README's training loop gets each epoch in an order of its own."""
+    """Who copies the README's training loop gets each epoch in an order of its own."""
     chains = re.findall(r"^for \w+ in train(\.shuffle\(.*\)):", README.read_text(encoding="utf-8"), re.MULTILINE)
     assert chains
     n = 40

@@ -62,7 +62,7 @@ PAIRS = [
     "shape, order, part", [*FEW, *(pytest.param(*way, marks=pytest.mark.slow) for way in PAIRS if way not in FEW)]
 )
 def test_workers_together_read_about_one_pass(write: Any, shape: str, order: str, part: str) -> None:
-    """R4: 16 workers together read at most 1.3 passes of bytes, whatever the shards, the order and the batches."""
+    """16 workers together read at most 1.3 passes of bytes, whatever the shards, the order and the batches."""
     directory = write({"train": SHAPES[shape]}, size=1500)
     size = sum(file.stat().st_size for file in directory.iterdir() if "tfrecord" in file.name)
     passes = 2 if order == "repeat" else 1
@@ -78,7 +78,7 @@ def test_workers_together_read_about_one_pass(write: Any, shape: str, order: str
 def test_no_byte_is_asked_for_by_two_workers(
     write: Any, monkeypatch: pytest.MonkeyPatch, order: str, indexed: bool
 ) -> None:
-    """R4: by what Python asks storage for, as on an object store; a shard without index has to be walked through."""
+    """By what Python asks storage for, as on an object store; a shard without index has to be walked through."""
     directory = write({"train": [400, 300, 500]}, size=900, indexed=indexed)
     calls = Storage(monkeypatch)
     dataset = ORDERS[order](bd.builder_from_directory(directory).as_dataset("train"))
@@ -98,7 +98,7 @@ def test_no_byte_is_asked_for_by_two_workers(
 @pytest.mark.parametrize("block", [None, 32])
 @pytest.mark.parametrize("size", [None, 32])
 def test_dividing_runs_little_python(write: Any, block: int | None, size: int | None) -> None:
-    """R3: a worker runs about as many lines of Python for each example that it yields as one who reads all."""
+    """A worker runs about as many lines of Python for each example that it yields as one who reads all."""
     directory = write({"train": [8000] * 4}, size=10)
     builder = bd.builder_from_directory(directory)
 
@@ -115,7 +115,7 @@ def test_dividing_runs_little_python(write: Any, block: int | None, size: int | 
 @pytest.mark.parametrize("size", [1, 3, 16, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_global_batch_is_the_same_for_any_number_of_workers(write: Any, order: str, size: int) -> None:
-    """R4: by default, for any size of batches: at each step the workers have the next examples of the order."""
+    """By default, for any size of batches: at each step the workers have the next examples of the order."""
     dataset = ORDERS[order](bd.builder_from_directory(write({"train": [300, 40, 500, 7]})).as_dataset("train"))
     dataset = dataset.map(lambda example: int(example["id"]))
     whole = list(dataset)

@@ -129,7 +129,7 @@ COSTS: dict[str, Any] = {
 def test_damage_costs_little_more_than_reading_up_to_it(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: str, num_bad: int
 ) -> None:
-    """R2: up to the error, not much more is read than without damage, in bytes and in calls."""
+    """Up to the error, not much more is read than without damage, in bytes and in calls."""
     directory = Path(shutil.copytree(write({"train": [600, 700]}, size=200), tmp_path / "d" / "1.0.0"))
     read_by_python(monkeypatch)
     reads: list[int] = []
@@ -158,7 +158,7 @@ def test_damage_costs_little_more_than_reading_up_to_it(
 
 @pytest.mark.parametrize("chain", ["window", "shuffle", "shard of window", "batch of shuffle"])
 def test_an_error_of_storage_is_raised_as_it_is(write: Any, monkeypatch: pytest.MonkeyPatch, chain: str) -> None:
-    """R2: once, and at once: nothing is fetched again one by one, and the next call goes on."""
+    """Once, and at once: nothing is fetched again one by one, and the next call goes on."""
     read_by_python(monkeypatch)
     dataset = CHAINS[chain](bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train"))
     whole = list(map(parts, dataset))

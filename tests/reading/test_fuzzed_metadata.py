@@ -211,7 +211,7 @@ def made_below(root: Path) -> list[Path]:
 
 @pytest.mark.parametrize("number, count", [(0, 100), (1, 100), (2, 100), (3, 500)])
 def test_fuzzed_metadata(directories: list[Path], number: int, count: int) -> None:
-    """F4, F5, F6: damaged metadata raise documented errors alone, and each names the directory."""
+    """Damaged metadata raise documented errors alone, and each names the directory."""
     check(directories[number], Random(number), count)
 
 
@@ -221,7 +221,7 @@ def test_fuzzed_metadata(directories: list[Path], number: int, count: int) -> No
     [*((number, 10, 5000) for number in range(3)), *((3, 10 + chunk, 17_000) for chunk in range(5))],
 )
 def test_fuzzed_metadata_at_length(directories: list[Path], number: int, seed: int, count: int) -> None:
-    """F4, F5, F6: a hundred thousand damaged files, most of the dataset that opens fastest."""
+    """A hundred thousand damaged files, most of the dataset that opens fastest."""
     check(directories[number], Random(seed + number), count)
 
 
@@ -267,7 +267,7 @@ FEATURE = "featuresDict.features"
     ],
 )
 def test_metadata_that_cannot_be(tmp_path: Path, name: str, path: str, value: Any) -> None:
-    """F4, F5: huge numbers, infinities, unknown formats and paths that lead out are errors of the metadata."""
+    """Huge numbers, infinities, unknown formats and paths that lead out are errors of the metadata."""
     directory = write(tmp_path, name, **{path: value})
     with pytest.raises(bd.errors.MetadataError) as caught:
         use(directory)
@@ -275,7 +275,7 @@ def test_metadata_that_cannot_be(tmp_path: Path, name: str, path: str, value: An
 
 
 def test_labels_that_do_not_fit_name_the_directory(tmp_path: Path) -> None:
-    """F6: the error of a label file names it, with its directory."""
+    """The error of a label file names it, with its directory."""
     directory = write(tmp_path, "features.json")
     (directory / "label.labels.txt").write_text("one\n")
     with pytest.raises(bd.errors.MetadataError, match=f"{directory}: label.labels.txt has 1 names for the 3 classes"):

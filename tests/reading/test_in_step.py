@@ -130,7 +130,7 @@ def test_divided_batches_and_parts(
 def test_elastic_in_the_middle_of_blocks(
     train: Any, length: int, block: int | None, epochs: int | None, phases: list[tuple[int, int, int]]
 ) -> None:
-    """R4: any sequence of numbers of workers that go on from each other's states, at any step, takes each one once."""
+    """Any sequence of numbers of workers that go on from each other's states, at any step, takes each one once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "_MIN_ROUNDS", 2)  # so that blocks are large by default, too
         ds = train.repeat(3).take(length).shuffle(seed=2)

@@ -158,7 +158,7 @@ def chained(dataset: Any, operations: list[list[Any]]) -> Any:
 
 @pytest.mark.parametrize("name", WAYS)
 def test_states_of_an_earlier_version(name: str) -> None:
-    """R1, R4: they are of the same order, and are accepted, whatever the default block of a worker is now."""
+    """They are of the same order, and are accepted, whatever the default block of a worker is now."""
     saved = STATES[name]
     base = opened(None, saved["config"], **saved["options"])
     operations = saved["operations"]
@@ -177,7 +177,7 @@ def test_states_of_an_earlier_version(name: str) -> None:
 
 @pytest.mark.parametrize("saved", STATES["torch"], ids=lambda saved: f"block {saved['block']}")
 def test_states_of_workers_of_an_earlier_version(saved: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R4: a worker of a DataLoader goes on with the blocks that its state has, where the size is left to us."""
+    """A worker of a DataLoader goes on with the blocks that its state has, where the size is left to us."""
     state = saved["state"]
     monkeypatch.setattr(torch_data, "_worker", lambda: (state["worker"], state["workers"], 1))
     for block in (saved["block"], None):
@@ -189,7 +189,7 @@ def test_states_of_workers_of_an_earlier_version(saved: Any, monkeypatch: pytest
 
 
 def test_order_counts_and_not_the_function() -> None:
-    """R1: functions that give the same order of files are interchangeable; others are refused before any example."""
+    """Functions that give the same order of files are interchangeable; others are refused before any example."""
 
     def backwards(files: list[Any]) -> list[Any]:
         return files[::-1]
@@ -209,7 +209,7 @@ def test_order_counts_and_not_the_function() -> None:
 
 
 def test_state_that_names_a_function_is_refused() -> None:
-    """R1: an earlier version saved the name of the function, which says nothing of the order."""
+    """An earlier version saved the name of the function, which says nothing of the order."""
     state = STATES["sorted"]["state"]
     dataset = opened(lambda files: files[::-1])
     with pytest.raises(StateError, match=r"sort=<lambda>.*put the fingerprint that a new iterator's get_state\(\) has"):
@@ -219,7 +219,7 @@ def test_state_that_names_a_function_is_refused() -> None:
 
 
 def test_function_is_called_once() -> None:
-    """R1: a function that gives another order each time has one order for each dataset, which its states know."""
+    """A function that gives another order each time has one order for each dataset, which its states know."""
     calls = []
 
     def turned(files: list[Any]) -> list[Any]:

@@ -223,7 +223,7 @@ def test_long_texts_are_cut_off(tmp_path):
     ],
 )  # fmt: skip
 def test_names_with_slashes(tmp_path, tree, example):
-    """B4: a name with a slash may begin like the path of another feature."""
+    """A name with a slash may begin like the path of another feature."""
     directory = dataset_of(tmp_path, tree, [example] * 9)
     found = compute(directory).slices["train"]["features"]
     expected = {path: value for path, value, _ in leaves_with_features(example, None)}
@@ -256,7 +256,7 @@ def test_a_slice_of_empty_sequences_has_a_page(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_large_integers_are_whole(tmp_path, dtype):
-    """B5: integers of 10**15 and more are shown with all of their digits, and have bars of their own."""
+    """Integers of 10**15 and more are shown with all of their digits, and have bars of their own."""
     random = np.random.default_rng(5)
     numbers = [int(n) for n in 2**60 + random.integers(0, 900, 500)]
     directory = dataset_of(tmp_path, {"n": dtype}, [{"n": n} for n in numbers])
@@ -289,7 +289,7 @@ def test_slices_of_large_integers_are_compared_exactly(tmp_path):
 
 
 def test_an_empty_slice_has_no_shares():
-    """B7: of an empty slice, no label makes up 100%."""
+    """Of an empty slice, no label makes up 100%."""
     found = compute(DATA / "spec_multi" / "small" / "1.0.0", ["train[:0]"])
     labels = compute(MANY, ["train[:0]"])
     for statistics in (found, labels):

@@ -167,7 +167,7 @@ def bars(edges, numbers):
 
 @given(st.data())
 def test_histograms_of_integers_are_exact_and_whole(data):
-    """B5: bars of integers have integer edges, all different, however large the integers are."""
+    """Bars of integers have integer edges, all different, however large the integers are."""
     low, high = data.draw(st.sampled_from([(-(2**63), 2**63 - 1), (0, 2**64 - 1)]))
     first = data.draw(st.integers(low, high))
     near = st.integers(max(low, first - 1000), min(high, first + 1000))

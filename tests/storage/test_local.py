@@ -391,7 +391,7 @@ def test_a_directory_is_removed_that_somebody_still_writes_to(tmp_path, monkeypa
 
 
 def test_nobody_finds_a_part_of_a_directory_that_is_removed(tmp_path, monkeypatch):
-    """P4: a publisher that was suspended must not rename a directory of which some files are gone already."""
+    """A publisher that was suspended must not rename a directory of which some files are gone already."""
     for name in "xyz":
         storage.write_bytes(tmp_path / "a" / name, b"1")
     seen, unlink = [], os.unlink
@@ -406,7 +406,7 @@ def test_nobody_finds_a_part_of_a_directory_that_is_removed(tmp_path, monkeypatc
 
 
 def test_a_directory_is_on_the_disk_before_it_is_renamed_and_its_place_after(tmp_path, monkeypatch):
-    """P5: every file, every directory, then the rename, then the directories above."""
+    """Every file, every directory, then the rename, then the directories above."""
     for name in ("a/x", "a/y", "a/b/z"):
         storage.write_bytes(tmp_path / name, b"1")
     calls, fsync, rename = [], os.fsync, os.rename
@@ -421,6 +421,6 @@ def test_a_directory_is_on_the_disk_before_it_is_renamed_and_its_place_after(tmp
 
 @pytest.mark.parametrize("act", [storage.exists, storage.is_dir, storage.list_dir, storage.size])
 def test_a_path_that_this_user_may_not_look_at_is_not_taken_for_missing(act):
-    """F9: permission denied, with the path."""
+    """Permission denied, with the path."""
     with closed_directory("ds") as folder, pytest.raises(PermissionError, match=f"^{folder}/ds/1.0.0: "):
         act(f"{folder}/ds/1.0.0")

@@ -196,14 +196,14 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.usefixtures("no_credentials")
 def test_the_error_says_what_to_set(url: str, options: dict[str, object], names: str) -> None:
-    """B19: no credentials are found for a store."""
+    """No credentials are found for a store."""
     with pytest.raises(PathPermissionError, match=f"{url.rpartition('/')[0]}.*: no credentials found, .*{names}"):
         storage.read_bytes(storage.with_options(url, options))
 
 
 @pytest.mark.usefixtures("no_credentials")
 def test_the_metadata_server_of_google() -> None:
-    """B19: the error of a library whose address of the metadata server cannot be changed."""
+    """The error of a library whose address of the metadata server cannot be changed."""
     text = "Generic GCS error: GET http://metadata.google.internal/computeMetadata/v1/instance: timeout"
     error = objects._translated("gs://bucket/data", OSError(text), options_of("gs://bucket/data"))
     assert isinstance(error, PathPermissionError)

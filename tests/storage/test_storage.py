@@ -286,7 +286,7 @@ def test_fsspec_reads_as_the_disk(tmp_path):
     ],
 )
 def test_fsspec_writes_nothing(tmp_path, write):
-    """P6: two publishers could win where a file system cannot create exclusively, so nothing is written there."""
+    """Two publishers could win where a file system cannot create exclusively, so nothing is written there."""
     pytest.importorskip("fsspec")
     (tmp_path / "x").write_bytes(b"old")
     with pytest.raises(StorageError, match=f"^local://{tmp_path}/x: expected .* for reading only"):
@@ -321,7 +321,7 @@ def test_a_copy_is_created_once(root):
 
 @pytest.mark.parametrize("url", ["hdfs://host/data", "ftp://host/data", "http://host/data", "https://host/data"])
 def test_places_that_cannot_create_a_file_only_where_there_is_none(url):
-    """P6: publishing there is refused, for two publishers would both win."""
+    """Publishing there is refused, for two publishers would both win."""
     with pytest.raises(StorageError, match=f"^{url}: expected a local path or an object store"):
         storage.check_can_create(url)
     for good in ("data", "s3://b/data", "gs://b/data", "az://c/data", "memory://x"):
