@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,14 +29,10 @@ from beam_datasets.metadata.names import (
     check_dataset_name,
     check_split_name,
 )
-from beam_datasets.metadata.version import BlockedVersions, Version, choose_version
+from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
 
 if TYPE_CHECKING:
-    import os
-
     from typing_extensions import Self
-
-    from beam_datasets.metadata.version import VersionOrStr
 
 Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (

@@ -13,6 +13,7 @@ import dataclasses
 import inspect
 import json
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets import storage
@@ -20,13 +21,10 @@ from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathPermis
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.names import DatasetName, check_config_name
-from beam_datasets.metadata.version import Version, choose_version
+from beam_datasets.metadata.version import Version, VersionOrStr, choose_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from beam_datasets.features import FeatureConnector
-    from beam_datasets.metadata.version import VersionOrStr
 
 DataDir: TypeAlias = "str | os.PathLike[str] | None"
 Options: TypeAlias = "Mapping[str, Any] | None"

@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 _PACKAGE = Path(__file__).parent
 _IN_PACKAGE = re.compile(rf".*[/\\]{_PACKAGE.name}[/\\](.+\.py)$")

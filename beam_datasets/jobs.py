@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import asks_for_beam
 from beam_datasets.errors import without_beam
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from beam_datasets.exporting.plan import ExportPlan
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir

@@ -13,10 +13,12 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import os
 import pathlib
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +40,6 @@ from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping
 
 _NOT_HERE = {
     "core.example_parser": "read the dataset with beam_datasets.load()",
@@ -178,7 +176,6 @@ class Split(str):
 
 
 Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
-
 
 _CHECKSUM_DIRS: list[pathlib.Path] = []
 

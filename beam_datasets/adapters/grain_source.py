@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import framework
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from beam_datasets.reading.dataset import Dataset
 
 

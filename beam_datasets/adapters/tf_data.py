@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError, framework
 from beam_datasets.features import Dataset as DatasetFeature
-from beam_datasets.features import FeaturesDict, NestedDataset, RaggedArray, Sequence
+from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import dtype_of, shape_of
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.dtypes import STRING
@@ -18,13 +19,10 @@ from beam_datasets.features.features_dict import to_feature
 from beam_datasets.metadata.info import value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from beam_datasets.features import FeatureConnector
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.decoding import Decode, Step
 
-    Convert = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 _BYTES_AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 64

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from beam_datasets.reading.positions import Share
     from beam_datasets.reading.streams import Stream
 
-    State = Mapping[str, Any]
+State = Mapping[str, Any]
+
 
 FORMAT, FORMAT_OF_EVEN = 1, 2
 """Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,

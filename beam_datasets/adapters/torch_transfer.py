@@ -12,14 +12,13 @@ import multiprocessing
 import os
 import struct
 import weakref
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Self
 
 _ALIGNMENT = 64  # of each part of a segment; the first one is its flag, 1 while the parent has tensors in it

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from beam_datasets.cli.options import Command, UsageError, as_usage_errors
 from beam_datasets.cli.printing import say, splits_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COMMAND = Command(
     "adopt",

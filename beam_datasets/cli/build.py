@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog
@@ -35,9 +37,6 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping, Sequence
-
     from beam_datasets.builders import DatasetBuilder
 
 SHOWN = 20  # strings of a set that a dataset counted

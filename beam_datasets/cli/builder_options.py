@@ -22,13 +22,12 @@ import re
 import sys
 import types
 import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.options import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from beam_datasets.builders import DatasetBuilder
 
 _NOT_OPTIONS = ("self", "data_dir", "config", "storage_options")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import line_width, progress_bar, say, table
-from beam_datasets.diffing import diff
+from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, Verdict, diff
 from beam_datasets.diffing.diffing import open_versions
 from beam_datasets.diffing.result import KINDS
 from beam_datasets.errors import BeamDatasetsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, Verdict
-    from beam_datasets.features import FeatureConnector
+from beam_datasets.features import FeatureConnector
 
 NOT_KEPT = 1
 COMMAND = Command(

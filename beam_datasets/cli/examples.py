@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.cli.printing import cut, printable, text_width
 from beam_datasets.errors import needs
-from beam_datasets.features import ClassLabel, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
+from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import innermost
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features import FeatureConnector
 
 _SHOWN = 8  # numbers of an array
 _LEAST = 20  # characters of a value, however long its name is

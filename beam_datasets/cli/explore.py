@@ -17,9 +17,6 @@ from beam_datasets.cli.printing import say
 from beam_datasets.errors import framework
 from beam_datasets.reading.opening import open_published
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 COMMAND = Command(
     "explore",
     "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. It changes nothing.",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, as_usage_errors, num_shards
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.exporting.plan import FORMATS
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from beam_datasets.exporting.plan import ExportPlan
+from beam_datasets.exporting.plan import FORMATS, ExportPlan
 
 COMMAND = Command(
     "export",

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from beam_datasets import storage
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.errors import StorageError
-from beam_datasets.generate.leftovers import WEEK, find_leftovers, give_up, remove_leftover
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from beam_datasets.generate.leftovers import Leftover
+from beam_datasets.generate.leftovers import WEEK, Leftover, find_leftovers, give_up, remove_leftover
 
 FAILED = 1
 _HOUR = 3600.0

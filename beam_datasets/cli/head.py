@@ -6,7 +6,7 @@ import base64
 import io
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,11 @@ from beam_datasets.cli.examples import feature_lines, files_in, leaves_with_feat
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import line_width, say
 from beam_datasets.exporting.jsonl import numbers_json
-from beam_datasets.features import Image, RaggedArray, Video, compile_decoder
+from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.formats.endings import ending_of
-from beam_datasets.reading.opening import open_published
-
-if TYPE_CHECKING:
-    from beam_datasets.features import FeatureConnector
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 
 _PICTURES = (Image, Video)
 

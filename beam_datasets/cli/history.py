@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors
@@ -10,9 +10,6 @@ from beam_datasets.cli.printing import plural, say, size_text, table
 from beam_datasets.generate.publish import publish_as
 from beam_datasets.materializing.history import add_tag, plan_prune, remove_tag, remove_version
 from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TAG = Command(
     "tag",

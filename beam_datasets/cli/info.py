@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
@@ -15,12 +16,7 @@ from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in
 from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import RUN_FILE, Lineage
-from beam_datasets.reading.opening import builder_from_directory, open_published
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory, open_published
 
 INFO = Command(
     "info",

@@ -7,15 +7,12 @@ import importlib
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from beam_datasets import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
 COMMANDS = {  # name -> module of this package, function in it; only the module of the called command is imported

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from beam_datasets.catalog import is_published
@@ -23,9 +25,6 @@ from beam_datasets.cli.resolve import make_importable
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import SelectedSplit
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from beam_datasets.cli.options import Command, UsageError
 from beam_datasets.cli.printing import say
 from beam_datasets.metadata.names import check_dataset_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COMMAND = Command(
     "new",

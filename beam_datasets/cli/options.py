@@ -9,12 +9,10 @@ import importlib
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean, needs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"

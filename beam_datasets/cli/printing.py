@@ -8,11 +8,10 @@ import shutil
 import sys
 import time
 import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from beam_datasets.generate.progress import Progress
     from beam_datasets.metadata.splits import SplitInfo
 

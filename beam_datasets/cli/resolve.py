@@ -9,20 +9,18 @@ import inspect
 import os
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import UsageError
 from beam_datasets.errors import did_you_mean
-from beam_datasets.metadata.names import DatasetName
+from beam_datasets.metadata.names import DatasetName, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import ModuleType
-
     from beam_datasets.builders import DatasetBuilder
-    from beam_datasets.metadata.names import Scalar
 
 FORMATS = ("csv", "image_folder", "jsonl", "parquet", "text_lines", "tfrecord")  # modules of `beam_datasets.files`
 FOLDER = "pipelines"  # a folder of the current directory whose datasets are found by name

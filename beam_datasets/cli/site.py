@@ -9,7 +9,8 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -25,14 +26,10 @@ from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError, framework
 from beam_datasets.features import ClassLabel
+from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
 from beam_datasets.statistics.summary import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from beam_datasets.reading.opening import ReadOnlyBuilder
 
 COMMAND = Command(
     "site",

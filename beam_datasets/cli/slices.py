@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,22 +13,16 @@ from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command
 from beam_datasets.cli.printing import say, size_text, table
 from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
-from beam_datasets.reading.opening import open_published
+from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import Shard, read_index
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from beam_datasets.metadata.shards import FileInstruction
-    from beam_datasets.reading.opening import ReadOnlyBuilder
-
-    Range = tuple[int, int]
+Range = tuple[int, int]
 
 BAR = 64  # characters
 MAX_LINES = 40
 _FILLED = "·░▒▓█"  # by the share of a character's examples that is selected: none, some, all
-
 
 COMMAND = Command(
     "slices",

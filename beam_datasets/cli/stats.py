@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import contextlib
 import importlib.util
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
+from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
-from beam_datasets.statistics.summary import prepare
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from beam_datasets.statistics import Statistics
-    from beam_datasets.statistics.summary import Request
+from beam_datasets.statistics.summary import Request, prepare
 
 MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Sequence
 
 from beam_datasets import catalog
 from beam_datasets.cli.options import (
@@ -18,15 +19,8 @@ from beam_datasets.cli.options import (
     until_dashes,
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say, size_text
-from beam_datasets.generate.repair import repair
-from beam_datasets.verifying import verify
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Collection, Iterator, Sequence
-
-    from beam_datasets.generate.repair import Repair, Step
-    from beam_datasets.verifying import Finding, Report
+from beam_datasets.generate.repair import Repair, Step, repair
+from beam_datasets.verifying import Finding, Report, verify
 
 FOUND = 1
 COMMAND = Command(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import abc
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.config import StoredLists
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.dtypes import size_of
@@ -29,22 +32,16 @@ from beam_datasets.features.sequence import Dataset, Sequence, below, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
-from beam_datasets.formats.example import spans_of
+from beam_datasets.formats.example import Buffer, spans_of
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import FeatureConnector
     from beam_datasets.features.leaf import Codec
-    from beam_datasets.formats.example import Buffer
 
-    Parts: TypeAlias = tuple[list[Callable[[], None]], Callable[[], Any]]
     Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
     Nest: TypeAlias = "int | dict[str, Nest]"
+
+Parts: TypeAlias = tuple[list[Callable[[], None]], Callable[[], Any]]
 
 _LARGE = 1 << 16  # bytes of a decoded value of which not many are held
 _TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which is much longer than it waits for the GIL

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.raw import recorded
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from beam_datasets.features.base import FeatureConnector
 
 
 def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable[[Any], bytes]:

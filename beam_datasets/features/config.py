@@ -7,9 +7,10 @@ Classes are looked up in a table of our own; a name that is not in it is never i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from beam_datasets.errors import FeatureTypeError, MetadataError
 from beam_datasets.features.base import (
@@ -22,9 +23,6 @@ from beam_datasets.features.base import (
     RowsEncode,
 )
 from beam_datasets.formats.example import parse_feature
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def to_json_text(feature: FeatureConnector) -> str:

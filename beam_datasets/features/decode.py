@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from beam_datasets.errors import did_you_mean
-from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.base import FeatureConnector, Json, dtype_of, shape_of
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence, below
 from beam_datasets.features.wrapped import Wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from beam_datasets.features.base import Json
 
 
 class Decoder(abc.ABC):

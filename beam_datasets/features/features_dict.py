@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
@@ -13,7 +14,9 @@ from beam_datasets.features.base import (
     DocArg,
     Encode,
     FeatureConnector,
+    Items,
     Json,
+    Lengths,
     RowsEncode,
     dtype_of,
     shape_of,
@@ -21,11 +24,6 @@ from beam_datasets.features.base import (
 from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.example import record, sort_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-
-    from beam_datasets.features.base import Items, Lengths
 
 
 def to_feature(feature: Any, name: str = "") -> FeatureConnector:

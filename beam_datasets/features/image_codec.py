@@ -9,18 +9,15 @@ from __future__ import annotations
 import io
 import logging
 import struct
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import MissingDependencyError, needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-
-    from numpy.typing import NDArray
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _PNG_END, _JPEG_END = b"\0\0\0\0IEND\xaeB`\x82", b"\xff\xd9"

@@ -7,25 +7,30 @@ does, and `<name>/ragged_row_lengths_<i>` holds how many items each sequence at 
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.features.base import Decode, Encode, FeatureConnector, RowsEncode, Stored
+from beam_datasets.features.base import (
+    Decode,
+    Encode,
+    FeatureConnector,
+    Items,
+    Lengths,
+    Lists,
+    RowsEncode,
+    Shape,
+    Stored,
+)
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
+from beam_datasets.formats.example import Kind
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    from beam_datasets.features.base import Items, Lengths, Lists, Shape
-    from beam_datasets.formats.example import Kind
-
-    SplitItems: TypeAlias = Callable[[Lists], tuple[int, Callable[[int, Lists], None]]]
-    """From the lists of a sequence to the number of its items, and a function that adds an item's own to others."""
+SplitItems: TypeAlias = Callable[[Lists], tuple[int, Callable[[int, Lists], None]]]
+"""From the lists of a sequence to the number of its items, and a function that adds an item's own to others."""
 
 _LENGTHS: Kind = "int64"
 

@@ -6,6 +6,7 @@ encoder, and any other dict to the encoder of the dict, with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from beam_datasets.formats import example
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from beam_datasets.features.base import Encode, FeatureConnector, Shape
 
 
@@ -47,7 +46,6 @@ class Form(IntEnum):
 
 _MANY = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
 _MAX_DIMENSIONS = 8
-
 
 _INT64: np.dtype[Any] = np.dtype(np.int64)
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import Items, Shape
 from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
+from beam_datasets.formats.example import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import Items, Shape
     from beam_datasets.features.tensor import Tensor
-    from beam_datasets.formats.example import Kind
 
 FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 """Types of floats that NumPy converts to float64 exactly."""

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets.features.base import Items, Shape
 from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, reshape, reshape_items
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import Items, Shape
 
 
 def to_bytes(value: Any, path: str) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as AbstractSequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,20 +18,18 @@ from beam_datasets.features.base import (
     DocArg,
     Encode,
     FeatureConnector,
+    Items,
     Json,
+    Lengths,
+    Lists,
     RowsEncode,
     dtype_of,
     shape_of,
 )
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
+from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.features.numbers import check_unmasked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from beam_datasets.features.base import Items, Lengths, Lists
-    from beam_datasets.features.native_encoding import FastPathSpec
 
 _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
 """Types that can be iterated, but not to items in an order. That of a set of texts differs from process to process."""

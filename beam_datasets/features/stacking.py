@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
+from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
@@ -23,13 +25,6 @@ from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import FeatureConnector
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
 """Values in the structure of the examples; None for features that cannot be missing."""
@@ -220,7 +215,6 @@ def _which(optional: Mapping[str, Any]) -> str:
 
 KEEP: Any = object()
 """Lets None stay where a value is missing, for who counts them; their column is an array of objects."""
-
 
 SIDES = ("left", "right")
 

@@ -10,14 +10,25 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.base import (
+    Decode,
+    Encode,
+    FeatureConnector,
+    Items,
+    Json,
+    Lengths,
+    RowsEncode,
+    Shape,
+    dtype_of,
+    shape_of,
+)
 from beam_datasets.features.dtypes import STRING, to_dtype
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
@@ -26,11 +37,7 @@ from beam_datasets.features.raw import array_unpacker, stack
 from beam_datasets.features.tensor import Encoding, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Self
-
-    from beam_datasets.features.base import Decode, Encode, Items, Json, Lengths, RowsEncode, Shape
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,10 +18,10 @@ from apache_beam.metrics import Metrics
 from beam_datasets import storage
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
-from beam_datasets.features import FeaturesDict
+from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
-from beam_datasets.files.infer import Guess, kind_of_value
+from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment
 from beam_datasets.generate.units import SourceUnits
@@ -31,17 +31,13 @@ from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from typing_extensions import Self
 
-    from beam_datasets.features import FeatureConnector
-    from beam_datasets.files.infer import KindOf
+Place = str | int | None
+"""What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""
 
-    Place = str | int | None
-    """What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""
-    Row = tuple[int, Place, dict[str, Any] | str]
-    """A row's number in its key, its place, its values or its problem."""
+Row = tuple[int, Place, dict[str, Any] | str]
+"""A row's number in its key, its place, its values or its problem."""
 
 Key = str | int
 Example = dict[str, Any]

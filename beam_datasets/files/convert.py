@@ -13,8 +13,9 @@ import io
 import json
 import math
 import struct
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from apache_beam.io.filesystems import FileSystems
@@ -23,10 +24,7 @@ from beam_datasets.errors import needs
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import count, open_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    Convert = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number

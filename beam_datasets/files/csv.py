@@ -14,23 +14,17 @@ import csv
 import io
 import logging
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.files.builder import RowsBuilder
-from beam_datasets.files.fields import with_absent
+from beam_datasets.files.builder import Row, RowsBuilder
+from beam_datasets.files.fields import Field, with_absent
 from beam_datasets.files.infer import Guess, Inference, text_kinds
-from beam_datasets.files.inputs import Piece, check_encoding, open_bytes, undecodable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from beam_datasets.files.builder import Row
-    from beam_datasets.files.fields import Field
-    from beam_datasets.files.inputs import InputFile
+from beam_datasets.files.inputs import InputFile, Piece, check_encoding, open_bytes, undecodable
 
 log = logging.getLogger(__name__)
 

@@ -15,16 +15,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import features
 from beam_datasets.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from beam_datasets.features import FeatureConnector
+from beam_datasets.features import FeatureConnector
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")

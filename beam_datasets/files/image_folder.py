@@ -9,25 +9,20 @@ own splits. Every image is decoded once to check it; --skip_bad leaves out, coun
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import Bad, FilesBuilder, assigned, read_piece
+from beam_datasets.files.builder import Bad, FilesBuilder, Item, assigned, read_piece
 from beam_datasets.files.convert import storable_image
-from beam_datasets.files.inputs import find, open_bytes
+from beam_datasets.files.inputs import InputFile, find, open_bytes
 from beam_datasets.files.splits import Assignment, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from beam_datasets.files.builder import Item
-    from beam_datasets.files.inputs import InputFile
-
-    LabeledFile = tuple[str, InputFile]
+LabeledFile = tuple[str, InputFile]
 
 _BATCH = 32  # images that a worker is given at once
 _CLUTTER = ("Thumbs.db", "desktop.ini", "__MACOSX")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.files.convert import missing_problem, survives
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-
-    KindOf = Callable[[Any], str]
+KindOf = Callable[[Any], str]
 
 _INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from beam_datasets.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out

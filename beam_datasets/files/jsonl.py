@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.files.builder import RowsBuilder
+from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.convert import finite
+from beam_datasets.files.fields import Field
 from beam_datasets.files.infer import Inference
-from beam_datasets.files.inputs import check_encoding, decode_line, lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from beam_datasets.files.builder import Row
-    from beam_datasets.files.fields import Field
-    from beam_datasets.files.inputs import Piece
+from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines
 
 log = logging.getLogger(__name__)
 

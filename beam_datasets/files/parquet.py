@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.errors import InputError, NoExamplesError, needs
-from beam_datasets.files.builder import RowsBuilder
+from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
-from beam_datasets.files.inputs import Piece, open_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from beam_datasets.files.builder import Row
-    from beam_datasets.files.inputs import InputFile
+from beam_datasets.files.inputs import InputFile, Piece, open_bytes
 
 _BATCH = 1024  # rows that are in memory as Python values at once
 

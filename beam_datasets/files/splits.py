@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, share_of
-
-if TYPE_CHECKING:
-    from collections import abc
 
 Patterns = str | tuple[str, ...]
 """What finds files; several patterns are all files that match any of them."""

@@ -5,19 +5,13 @@ beam-datasets build text_lines --data_dir out --name corpus --pattern 'corpus/*.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from beam_datasets.files.builder import RowsBuilder
+from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.fields import Field
-from beam_datasets.files.inputs import check_encoding, count, decode_line, lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from beam_datasets.files.builder import Row
-    from beam_datasets.files.inputs import Piece
-
+from beam_datasets.files.inputs import Piece, check_encoding, count, decode_line, lines
 
 BLANK = "blank lines left out"
 

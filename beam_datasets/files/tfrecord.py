@@ -8,27 +8,22 @@ The features are found in the records: one value or a list, its type, text or im
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.catalog import read_features
 from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.files.builder import Rows, RowsBuilder
+from beam_datasets.files.builder import Example, Row, Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
-from beam_datasets.files.inputs import Piece, open_bytes
+from beam_datasets.files.inputs import InputFile, Piece, open_bytes
 from beam_datasets.formats import example as examples
 from beam_datasets.formats import tfrecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from beam_datasets.files.builder import Example, Row
-    from beam_datasets.files.inputs import InputFile
 
 
 class Tfrecord(RowsBuilder):

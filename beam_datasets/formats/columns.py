@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import Buffer, ExampleError, Kind, message, spans_of, values_of
+from beam_datasets.formats.example import Buffer, ExampleError, Kind, Values, message, spans_of, values_of
 from beam_datasets.native import core
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from beam_datasets.formats.example import Values
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
 """The numbers of the kinds of lists: their tags in a record."""

@@ -15,17 +15,14 @@ Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/exa
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import BeamDatasetsError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 _MAX_BYTES = 10  # ceil(64 / 7)
 _SMALL = tuple(bytes((i,)) for i in range(128))

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from crc32c import crc32c
+from numpy.typing import ArrayLike, NDArray
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.formats.tfrecord import OVERHEAD
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
     from typing_extensions import Buffer
 
 KEY_SIZE = 16

@@ -6,6 +6,7 @@ them there. Without it, it is a list of bytes. Either is a sequence of bytes, wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from numpy.typing import NDArray
 

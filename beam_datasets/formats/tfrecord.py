@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import crc32c as _crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import BinaryIO
-
-    from numpy.typing import NDArray
     from typing_extensions import Buffer
 
 OVERHEAD = 16

@@ -16,18 +16,15 @@ import json
 import posixpath
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from beam_datasets.arguments import boolean, is_unicode
 from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 INFO_FILE = "dataset_info.json"
 METADATA_FILE = "metadata.json"

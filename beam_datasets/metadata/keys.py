@@ -12,7 +12,7 @@ Both are 16 bytes that compare as bytes do, so nothing that sorts needs to know 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,7 @@ try:  # CPython's own MD5 takes half the time of OpenSSL's on short messages, an
 except ImportError:  # pragma: no cover
     from hashlib import md5
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 SORT_KEY_SIZE = 16  # bytes
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,12 +27,6 @@ from beam_datasets.errors import InputError, MetadataError
 from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_key
 from beam_datasets.metadata.names import DatasetName, check_file_name
 from beam_datasets.metadata.split_by import meaning_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import TypeAlias
-
-    from beam_datasets.metadata.keys import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +227,6 @@ class Lineage:
 
 
 _DATASET = ("name", "config", "version", "digest", "digest_of", "source")
-
 
 MANIFEST_FILE = "manifest.json"
 RUN_FILE = "run.json"  # beside it: of the run that published

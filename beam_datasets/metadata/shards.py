@@ -10,12 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 OVERHEAD_PER_EXAMPLE = 16  # bytes that a TFRecord adds to each record
 MIN_SHARD_SIZE = 64 << 20  # bytes

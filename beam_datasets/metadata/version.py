@@ -5,14 +5,11 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from beam_datasets.errors import DatasetNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VersionOrStr: TypeAlias = "Version | str"
 

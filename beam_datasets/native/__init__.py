@@ -12,10 +12,7 @@ import os
 import warnings
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 INTERFACE = zlib.crc32(Path(__file__).with_name("_core.pyi").read_bytes()) & 0x7FFFFFFF
 """Identifies the C interface: a checksum of its stubs, which setup.py compiles into the module."""

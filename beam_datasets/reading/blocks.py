@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from typing_extensions import Self
 
     from beam_datasets.errors import CorruptRecordError
 
 Items: TypeAlias = Any
 """A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
-
 
 BLOCK_BYTES = 256 << 10
 """About how many bytes the items of a block have: what is made of them is to fit the processor's cache with them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from beam_datasets.reading.decoding import (
     Maker,
     Map,
     Raw,
+    Step,
     batch_of,
     compose,
     compose_many,
@@ -23,6 +25,7 @@ from beam_datasets.reading.decoding import (
     with_filler,
 )
 from beam_datasets.reading.iterator import DatasetIterator
+from beam_datasets.reading.mixture import MixedSource
 from beam_datasets.reading.operations import (
     ENDLESS,
     Group,
@@ -35,15 +38,11 @@ from beam_datasets.reading.operations import (
     stream_of,
 )
 from beam_datasets.reading.positions import Share
+from beam_datasets.reading.source import Lookup, Source
 from beam_datasets.reading.state import fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from beam_datasets.reading.decoding import Step
-    from beam_datasets.reading.mixture import MixedSource
-    from beam_datasets.reading.source import Lookup, Source
     from beam_datasets.reading.streams import Stream
 
 _COUNTERPARTS = {

@@ -6,18 +6,15 @@ import bisect
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.stacking import Padding
-from beam_datasets.reading.streams import Bin, Grouping
-
-if TYPE_CHECKING:
-    from beam_datasets.reading.decoding import Batch
-    from beam_datasets.reading.streams import Item
+from beam_datasets.reading.decoding import Batch
+from beam_datasets.reading.streams import Bin, Grouping, Item
 
 Length: TypeAlias = "str | Callable[[Any], int]"
 

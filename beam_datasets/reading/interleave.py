@@ -21,17 +21,15 @@ from __future__ import annotations
 
 import functools
 import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Ints = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
 
 _FIRST_VISITS, _MOST_VISITS = 1024, 4096  # in an array: what is read of a file in one piece ends with it
 

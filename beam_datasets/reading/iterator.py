@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from beam_datasets.arguments import integer
-from beam_datasets.reading.blocks import BlockIterator, intact, joined, sizes
-from beam_datasets.reading.operations import Repeat, Slice, begun, left_of, moved_on, reached, settled, stream_of, whole
+from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
+from beam_datasets.reading.operations import (
+    Partials,
+    Repeat,
+    Slice,
+    begun,
+    left_of,
+    moved_on,
+    reached,
+    settled,
+    stream_of,
+    whole,
+)
+from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
 from beam_datasets.reading.undecoded import UNDECODED, Undecoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Self
 
-    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.operations import Partials
-    from beam_datasets.reading.runs import Session
 
 
 class DatasetIterator(BlockIterator, Iterator[Any]):

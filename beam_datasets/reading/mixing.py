@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest
+from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest, Step
 from beam_datasets.reading.mixture import MAX_BLOCK, MixedSource, Mixture, Pattern, quotas_of
 from beam_datasets.reading.state import fingerprint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from beam_datasets.reading.decoding import Step
 
 Weighted: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]]"
 

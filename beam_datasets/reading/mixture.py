@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from beam_datasets.reading.blocks import Damaged, damaged_in
-from beam_datasets.reading.operations import ENDLESS, Operation, Repeat, collected, doubled, limited, positions_of
+from beam_datasets.reading.blocks import Damaged, Items, damaged_in
+from beam_datasets.reading.operations import (
+    ENDLESS,
+    Operation,
+    Repeat,
+    Spans,
+    collected,
+    doubled,
+    limited,
+    positions_of,
+)
 from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shuffle import block_orders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.reading.blocks import Items
-    from beam_datasets.reading.operations import Spans
     from beam_datasets.reading.source import Source
 
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 MAX_BLOCK = 1024
 """Positions in a block, and so sources in a mixture, at most."""

@@ -6,7 +6,9 @@ import contextlib
 import functools
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
@@ -15,21 +17,15 @@ from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, M
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_splits
-from beam_datasets.reading.config import read_config_of
+from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode
 from beam_datasets.reading.shards import ShardPool
 from beam_datasets.reading.source import Lookup, Source
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
-
-    from beam_datasets.metadata.version import Version, VersionOrStr
-    from beam_datasets.reading.config import ReadConfig
-
-    Path = str | os.PathLike[str]
-    Options = Mapping[str, Any] | None
+Path = str | os.PathLike[str]
+Options = Mapping[str, Any] | None
 
 _MOST_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
 

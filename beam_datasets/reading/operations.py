@@ -13,24 +13,21 @@ import dataclasses
 import functools
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
-from beam_datasets.reading.blocks import regrouped
+from beam_datasets.reading.blocks import Items, regrouped
 from beam_datasets.reading.positions import Partial, Share
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.runs import Session
 
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 Spans: TypeAlias = "tuple[Ints, Ints]"
 """Ranges of positions, ascending and apart: where each starts, and how many positions it has, at least 1."""

@@ -16,16 +16,13 @@ Any other number of workers goes on from there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 DEFAULT_BLOCK = 16
 """Examples in a row that a worker takes by default; as many as are read in a row of a file by default."""

@@ -18,20 +18,20 @@ import struct
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import WorkerError
 from beam_datasets.reading.decoding import Batch, one_of
-from beam_datasets.reading.operations import Shared
+from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.threads import num_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from multiprocessing.context import SpawnProcess
 
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.operations import Operation
+
 
 _PART, _BLOCK, _END, _ERROR = range(4)
 """What a message is: values of a block that goes on, or its last ones; the last ones of all; an error."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,12 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import intact, sizes
-from beam_datasets.reading.decoding import Maker
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, ranges_of, read_visits
+from beam_datasets.reading.decoding import Maker, Step
+from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
 from beam_datasets.reading.undecoded import UNDECODED, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from beam_datasets.formats.record_block import RecordBlock
-    from beam_datasets.reading.decoding import Step
-    from beam_datasets.reading.runs import Visits
     from beam_datasets.reading.shards import ShardPool
 
 _BLOCK_RECORDS = 512  # that are handed on at once

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import RecordBlock
-from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged
+from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged, Items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.reading.blocks import Items
     from beam_datasets.reading.shards import Shard
 
-    Ints = NDArray[np.int64]
-    Ranges = tuple[Ints, Ints]
-    Visits = tuple[Ints, Ints, Ints]
-    Submit = Callable[..., Future[Any]]
     Load = Callable[[], "RunReader"]
+
+Ints = NDArray[np.int64]
+Ranges = tuple[Ints, Ints]
+Visits = tuple[Ints, Ints, Ints]
+Submit = Callable[..., Future[Any]]
 
 T = TypeVar("T")
 

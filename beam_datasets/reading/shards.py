@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
@@ -22,13 +24,9 @@ from beam_datasets.native import core
 from beam_datasets.storage import caching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from beam_datasets.metadata.shards import FileInstructions
 
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20

@@ -29,18 +29,15 @@ import functools
 import hashlib
 import math
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
 
 T = TypeVar("T")
 

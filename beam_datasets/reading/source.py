@@ -6,37 +6,31 @@ import bisect
 import functools
 import itertools
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, InvalidKeyError, MetadataError
 from beam_datasets.native import core, note_if_missing
-from beam_datasets.reading.blocks import Damaged, intact, joined, sizes
-from beam_datasets.reading.config import chosen_files, shuffled_files
+from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes
+from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
 from beam_datasets.reading.interleave import InterleaveOrder
-from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, Session, ranges_of, read_visits
+from beam_datasets.reading.operations import Operation, Spans
+from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Session, Visits, ranges_of, read_visits
 from beam_datasets.reading.threads import usable_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from beam_datasets.formats.index import Index
     from beam_datasets.metadata.manifest import KeyRule
     from beam_datasets.metadata.shards import FileInstructions
-    from beam_datasets.reading.blocks import Items
-    from beam_datasets.reading.config import ReadConfig
-    from beam_datasets.reading.operations import Spans
-    from beam_datasets.reading.runs import Ranges, Visits
     from beam_datasets.reading.shards import Shard, ShardPool
 
-    Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
 _CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded

@@ -9,33 +9,29 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError, FeatureError, FeatureValueError
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.sequence import NestedDataset
-from beam_datasets.formats.example import ExampleError, spans_of
+from beam_datasets.formats.example import Buffer, ExampleError, spans_of
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
-from beam_datasets.reading.decoding import Batch
+from beam_datasets.reading.decoding import Batch, Step
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.mixture import Mixture
+from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.formats.example import Buffer
-    from beam_datasets.reading.decoding import Step
-    from beam_datasets.reading.operations import Operation
     from beam_datasets.reading.shards import Shard
 
-    Ints = NDArray[np.int64]
-    Check = Callable[[Buffer], None]
+Ints = NDArray[np.int64]
+Check = Callable[[Buffer], None]
 
 Place: TypeAlias = "tuple[Source, int, int]"
 """The source of a record, its run there, and its number in the shard."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureKeyError, FeatureValueError
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
@@ -21,10 +22,6 @@ from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
     from beam_datasets.slim.handlers import ItemHandler
 
 Steps = Iterable[Any]

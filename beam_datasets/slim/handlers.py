@@ -9,17 +9,15 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import image_codec
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.ragged import RaggedArray
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Parsed = Mapping[str, Any]
 """The parsed value of each key."""

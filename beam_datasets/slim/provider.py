@@ -28,9 +28,10 @@ import io
 import os
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from beam_datasets import storage
 from beam_datasets.arguments import integer
@@ -39,17 +40,11 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.reading.operations import ENDLESS
 from beam_datasets.reading.shuffle import WindowShuffle, file_order
 from beam_datasets.reading.state import ReadState
-from beam_datasets.slim.examples import check_items
+from beam_datasets.slim.examples import DataDecoder, check_items
+from beam_datasets.storage.paths import PathLike
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
-    from typing import BinaryIO
-
     from typing_extensions import Self
-
-    from beam_datasets.slim.examples import DataDecoder
-    from beam_datasets.storage.paths import PathLike
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is read or decompressed at a time."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from importlib import resources
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from beam_datasets.statistics.report import SIZES, constant_size
+from beam_datasets.statistics.report import SIZES, Statistics, constant_size
 from beam_datasets.statistics.sketches import bar_edges
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from beam_datasets.statistics.report import Statistics
 
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
 COUNTS["unreadable"] = "of unknown size"

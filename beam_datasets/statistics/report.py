@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,6 @@ from beam_datasets.statistics.sketches import Spread, histogram, values_of
 from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty, gather, merge, prepare
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
     from beam_datasets.statistics.summary import Gathered, Request
 
 FORMAT = 3

@@ -6,37 +6,31 @@ The result does not depend on how examples are grouped.
 from __future__ import annotations
 
 import io
-from collections import Counter
+import os
+from collections import Counter, abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
-from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen, compile_decoder
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.formats.example import ExampleError
+from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
+from beam_datasets.reading.shards import ShardPool
 from beam_datasets.reading.undecoded import place_of
 from beam_datasets.statistics.sketches import Spread, Values, codes_of, hashes_of, mixed, occurrences, widened
-
-if TYPE_CHECKING:
-    import os
-    from collections import abc
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import FeatureConnector
-    from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-    from beam_datasets.reading.shards import ShardPool
 
 NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"
 

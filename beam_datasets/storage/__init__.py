@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
-from beam_datasets.storage.backend import Reader as Reader  # noqa: TC001
+from beam_datasets.storage.backend import Reader as Reader
 from beam_datasets.storage.backend import Requests as Requests
-from beam_datasets.storage.backend import Usage as Usage  # noqa: TC001
-from beam_datasets.storage.backend import Writer as Writer  # noqa: TC001
+from beam_datasets.storage.backend import Usage as Usage
+from beam_datasets.storage.backend import Writer as Writer
 from beam_datasets.storage.backend import sum_requests as sum_requests
 from beam_datasets.storage.backend import take_requests as take_requests
 from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
