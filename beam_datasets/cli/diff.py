@@ -10,7 +10,7 @@ from typing import Any
 from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import line_width, progress_bar, say, table
-from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, Verdict, diff
+from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, diff
 from beam_datasets.diffing.diffing import open_versions
 from beam_datasets.diffing.result import KINDS
 from beam_datasets.errors import BeamDatasetsError
@@ -93,15 +93,10 @@ def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector)
                 yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
                 yield from (line for example in shown for line in _example_lines(example, old, new))
     yield ""
-    yield from verdict_lines(found.verdict)
+    yield from (f"{reason.needs}  {reason.text}" for reason in found.verdict.reasons)
+    yield str(found.verdict)
     if not found.whole:
         yield f"Only {', '.join(found.splits)} was compared: other splits may need more."
-
-
-def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """Yields what a version number needs and why."""
-    yield from (f"{reason.needs}  {reason.text}" for reason in verdict.reasons)
-    yield str(verdict)
 
 
 def _row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
@@ -146,12 +141,9 @@ def as_json(found: DatasetDiff) -> dict[str, Any]:
 
 
 def _split_json(split: SplitDiff) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(split).items() if name not in ("name", "examples")}
-    return {**fields, "examples": [_example_json(example) for example in split.examples]}
-
-
-def _example_json(example: ExampleChange) -> dict[str, Any]:
-    return {**vars(example), "old": _texts(example.old), "new": _texts(example.new)}
+    fields = {name: value for name, value in vars(split).items() if name != "name"}
+    examples = [{**vars(each), "old": _texts(each.old), "new": _texts(each.new)} for each in split.examples]
+    return {**fields, "examples": examples}
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

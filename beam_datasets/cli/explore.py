@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.explorer.app import LOOPBACK, make_app

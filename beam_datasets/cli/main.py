@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -15,28 +16,6 @@ from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
-COMMANDS = {  # name -> module of this package, function in it; only the module of the called command is imported
-    "build": ("build", "run"),
-    "plan": ("build", "run_plan"),
-    "materialize": ("materialize", "run"),
-    "append": ("append", "run"),
-    "export": ("export", "run"),
-    "adopt": ("adopt", "run"),
-    "info": ("info", "run_info"),
-    "head": ("head", "run"),
-    "slices": ("slices", "run"),
-    "stats": ("stats", "run"),
-    "explore": ("explore", "run"),
-    "site": ("site", "run"),
-    "diff": ("diff", "run"),
-    "verify": ("verify", "run"),
-    "publish": ("history", "run_publish"),
-    "gc": ("gc", "run"),
-    "list": ("info", "run_list"),
-    "tag": ("history", "run_tag"),
-    "prune": ("history", "run_prune"),
-    "new": ("new", "run"),
-}
 
 DESCRIPTION = """\
 Generates, describes and shows datasets.
@@ -66,6 +45,11 @@ Options of every command:
   --imports MODULE_OR_FILE[,...]   imports code first: feature connectors or builders that it registers
   --debug                          shows the traceback of an error
 """
+
+_PLACES = {"plan": ("build", "run_plan"), "info": ("info", "run_info"), "list": ("info", "run_list")}
+_PLACES |= {name: ("history", f"run_{name}") for name in ("publish", "tag", "prune")}
+COMMANDS = {name: _PLACES.get(name, (name, "run")) for name in re.findall(r"^  beam-datasets (\w+)", DESCRIPTION, re.M)}
+"""Name -> module of this package, function in it; only the module of the called command is imported."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

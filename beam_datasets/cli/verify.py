@@ -19,7 +19,7 @@ from beam_datasets.cli.options import (
     until_dashes,
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say, size_text
-from beam_datasets.generate.repair import Repair, Step, repair
+from beam_datasets.generate.repair import Repair, repair
 from beam_datasets.verifying import Finding, Report, verify
 
 FOUND = 1
@@ -126,7 +126,7 @@ def _show(report: Report, known: argparse.Namespace, started: float) -> int:
 
 
 def _repair(directory: str, known: argparse.Namespace) -> int:
-    on_step = None if known.json or known.dry_run else _print_step
+    on_step = None if known.json or known.dry_run else (lambda step: say(f"wrote {step}"))
     with bytes_bar("Verify") as progress:
         done = repair(
             directory,
@@ -208,7 +208,3 @@ def repair_json(done: Repair) -> dict[str, object]:
         "refused": done.refused,
         "after": None if done.after is None else done.after.to_json(),
     }
-
-
-def _print_step(step: Step) -> None:
-    say(f"wrote {step}")

@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features.base import to_member, to_shape
+from beam_datasets.features.base import FeatureConnector, Json, Shape, to_member, to_shape
 from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
@@ -21,9 +22,6 @@ from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import FeatureConnector, Json, Shape
     from beam_datasets.features.leaf import Codec
 
 
@@ -96,13 +94,7 @@ class Audio(Leaf):
                 value = list(value) if value.dtype != self.dtype else value  # samples of fewer bits fit
             return pack_samples(value)
 
-        def pack_many(items: Any) -> Any:
-            packed = [pack(item) for item in items]
-            if packed and isinstance(packed[0], np.ndarray):
-                return np.concatenate(packed)
-            return [value for values in packed for value in values]
-
-        return inner.with_packing(pack, pack_many)
+        return inner.with_packing(pack)
 
     def _read(self, data: bytes, name: str | None, path: str, *, may_mix: bool) -> NDArray[Any]:
         """Returns the samples of a file; `may_mix` allows another number of channels than the feature has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
@@ -13,14 +13,13 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from beam_datasets.features.native_encoding import FastPathSpec
     from beam_datasets.formats.example import Kind
+
 
 E = TypeVar("E", bound=Enum)
 Shape: TypeAlias = "tuple[int | None, ...]"
@@ -42,7 +41,6 @@ Encode: TypeAlias = "Callable[[Any], bytes]"
 
 Decode: TypeAlias = "Callable[[Lists], Any]"
 """From the lists of a feature in a record to its value."""
-
 
 CLASS_PREFIX = "tensorflow_datasets.core.features."
 """What the names of all connectors begin with in features.json, which TFDS reads too."""

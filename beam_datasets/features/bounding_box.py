@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import to_member
+from beam_datasets.features.base import FeatureConnector, Json, Shape, to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import FeatureConnector, Json, Shape
     from beam_datasets.features.leaf import Codec
 
 
@@ -84,12 +79,7 @@ class BBoxFeature(Leaf):
         """Returns how boxes are packed: as four floats."""
         numbers = number_codec(replace(_BOX, allow_rounding=self.allow_rounding), path)
         checked = self._checker(path)
-
-        def pack_many(items: Any) -> NDArray[Any]:
-            rows = [numbers.pack(checked(item)) for item in items]
-            return np.concatenate(rows) if rows else np.empty(0, np.float32)
-
-        return numbers.with_packing(lambda value: numbers.pack(checked(value)), pack_many)
+        return numbers.with_packing(lambda value: numbers.pack(checked(value)))
 
     def _checker(self, path: str) -> Callable[[Any], list[Any]]:
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
-from beam_datasets.features.base import to_names
+from beam_datasets.features.base import DocArg, Encode, FeatureConnector, Items, Json, Shape, to_names
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.formats import example
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
-
-    from beam_datasets.features.base import DocArg, Encode, FeatureConnector, Items, Json, Shape
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -195,7 +191,8 @@ class ClassLabel(Leaf):
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the text of `<prefix>.labels.txt`, where there are names."""
-        return {} if self.label_names is None else {f"{prefix}.labels.txt": format_names(self.label_names)}
+        names = self.label_names
+        return {} if names is None else {f"{prefix}.labels.txt": "\n".join(names) + "\n"}
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> ClassLabel:
         """Returns the ClassLabel with the names of `<prefix>.labels.txt`, or as it is if the file does not exist.
@@ -225,8 +222,3 @@ _INDEX = Scalar(np.int64)
 def parse_names(text: str) -> list[str]:
     """Returns the names in a label file: one a line, without spaces around them; blank lines are none."""
     return [line.strip() for line in text.split("\n") if line.strip()]
-
-
-def format_names(names: Iterable[str]) -> str:
-    """Returns the text of a label file."""
-    return "\n".join(names) + "\n"

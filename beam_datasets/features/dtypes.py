@@ -119,9 +119,4 @@ def size_of(shape: Shape) -> int | None:
     >>> size_of((2, 3)), size_of(()), size_of((None, 3))
     (6, 1, None)
     """
-    size = 1
-    for length in shape:
-        if length is None:
-            return None
-        size *= length
-    return size
+    return None if None in shape else math.prod(length or 0 for length in shape)

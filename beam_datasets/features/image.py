@@ -6,16 +6,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.features.base import to_shape
+from beam_datasets.features.base import DocArg, FeatureConnector, Items, Json, Shape, to_shape
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.dtypes import (
     STRING,
@@ -33,12 +35,8 @@ from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.features.base import DocArg, FeatureConnector, Items, Json, Shape
     from beam_datasets.features.leaf import Codec
+
 
 _CHANNELS = {"png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3), None: (0, 1, 2, 3, 4)}
 _MODES = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "I;16": 1, "I;16B": 1}  # of Pillow, with their channels

@@ -62,9 +62,16 @@ class Codec:
     from_bytes: Callable[[bytes], Any] | None = None
     numbers: tuple[np.dtype[Any], Shape] | None = None
 
-    def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any]) -> Codec:
-        """Returns the codec with other functions to pack."""
-        return replace(self, pack=pack, pack_many=pack_many, to_bytes=None)
+    def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any] | None = None) -> Codec:
+        """Returns the codec with other functions to pack; many are packed one by one by default."""
+
+        def pack_each(items: Items) -> Any:
+            lists = [pack(item) for item in items]
+            if self.kind == "bytes":
+                return [value for values in lists for value in values]
+            return np.concatenate(lists) if lists else empty_list(self.kind)
+
+        return replace(self, pack=pack, pack_many=pack_many or pack_each, to_bytes=None)
 
 
 def empty_list(kind: Kind) -> Stored:

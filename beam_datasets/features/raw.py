@@ -38,7 +38,11 @@ def to_bytes(value: Any, path: str) -> bytes:
 def objects(values: Sequence[Any]) -> NDArray[np.object_]:
     """Returns a one-dimensional array of objects, whatever they are."""
     array = np.empty(len(values), object)
-    array[:] = values
+    if len(values) == 0 or isinstance(values[0], (bytes, str)):
+        array[:] = values
+    else:
+        for i, value in enumerate(values):  # NumPy would look into lists and arrays for further dimensions
+            array[i] = value
     return array
 
 

@@ -8,7 +8,7 @@ far as the dtype allows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
@@ -23,7 +23,7 @@ from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import to_bytes
+from beam_datasets.features.raw import objects, to_bytes
 from beam_datasets.features.tensor import Tensor
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
@@ -344,7 +344,7 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_numbers(examples)
     if isinstance(first, RaggedArray):
         return _stack_ragged(examples)
-    return _objects(examples)
+    return objects(examples)
 
 
 def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill: Any) -> Any:
@@ -386,18 +386,18 @@ def _refuse_lists(path: str) -> NoReturn:
 
 def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
     if any(number is None for number in numbers):
-        return _objects(numbers)
+        return objects(numbers)
     is_of_one_type = len(set(map(type, numbers))) == 1
     return np.array(numbers, getattr(numbers[0], "dtype", None) if is_of_one_type else None)
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
     if not all(hasattr(array, "shape") for array in arrays):
-        return _objects(arrays)
+        return objects(arrays)
     shapes = {array.shape for array in arrays}
     padding = pad if isinstance(pad, Padding) else Padding()
     if len(shapes) == 1 and padding.shape(arrays[:1], path) == arrays[0].shape:
-        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else _objects(arrays)
+        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else objects(arrays)
     if not pad:
         some = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
@@ -427,13 +427,3 @@ def _stack_ragged(arrays: Sequence[RaggedArray]) -> RaggedArray:
     levels = zip(*(array.row_lengths for array in arrays))
     outer = np.array([len(array) for array in arrays], np.int64)
     return RaggedArray(joined, (outer, *(np.concatenate(level) for level in levels)))
-
-
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    objects = np.empty(len(values), object)
-    if isinstance(values[0], (bytes, str)):
-        objects[:] = values
-    else:
-        for i, value in enumerate(values):  # NumPy would look into lists and arrays for further dimensions
-            objects[i] = value
-    return objects

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
-from beam_datasets.features.base import to_member, to_shape
+from beam_datasets.features.base import (
+    Decode,
+    DocArg,
+    Encode,
+    FeatureConnector,
+    Json,
+    RowsEncode,
+    Shape,
+    to_member,
+    to_shape,
+)
 from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
-
-if TYPE_CHECKING:
-    from beam_datasets.features.base import Decode, DocArg, Encode, FeatureConnector, Json, RowsEncode, Shape
 
 
 class Encoding(Enum):

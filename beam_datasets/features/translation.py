@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, Json, to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Text
 from beam_datasets.features.wrapped import Wrapped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from beam_datasets.features.base import DocArg, FeatureConnector, Json
 
 
 class Translation(FeaturesDict):

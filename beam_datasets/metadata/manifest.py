@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import InputError, MetadataError
-from beam_datasets.metadata.keys import hash_key, ordered_key, reshuffled_key
+from beam_datasets.metadata.keys import Key, hash_key, ordered_key, reshuffled_key
 from beam_datasets.metadata.names import DatasetName, check_file_name
 from beam_datasets.metadata.split_by import meaning_of
 

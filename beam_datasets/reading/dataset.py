@@ -21,7 +21,6 @@ from beam_datasets.reading.decoding import (
     compose_many,
     features_of,
     one_of,
-    only,
     with_filler,
 )
 from beam_datasets.reading.iterator import DatasetIterator
@@ -40,7 +39,7 @@ from beam_datasets.reading.operations import (
 from beam_datasets.reading.positions import Share
 from beam_datasets.reading.source import Lookup, Source
 from beam_datasets.reading.state import fingerprint
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded
+from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
 
 if TYPE_CHECKING:
     from beam_datasets.reading.streams import Stream
@@ -372,10 +371,6 @@ class Dataset(Frameworks):
 
         return Stream(self).pack(max_length, features, **options)
 
-    def _only(self, names: Iterable[str]) -> Dataset:
-        """Returns the dataset with these features alone decoded, if its examples are of all features."""
-        return self._with(steps=only(names, self._steps))
-
     def _one_of(self, processes: int) -> Dataset:
         """Returns the dataset for one of several processes, which share the cores."""
         return self._with(steps=one_of(processes, self._steps)) if processes > 1 else self
@@ -422,7 +417,7 @@ class Dataset(Frameworks):
                 return self.function(source.fetch_index(wanted))
             return self.function_of_many(source.fetch_indices(wanted))
         except UNDECODED as error:
-            Undecoded(self._steps).at_indices(error, source, wanted)
+            name_at_indices(self._steps, error, source, wanted)
             raise
 
     def find(self, key: Any) -> int | None:

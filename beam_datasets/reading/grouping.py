@@ -81,10 +81,6 @@ class ByLength(Grouping):
             return bisect.bisect_right(self.boundaries, _length_of(value, self.length))
         return bisect.bisect_right(self.boundaries, integer("what length= returns", self.length(value), at_least=0))
 
-    def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the incomplete batches, in the order of the boundaries."""
-        return [] if self.drop_remainder else bins
-
     def make(self, values: list[Any]) -> Any:
         """Returns the batch."""
         step = self.step
@@ -179,10 +175,6 @@ class Packed(Grouping):
                 )
             lengths.append(min(length, limit) if self.overlong == "truncate" else length)
         return lengths
-
-    def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the incomplete bins, oldest first."""
-        return bins
 
     def make(self, values: list[Any]) -> Any:
         """Returns the packed arrays, with the number of the example (from 1) and the place in it for each item."""

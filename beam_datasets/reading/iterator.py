@@ -25,7 +25,7 @@ from beam_datasets.reading.operations import (
 from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.threads import Later
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded
+from beam_datasets.reading.undecoded import UNDECODED, name_at_position
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -125,8 +125,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
             raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
-        named = Undecoded(self._dataset._steps)
-        named.at_position(error, self._operation, self._taken, self._epoch, item)
+        name_at_position(self._dataset._steps, error, self._operation, self._taken, self._epoch, item)
 
     def values_at(self, positions: list[int]) -> list[Any]:
         """Returns the items at positions, counted from where the iterator began."""

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
+from beam_datasets.features.stacking import same
 from beam_datasets.reading.dataset import Dataset, ForTorch
-from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names
+from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
@@ -91,9 +92,9 @@ class Grouping(ABC):
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Puts an item in a bin; returns the bins that are complete, and removes them. Unchanged after an error."""
 
-    @abstractmethod
     def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the bins that are passed on at the end of an epoch."""
+        """Returns the bins that are passed on at the end of an epoch, in order."""
+        return [] if getattr(self, "drop_remainder", False) else bins
 
     @abstractmethod
     def make(self, values: list[Any]) -> Any:
@@ -125,10 +126,6 @@ class Batched(Grouping):
             bins.append(Bin())
         bins[0].items.append(item)
         return [bins.pop()] if len(bins[0].items) == self.size else []
-
-    def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the incomplete batch."""
-        return [] if self.drop_remainder else bins
 
     def make(self, values: list[Any]) -> Any:
         """Returns the batch."""
@@ -320,14 +317,15 @@ class Stream(ForTorch):
 
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)
-        stream = Stream(self._base._only(link.lengths)) if not self._links and self._epochs == 1 else self
-        return stream._with(link)
+        if self._links or self._epochs != 1:
+            return self._with(link)
+        return Stream(self._base._with(steps=only(link.lengths, self._base._steps)), (link,))
 
     @property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the dataset, with one more where the items may not have its features any more."""
         is_changed = any(isinstance(link, (Mapped, Grouping)) for link in self._links)
-        return (*self._base._steps, Map(_unchanged)) if is_changed else self._base._steps
+        return (*self._base._steps, Map(same)) if is_changed else self._base._steps
 
     def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
         return batch_of(self._steps, pad=pad, fill=fill, **padding)
@@ -616,10 +614,6 @@ def _guarded(function: Callable[[Any], Any], value: Any) -> Any:
         return function(value)
     except StopIteration as error:  # it would look like the end
         raise RuntimeError(_STOPPED) from error
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _leaves(unit: Unit) -> Iterator[int]:

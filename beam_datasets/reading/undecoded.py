@@ -37,55 +37,55 @@ Place: TypeAlias = "tuple[Source, int, int]"
 """The source of a record, its run there, and its number in the shard."""
 
 
-@dataclass(frozen=True)
-class Undecoded:
-    """Says which record of a dataset does not decode.
+def name_at_indices(steps: tuple[Step, ...], error: Exception, source: Source, indices: Any) -> None:
+    """Puts the place of a record that does not decode at the end of an error's text.
 
-    An error gets the place at the end of its text, and is else left as it is: also where it is not of a record, as one
-    of examples that do not fit in a batch, or of a function given to `map()`.
+    It is the first record, of those at an index or several in dataset order, that raises the error. Another error is
+    left as it is: one of examples that do not fit in a batch, or of a function given to `map()`.
 
-    Attributes:
+    Args:
         steps: what is made of the records, the first of which decodes.
+        error: what was raised.
+        source: of the records.
+        indices: in it.
     """
+    with contextlib.suppress(Exception):  # that one would hide the error
+        wanted = np.atleast_1d(indices)
+        runs = np.sort(source.arrangement(0).runs)
+        order = InterleaveOrder(source.instructions.take[runs], cycle_length=1)
+        _name(steps, error, source.fetch_indices(wanted), _places(source, order, runs, wanted))
 
-    steps: tuple[Step, ...]
 
-    def at_indices(self, error: Exception, source: Source, indices: Any) -> None:
-        """Names the first record, of those at an index or several in dataset order, that raises the error."""
-        with contextlib.suppress(Exception):  # that one would hide the error
-            wanted = np.atleast_1d(indices)
-            runs = np.sort(source.arrangement(0).runs)
-            order = InterleaveOrder(source.instructions.take[runs], cycle_length=1)
-            self._name(error, source.fetch_indices(wanted), _places(source, order, runs, wanted))
+def name_at_position(
+    steps: tuple[Step, ...], error: Exception, operation: Operation, position: int, epoch: int, item: Any | None = None
+) -> None:
+    """Does the same for the record at a position of an operation, or for the first of the item there that raises it."""
+    with contextlib.suppress(Exception):  # that one would hide the error
+        place = _on_places(operation).fetch(np.array([position]), epoch)[0]
+        if item is None:
+            _add(error, place)
+        else:
+            _name(steps, error, item, place)
 
-    def at_position(
-        self, error: Exception, operation: Operation, position: int, epoch: int, item: Any | None = None
-    ) -> None:
-        """Names the record at a position of an operation, or the first of the item there that raises the error."""
-        with contextlib.suppress(Exception):  # that one would hide the error
-            place = _on_places(operation).fetch(np.array([position]), epoch)[0]
-            if item is None:
-                self._add(error, place)
-            else:
-                self._name(error, item, place)
 
-    def _name(self, error: Exception, item: Any, place: Any) -> None:
-        step = self.steps[0]
-        while isinstance(step, Batch):
-            step = step.steps[0]
-        decode = step.compile()
-        for record, of_record in _pairs(item, place):
-            try:
-                touch(decode(record))
-            except UNDECODED as same:
-                if _said(same) == _said(error):
-                    self._add(error, of_record)
-                    return
+def _name(steps: tuple[Step, ...], error: Exception, item: Any, place: Any) -> None:
+    step = steps[0]
+    while isinstance(step, Batch):
+        step = step.steps[0]
+    decode = step.compile()
+    for record, of_record in _pairs(item, place):
+        try:
+            touch(decode(record))
+        except UNDECODED as same:
+            if _said(same) == _said(error):
+                _add(error, of_record)
+                return
 
-    def _add(self, error: Exception, place: Place) -> None:
-        (source, run, record), instructions = place, place[0].instructions
-        shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
-        error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
+
+def _add(error: Exception, place: Place) -> None:
+    (source, run, record), instructions = place, place[0].instructions
+    shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
+    error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
 
 
 def _said(error: Exception) -> tuple[type[Exception], str]:
