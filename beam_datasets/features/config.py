@@ -39,7 +39,7 @@ def from_json_text(text: str, *, path: str = "features.json") -> FeatureConnecto
     try:
         return from_json(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError, RecursionError) as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error!s:.1000}"
         raise MetadataError(f"{path} does not describe the features of a dataset: {problem}") from error
 
 
@@ -142,7 +142,7 @@ class UnknownFeature(FeatureConnector):
 
     def _refuse(self, path: str) -> NoReturn:
         raise FeatureTypeError(
-            f"{path}: features of the class {self.python_class_name!r} are not known here. Import the "
+            f"{path}: features of the class {self.python_class_name!r:.200} are not known here. Import the "
             "class and give it to features.register (on the command line: --imports MODULE_OR_FILE), leave this one "
             "out with decode.PartialDecoding, or get what is stored with decode.SkipDecoding()"
         )

@@ -36,6 +36,7 @@ Spec: TypeAlias = "str | AbstractSplit"
 _TERM = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?$")
 _ITEM = re.compile(r"(?P<number>-?[0-9_.]+)(?P<unit>%|shard)?\Z")
 _MAX_INDEX = 1 << 62  # of an example or a shard; a split has at most 2**60 examples
+_MAX_EXAMPLES = (1 << 63) - 1  # that a slice may have; their positions are int64
 _SUFFIX = {"abs": "", "%": "%", "shard": "shard"}
 _MEANING = {"abs": "an example index", "%": "a percentage", "shard": "a shard"}
 _FORM = (
@@ -346,7 +347,7 @@ def _known(name: str, splits: Mapping[str, Any]) -> Any:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
     there = ", ".join(map(repr, sorted(splits))) or "none"
-    raise SplitError(f"no split {name!r} in {owner}; it has {there}.{did_you_mean(name, splits)}")
+    raise SplitError(f"no split {name!r:.200} in {owner}; it has {there}.{did_you_mean(name, splits)}")
 
 
 def _parse_term(term: str, whole: str) -> AbstractSplit:
@@ -440,6 +441,10 @@ class SplitInfo:
             raise MetadataError(str(error)) from None
         if self.num_bytes < 0 or min(self.shard_lengths, default=0) < 0:
             raise MetadataError(f"split {self.name!r} has a negative number of bytes or of examples in a shard.")
+        if sum(self.shard_lengths) > _MAX_EXAMPLES:
+            raise MetadataError(
+                f"split {self.name!r} has {sum(self.shard_lengths):,} examples, at most {_MAX_EXAMPLES:,}."
+            )
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -620,6 +625,8 @@ class SplitDict(Mapping[str, SplitInfo]):
 
     def _slice(self, instruction: AbstractSplit) -> SubSplitInfo:
         parts = instruction.to_absolute(self)
+        if (total := sum(part.stop - part.start for part in parts)) > _MAX_EXAMPLES:
+            raise SplitError(f"split '{instruction!s:.1000}' has {total:,} examples, at most {_MAX_EXAMPLES:,}.")
         runs = FileInstructions.concatenate(
             self._splits[part.splitname].between(part.start, part.stop) for part in parts
         )

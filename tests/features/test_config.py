@@ -105,6 +105,14 @@ for _ in range(3000):
     DEEP = f'{{"pythonClassName": "{CLASS_PREFIX}sequence_feature.Sequence", "sequence": {{"feature": {DEEP}}}}}'
 
 
+@pytest.mark.parametrize("node", ["x" * 100_000, {"pythonClassName": "x" * 100_000, "a": {}}])
+def test_an_error_does_not_repeat_a_long_value(node):
+    """F4: an error of features.json shows the beginning of what is wrong there, however long that is."""
+    with pytest.raises((MetadataError, FeatureTypeError)) as caught:
+        features.from_json_text(json.dumps(node), path="/data/features.json").decoder("x")({})
+    assert len(str(caught.value)) < 2000
+
+
 @pytest.mark.parametrize(
     "text",
     [

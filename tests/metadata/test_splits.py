@@ -389,6 +389,22 @@ def test_a_million_fuzzed_expressions_raise_split_errors_alone(seed):
     check_fuzzed_expressions(seed, 200_000)
 
 
+def test_more_examples_than_an_int64_counts():
+    """F3: a sum of slices, and a split, of 2**63 examples or more are errors, not negative numbers of examples."""
+    splits = make_splits({"train": [2**62], "test": [2**62 - 1]})
+    assert splits["all"].num_examples == 2**63 - 1
+    with pytest.raises(SplitError, match=r"^split 'train\+all' has 13,835,058,055,282,163,711 examples, at most 9,223"):
+        splits["train+all"]
+    with pytest.raises(MetadataError, match=r"^split 'train' has 9,223,372,036,854,775,808 examples, at most 9,223"):
+        SplitInfo("train", [2**62, 2**62], 0)
+
+
+def test_an_error_does_not_repeat_a_long_name():
+    with pytest.raises(SplitError) as caught:
+        make_splits({"train": [1]})["x" * 100_000]
+    assert len(str(caught.value)) < 400
+
+
 def test_any_border_of_a_slice_raises_split_errors_alone():
     """Of objects, too."""
     inf, nan = float("inf"), float("nan")
