@@ -190,7 +190,7 @@ class _Site:
             self.write(f"{folder}/statistics.json", json_text(found))
             chosen = [(name, split) for split in found.slices]
             body = content(found.slices, images=self._whole(name, self._images, published))
-            shown = {"chosen": chosen, "content": printable(body), "progress": [], "changes": []}
+            shown = {"chosen": chosen, "content": printable(body)}
             self.show(f"{folder}/statistics.html", "statistics", shown)
         values: dict[str, Any] = {
             "previous": previous,

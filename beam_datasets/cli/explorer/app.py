@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, leaf_at, media
+from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, media
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, framework
@@ -113,47 +114,36 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         headers = {"Content-Disposition": "attachment"} if kind == "application/octet-stream" else {}
         return web.Response(data, mimetype=kind, headers=headers)
 
-    @app.get("/text")  # type: ignore[untyped-decorator]
-    def text() -> Any:
-        published = catalogue.open(argument("name"))
-        example = pages.read(published, argument("slice"))[number("index")]
-        value, _ = leaf_at(example, published.info.features, argument("path"))
-        if not isinstance(value, (bytes, str)):
-            raise DatasetNotFoundError(f"{argument('path')!r}: expected a text of the example, got none")
-        return web.Response(value, mimetype="text/plain")
-
     @app.get("/statistics")  # type: ignore[untyped-decorator]
     def statistics() -> Any:
-        chosen = []
-        for which in ("", "2") if argument("name2") else ("",):
-            published = catalogue.open(argument(f"name{which}"))
-            chosen.append((published, argument(f"slice{which}") or pages.default_slice(published)))
-        named = [(published.info.display_name, expression) for published, expression in chosen]
-        several = len({name for name, _ in named}) > 1
-        found = {}
-        for (published, expression), (name, _) in zip(chosen, named):
-            found[f"{name} {expression}" if several else expression] = summary_of(published, expression)
-        ready = [summary.wait(_WAIT) for summary in found.values()]  # of all, as each waits for the one before
-        at = {label: {"name": name, "slice": expression} for label, (name, expression) in zip(found, named)}
-        first = next(iter(at.values()))
-        values = {
-            "chosen": named,
-            "progress": [] if all(ready) else [(label, s.done, s.total) for label, s in found.items() if not s.found],
-            "changes": [],
-            "content": "",
-            "code": catalogue.load_code(*chosen[0]),
-            "index": catalogue.index()["datasets"],
-        }
-        if several:
-            values["changes"] = compare_features(*(published.info.features for published, _ in chosen)).changes
-        if all(ready):
+        both = ("", "2") if argument("name2") else ("",)
+        opened = [(catalogue.open(argument(f"name{which}")), argument(f"slice{which}")) for which in both]
+        chosen = [(published, expression or pages.default_slice(published)) for published, expression in opened]
+        several = len({published for published, _ in chosen}) > 1
+        at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in chosen}
+        found = {label: summary_of(*one) for label, one in at.items()}
+        waited = [summary.wait(_WAIT) for summary in found.values()]
+
+        def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
+            place = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
+            return str(web.url_for(endpoint, **place))
+
+        body = ""
+        if all(waited):
             slices = {label: summary.found for label, summary in found.items()}
-            images = pages.sample_images(
-                *chosen[0], lambda i, path, item: web.url_for("file", **first, index=i, path=path, item=item)
-            )
-            body = content(slices, lambda label, i: web.url_for("example", **at[label], index=i), images)
-            values["content"] = pages.escaped(body)
-        return show("statistics", values)
+            images = pages.sample_images(*chosen[0], partial(url, chosen[0], "file"))
+            body = content(slices, lambda label, index: url(at[label], "example", index), images)
+        return show(
+            "statistics",
+            {
+                "chosen": [(published.info.display_name, part) for published, part in chosen],
+                "progress": {} if body else found,
+                "changes": compare_features(*(p.info.features for p, _ in chosen)).changes if several else (),
+                "content": pages.escaped(body),
+                "code": catalogue.load_code(*chosen[0]),
+                "index": catalogue.index()["datasets"],
+            },
+        )
 
     for endpoint, name, kind in (("style", "page.css", "text/css"), ("code", "page.js", "text/javascript")):
         answer = web.Response(asset(name), mimetype=kind)

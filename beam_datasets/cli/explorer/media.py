@@ -48,12 +48,6 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
     return [{"item": number, "note": _unfit(data)} for number, data in enumerate(files_in(value))]
 
 
-def leaf_at(example: Any, features: FeatureConnector, path: str) -> tuple[Any, Any]:
-    """Returns the value at a path and its feature; (None, None) if there is none."""
-    leaves = leaves_with_features(example, features)
-    return next(((value, leaf) for found, value, leaf in leaves if found == path), (None, None))
-
-
 def _unfit(data: bytes) -> str:
     """Returns why an image is not decoded; '' for one that is."""
     if (size := image_size(data)) is None:  # Pillow refuses the largest ones, too
@@ -65,7 +59,7 @@ def _unfit(data: bytes) -> str:
 def media(
     published: ReadOnlyBuilder, expression: str, index: int, path: str, item: int, pixels: int
 ) -> tuple[bytes, str]:
-    """Returns an image or a sound of an example, and its media type.
+    """Returns an image, a sound or a text of an example, and its media type.
 
     Args:
         published: the dataset.
@@ -83,13 +77,15 @@ def media(
     sounds = [leaf for _, _, feature in below(features) if isinstance(leaf := innermost(feature), Audio)]
     as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
     decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)
-    value, leaf = leaf_at(published.as_dataset(expression, decoders=decoders)[index], features, path)
+    leaves = leaves_with_features(published.as_dataset(expression, decoders=decoders)[index], features)
+    value, leaf = next(((value, leaf) for found, value, leaf in leaves if found == path), (None, None))
+    if isinstance(leaf, PICTURES) and item < len(files := list(files_in(value))):
+        return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
     if isinstance(leaf, SOUNDS) and value is not None:
         return _sound(value, leaf)
-    files = list(files_in(value)) if isinstance(leaf, PICTURES) else []
-    if item < len(files):
-        return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
-    raise DatasetNotFoundError(f"{published.info.display_name}: example {index} has no image or sound {path!r} {item}")
+    if isinstance(value, (bytes, str)) and not isinstance(leaf, PICTURES):
+        return value.encode() if isinstance(value, str) else value, "text/plain"
+    raise DatasetNotFoundError(f"{published.info.display_name}: example {index} has no media or text {path!r} {item}")
 
 
 def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:

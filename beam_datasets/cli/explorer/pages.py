@@ -111,30 +111,23 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
             (path, re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
             for path, _, feature in below(info.features)  # what is in a dict has rows of its own
         ],
-        "splits": [_split(published, split) for split in info.splits],
+        "shards": {split: _shards(published, split) for split in info.splits},
+        "size_text": size_text,
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
         "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
         "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
 
 
-def _split(published: ReadOnlyBuilder, name: str) -> dict[str, Any]:
-    """Returns the sizes of a split's shards; if there are many, a bar has the largest of some."""
-    split = published.info.splits[name]
-    lengths = list(map(int, split.shard_lengths))
+def _shards(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
+    """Returns bars of the examples of a split's shards, each of the largest of some if there are many."""
+    lengths = list(map(int, published.info.splits[split].shard_lengths))
     each = -(-len(lengths) // _MAX_BARS) or 1
-    bars = [max(lengths[start : start + each]) for start in range(0, len(lengths), each)]
-    sizes = published.manifest.splits[name].num_bytes if published.manifest else ()
+    sizes = published.manifest.splits[split].num_bytes if published.manifest else ()
     return {
-        "name": name,
-        "examples": split.num_examples,
-        "bytes": split.num_bytes or 0,
-        "size": size_text(split.num_bytes or 0),
-        "shards": len(lengths),
-        "lengths": (min(lengths), int(np.median(lengths)), max(lengths)) if lengths else (0, 0, 0),
+        "lengths": sorted(lengths) or [0],
+        "bars": [max(lengths[start : start + each]) for start in range(0, len(lengths), each)],
         "largest": size_text(max(sizes)) if sizes else "",
-        "bars": bars,
-        "highest": max(bars, default=0) or 1,
     }
 
 
@@ -180,7 +173,7 @@ def rows_page(
     start = min(max(start, 0), max(total - 1, 0))
     stop = min(start + PAGE_ROWS, total)
     indices = list(range(start, stop))
-    if where:
+    if where and total:
         indices, stop = search(published.dataset_dir, expression, where, start, PAGE_ROWS, MAX_SECONDS)
     rows = [_row(dataset, index, published.info.features, CELL) for index in indices]
     return {

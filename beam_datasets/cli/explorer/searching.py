@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 MAX_BYTES = 2 << 30  # of memory
-MAX_START, MAX_EXAMPLE = 60.0, 5.0  # seconds until the process is ready, and for the first example
-MAX_WAIT = 0.7  # seconds for an answer when a search should have ended
-MAX_BLOCK, BLOCK_BYTES = 8192, 32 << 20  # examples that are looked at together, and about their bytes
+MAX_EXAMPLE, MAX_WAIT = 5.0, 0.7  # seconds for the first answer, and for the last one when a search should have ended
+MAX_BLOCK = 8192  # examples that are looked at together
 _FAST = 0.1  # seconds for a block, after which the next one is larger, else smaller
 _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
@@ -68,46 +67,40 @@ def search(
 
     Raises:
         BeamDatasetsError: the condition is unusable, or needs more memory or time for an example than there is; or the
-            process has ended or does not start.
+            process has ended.
     """
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = start_process(_serve, theirs, directory, expression, where, start, count, seconds)
     theirs.close()
     answer: Any = None
-    began, end, code = 0.0, time.monotonic() + MAX_START, None
+    began = time.monotonic()
+    end, problem = began + MAX_EXAMPLE, f"an example takes more than {MAX_EXAMPLE:g} s"
     try:
         while ours.poll(max(end - time.monotonic(), 0)):
-            began = began or time.monotonic()
-            end = began + (seconds + MAX_WAIT if answer else MAX_EXAMPLE)
-            answer = ours.recv()
-    except EOFError:  # it has ended
+            answer, end = ours.recv(), began + seconds + MAX_WAIT
+    except EOFError:  # the process has ended
         process.join(1)
-        code = process.exitcode
+        if code := process.exitcode:
+            name = f"exit code {code}" if code > 0 else f"signal {-code} ({signal.strsignal(-code)})"
+            answer, problem = None, f"its process ended with {name}; an error of it is where explore was started"
     process.kill()
+    if answer is None:
+        raise _stopped(where, problem)
     if isinstance(answer, BeamDatasetsError):
         raise answer
-    if answer and (code == 0 or (code is None and answer[1] > start)):
-        indices, stop = answer
-        return indices, stop
-    problem = f"an example takes more than {MAX_EXAMPLE:g} s"
-    if code is not None:
-        name = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        problem = f"its process ended with {name}; an error of it is where explore was started"
-    elif not answer:
-        problem = f"its process has not started within {MAX_START:g} s"
-    raise _stopped(where, problem)
+    indices, stop = answer
+    return indices, stop
 
 
 def _stopped(where: str, problem: str) -> BeamDatasetsError:
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
-def _serve(pipe: Connection, directory: str, expression: str, where: str, start: int, *limits: Any) -> None:
+def _serve(pipe: Connection, directory: str, expression: str, where: str, *limits: Any) -> None:
     """Sends what is found so far and where the search is, again and again, or an error."""
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
-    pipe.send(([], start))
     try:
-        for progress in _search(builder_from_directory(directory), expression, where, start, *limits):
+        for progress in _search(builder_from_directory(directory), expression, where, *limits):
             pipe.send(progress)
     except (BeamDatasetsError, MemoryError) as error:
         lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
@@ -118,12 +111,11 @@ def _serve(pipe: Connection, directory: str, expression: str, where: str, start:
 def _search(
     published: ReadOnlyBuilder, expression: str, where: str, start: int, count: int, seconds: float
 ) -> Iterator[tuple[list[int], int]]:
-    features, splits = published.info.features, published.info.splits
+    features = published.info.features
     places = Where(where).compile(features)
     records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
-    size = sum(split.num_bytes or 0 for split in splits.values()) // max(splits.total_num_examples, 1)
     found: list[int] = []
-    block, largest, end = 1, min(BLOCK_BYTES // max(size, 1) + 1, MAX_BLOCK), time.monotonic() + seconds
+    block, end = 1, time.monotonic() + seconds
     while start < len(records) and len(found) < count:
         began = time.monotonic()
         try:
@@ -139,4 +131,4 @@ def _search(
         now = time.monotonic()
         if now > end:
             return
-        block = min(4 * block, largest) if now - began < _FAST else max(block // 4, 1)
+        block = min(4 * block, MAX_BLOCK) if now - began < _FAST else max(block // 4, 1)
