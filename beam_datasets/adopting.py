@@ -9,9 +9,9 @@ import posixpath
 import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from crc32c import crc32c
@@ -44,20 +44,14 @@ from beam_datasets.metadata.names import (
     check_split_name,
 )
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
-from beam_datasets.metadata.version import Version
+from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import decoding_check, names_check
+from beam_datasets.reading.undecoded import Check, decoding_check, names_check
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from beam_datasets.metadata.version import VersionOrStr
-    from beam_datasets.reading.undecoded import Check
-
-    Path = str | os.PathLike[str]
-    Patterns = Path | Sequence[Path]
-    Write = Callable[[str, bytes], None]
+Path = str | os.PathLike[str]
+Patterns = Path | Sequence[Path]
+Write = Callable[[str, bytes], None]
 
 _GZIP = b"\x1f\x8b"
 _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")

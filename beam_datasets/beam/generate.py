@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -19,19 +20,17 @@ from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import Progress
+from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.resume import Resumable, ShardRecords, command_to_resume, find_attempts, fingerprint
 from beam_datasets.generate.units import SourceUnits, pair_of, read_together
+from beam_datasets.metadata.manifest import Inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
     from beam_datasets.builders import DatasetBuilder
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.generate.publish import Publication
-    from beam_datasets.metadata.manifest import Inputs
 
 
 _OF_BEAM = (beam.PCollection, beam.PTransform)

@@ -8,6 +8,8 @@ Beam wraps it in one element.)
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import apache_beam as beam
@@ -21,17 +23,13 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
-from beam_datasets.reading.decoding import Decode, Raw
+from beam_datasets.reading.decoding import Decode, Raw, Step
 from beam_datasets.reading.opening import open_published
+from beam_datasets.reading.shards import ShardPool
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
-
-    from beam_datasets.reading.decoding import Step
-    from beam_datasets.reading.shards import ShardPool
-
     Ids = Literal[False, True, "index"]
+
 
 _LARGEST_RANGE = 64 << 20
 

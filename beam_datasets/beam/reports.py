@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 
@@ -23,9 +24,6 @@ from beam_datasets.statistics import report as statistics
 from beam_datasets.statistics.summary import Range, Request, cut, gather, merge, prepare
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 class VerifyDataset(beam.PTransform):

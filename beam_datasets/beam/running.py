@@ -10,6 +10,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,16 +25,13 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
 from beam_datasets.errors import JobStateUnknownError
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.progress import watch
+from beam_datasets.generate.progress import Progress, watch
+from beam_datasets.generate.publish import Publication
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import apache_beam as beam
     from apache_beam.runners.runner import PipelineResult
 
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.generate.publish import Publication
 
 _T = TypeVar("_T")
 

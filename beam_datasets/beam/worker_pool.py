@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from multiprocessing.context import ForkServerProcess
+
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]

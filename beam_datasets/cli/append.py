@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.build import publishing_in
@@ -24,11 +26,9 @@ from beam_datasets.cli.resolve import FORMATS, Request, resolve
 from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from beam_datasets.materializing.appending import AppendPlan
     from beam_datasets.materializing.merging import MergedSplit
+
 
 COMMAND = Command(
     "append",

@@ -5,36 +5,31 @@ from __future__ import annotations
 import bisect
 import hashlib
 import itertools
+import os
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.features import Reader, compare_features
 from beam_datasets.diffing.result import KINDS, DatasetDiff, ExampleChange, Kind, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
+from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
-from beam_datasets.reading.shards import ShardPool, read_index
+from beam_datasets.reading.shards import Shard, ShardPool, read_index
 from beam_datasets.reading.undecoded import UNDECODED
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.metadata.manifest import KeyRule
-    from beam_datasets.reading.shards import Shard
-
-    Ints = NDArray[np.int64]
-    Keys = NDArray[np.uint8]
-    KeyBlocks = Iterator[tuple[int, Keys]]
-    Content = Mapping[bytes, bytes]
-    Version = ReadOnlyBuilder | str | os.PathLike[str]
+Ints = NDArray[np.int64]
+Keys = NDArray[np.uint8]
+KeyBlocks = Iterator[tuple[int, Keys]]
+Content = Mapping[bytes, bytes]
+Version = ReadOnlyBuilder | str | os.PathLike[str]
 
 NONE = np.zeros(0, np.int64)
 

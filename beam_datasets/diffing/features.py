@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import abc
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,7 @@ from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
-from beam_datasets.formats.example import spans_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from beam_datasets.formats.example import Buffer
+from beam_datasets.formats.example import Buffer, spans_of
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
 """Entries of features.json about how values are stored, not about what is read."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from beam_datasets.metadata.info import DatasetInfo
+
 
 Kind = Literal["changed", "removed", "added", "moved"]
 KINDS: tuple[Kind, ...] = ("changed", "removed", "added", "moved")

@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from beam_datasets.exporting.writing import Format
+from beam_datasets.exporting.writing import Block, Format, Output
 from beam_datasets.metadata.names import FilenameTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from beam_datasets.exporting.schema import Struct
-    from beam_datasets.exporting.writing import Block, Output
+
 
 FILE_FORMAT = "array_record"
 

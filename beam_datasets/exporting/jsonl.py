@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -27,13 +27,8 @@ from beam_datasets.exporting.schema import (
     items_of,
     text_of,
 )
-from beam_datasets.exporting.writing import Format
+from beam_datasets.exporting.writing import Block, Format, Output
 from beam_datasets.features.features_dict import join
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from beam_datasets.exporting.writing import Block, Output
 
 Convert: TypeAlias = Callable[[Any], Any]
 

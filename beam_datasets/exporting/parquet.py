@@ -13,7 +13,8 @@ The schema's metadata tell Hugging Face's datasets which columns are images, sou
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,14 +32,9 @@ from beam_datasets.exporting.schema import (
     Text,
     items_of,
 )
-from beam_datasets.exporting.writing import Format
+from beam_datasets.exporting.writing import Block, Format, Output
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from beam_datasets.exporting.writing import Block, Output
 
 # Functions take the module pyarrow as `pa`, because it is imported on demand.
 

@@ -5,6 +5,7 @@ Images and recorded sound are files here, as they are stored: nothing decodes th
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,8 +23,6 @@ from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     import numpy as np
 
 

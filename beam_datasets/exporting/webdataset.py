@@ -16,21 +16,16 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.exporting.jsonl import json_converter, json_text
 from beam_datasets.exporting.schema import Array, Binary, Column, File, Items, Label, Number, Struct, Text
-from beam_datasets.exporting.writing import Format
+from beam_datasets.exporting.writing import Block, Format, Output
 from beam_datasets.formats.endings import ending_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from beam_datasets.exporting.writing import Block, Output
 
 Files: TypeAlias = Callable[[Any], list[tuple[str, bytes]]]
 """From a feature's value to (ending, content) of its files."""

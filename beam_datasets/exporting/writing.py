@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -12,17 +13,15 @@ from crc32c import crc32c
 from beam_datasets.errors import framework
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
-from beam_datasets.reading.decoding import Decode, compose, compose_many
+from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.reading.decoding import Decode, Step, compose, compose_many
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.undecoded import UNDECODED, place_of
+from beam_datasets.storage import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from beam_datasets.exporting.schema import Struct
-    from beam_datasets.metadata.shards import FileInstruction
-    from beam_datasets.reading.decoding import Step
-    from beam_datasets.storage import Writer
+
 
 _Made = TypeVar("_Made")
 

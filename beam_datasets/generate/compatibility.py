@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import ResultKeptError, VersionError
+from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.version import LATEST, Version
 
 if TYPE_CHECKING:
     from beam_datasets.diffing import Verdict
-    from beam_datasets.metadata.info import DatasetInfo
+
 
 SHOWN = 10  # reasons of a refusal
 

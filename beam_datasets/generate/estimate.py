@@ -5,20 +5,15 @@ from __future__ import annotations
 import csv
 import math
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.plan import MergeLimits, choose_shards, level_sizes
-from beam_datasets.generate.units import pair_and_splits, read_together
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from beam_datasets.generate.plan import ShardingOptions
-    from beam_datasets.generate.units import SourceUnits
+from beam_datasets.generate.plan import MergeLimits, ShardingOptions, choose_shards, level_sizes
+from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together
 
 SAMPLE = 0.01  # share of the units
 SAMPLE_SECONDS = 20.0  # for the sample of all splits

@@ -19,11 +19,12 @@ ranges of many blocks (`SpilledBlocks`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
@@ -32,12 +33,9 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.metadata import shards as shard_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from beam_datasets.generate.blocks import Block
     from beam_datasets.generate.histogram import Histogram
+
 
 MAX_PART_SIZE = 256 << 20
 GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much

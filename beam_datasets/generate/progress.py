@@ -9,14 +9,11 @@ import contextlib
 import threading
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 INTERVAL_SECONDS = 0.5
 REPORT_SECONDS = 1.0

@@ -7,10 +7,13 @@ The one exception is reported: an index whose keys are lost is written without k
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import boolean
@@ -30,12 +33,6 @@ from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 _HARMLESS = ("extra", "leftover", "example")
 """Kinds of findings that no file which is written can resolve."""

@@ -21,6 +21,7 @@ import pickle
 import shlex
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,11 @@ from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.runs import SHARDS_SUFFIX, SPILL_SUFFIX, has_units
-from beam_datasets.generate.shard_writer import WrittenShard
+from beam_datasets.generate.shard_writer import Destination, WrittenShard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from beam_datasets.generate.plan import Plan
-    from beam_datasets.generate.shard_writer import Destination
+
 
 RESUME_FILE = "resume.json"
 KEEP_SECONDS = 60.0

@@ -13,10 +13,10 @@ import json
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import crc32c
 import numpy as np
@@ -26,9 +26,6 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, StorageE
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import FileRange, SpilledBlocks
 from beam_datasets.generate.runs import CHECKPOINT_SUFFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
 
 MAX_NAME = 200  # characters of a unit's name
 READS_AT_ONCE = 16

@@ -6,6 +6,7 @@ would copy them again.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,21 +17,17 @@ from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.plan import choose_shards
-from beam_datasets.generate.shard_writer import WrittenShard, new_dir
-from beam_datasets.materializing.records import Opener
+from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, new_dir
+from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from typing_extensions import Buffer
 
-    from beam_datasets.generate.plan import ShardingOptions
-    from beam_datasets.generate.shard_writer import Destination
-    from beam_datasets.materializing.records import RecordRange, RecordRanges
     from beam_datasets.materializing.selection import SelectedSplit
+
 
 GROUP_BYTES = 1 << 20
 MAX_GROUP = 128

@@ -7,11 +7,12 @@ store `.config/removed/<version>` marks a version that is being removed: a later
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from beam_datasets import catalog, storage
 from beam_datasets.arguments import integer
+from beam_datasets.catalog import DataDir, Options
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, PathNotFoundError
 from beam_datasets.generate import runs
 from beam_datasets.materializing.plan import described
@@ -19,13 +20,7 @@ from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.version import Version
-from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from beam_datasets.catalog import DataDir, Options
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 _TAG = re.compile(r"\w[\w.\-]*")
 

@@ -6,28 +6,24 @@ hashed as each other split does it, and looked up in the indexes; no record of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.materializing.selection import keys_of
+from beam_datasets.materializing.selection import SortedRun, keys_of
+from beam_datasets.metadata.keys import Key
+from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.reading.config import ReadConfig
+from beam_datasets.reading.opening import ReadOnlyBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.materializing.selection import SortedRun
-    from beam_datasets.metadata.keys import Key
-    from beam_datasets.metadata.manifest import KeyRule
-    from beam_datasets.reading.opening import ReadOnlyBuilder
-
     RowKeys: TypeAlias = "Callable[[], Iterable[Mapping[str, Sequence[Key]]]]"
     """Yields keys of the rows of a dataset by their splits, some at a time."""
+
 
 KEYS_AT_ONCE = 1 << 18
 """Keys of new rows that are held and looked up together; each time all indexes are read."""

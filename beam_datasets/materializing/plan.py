@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
@@ -14,10 +15,20 @@ from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, difference, innermost
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
-from beam_datasets.materializing.copying import plan_copy
-from beam_datasets.materializing.records import RANGE_BYTES, Filter, Opener, RecordRanges, Transform, salt_of
+from beam_datasets.materializing.copying import CopyPlan, plan_copy
+from beam_datasets.materializing.records import (
+    RANGE_BYTES,
+    Filter,
+    Opener,
+    RecordRange,
+    RecordRanges,
+    Transform,
+    salt_of,
+)
 from beam_datasets.materializing.selection import (
+    NameOrDir,
     Repeats,
+    SelectedSplit,
     Sources,
     find_repeats,
     is_in_order,
@@ -30,15 +41,7 @@ from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, Spli
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
-from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from beam_datasets.materializing.copying import CopyPlan
-    from beam_datasets.materializing.records import RecordRange
-    from beam_datasets.materializing.selection import NameOrDir, SelectedSplit
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MANY_RANGES = 1 << 14
 _OF_THE_SOURCE = (

@@ -16,11 +16,14 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import frames, storage
 from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError, did_you_mean
@@ -28,22 +31,18 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import MAX_COPIED_BYTES, collector, make_block
+from beam_datasets.generate.blocks import MAX_COPIED_BYTES, AnyBlock, collector, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import ModuleType
-
-    from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
     from beam_datasets.materializing.where import Where
+
 
 RANGE_BYTES = 32 << 20
 LOCAL_CHUNK = 1 << 20

@@ -8,33 +8,31 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from beam_datasets.arguments import integer
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import BlockCollector, check_payload, choose_spill_dir, histogram_of
+from beam_datasets.generate.blocks import (
+    AnyBlock,
+    BlockCollector,
+    Workers,
+    check_payload,
+    choose_spill_dir,
+    histogram_of,
+)
+from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.owners import IN_PROCESS
-from beam_datasets.generate.progress import watch
-from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
-from beam_datasets.materializing.copying import copy_shards, plan_prepared
-from beam_datasets.materializing.plan import check_unchanged, with_counts
+from beam_datasets.generate.plan import Plan
+from beam_datasets.generate.progress import Progress, watch
+from beam_datasets.generate.publish import Publication
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_groups, write_group
+from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
+from beam_datasets.materializing.plan import Job, check_unchanged, with_counts
 from beam_datasets.materializing.records import blocks, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from beam_datasets.generate.blocks import AnyBlock, Workers
-    from beam_datasets.generate.histogram import Histogram
-    from beam_datasets.generate.plan import Plan
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.generate.publish import Publication
-    from beam_datasets.generate.shard_writer import WrittenShard
-    from beam_datasets.materializing.copying import CopyPlan
-    from beam_datasets.materializing.plan import Job
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
 _BLOCK_SIZE = 16 << 20

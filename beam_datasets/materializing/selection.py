@@ -8,35 +8,28 @@ Without SOURCE a term means the first dataset. SOURCE is a label, a dataset's na
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.diffing import KeyCursor
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
-from beam_datasets.metadata.manifest import Ascent, Read, SplitLineage, between
+from beam_datasets.metadata.manifest import Ascent, KeyRule, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
-from beam_datasets.metadata.splits import AbstractSplit, SplitAdd
+from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import read_index
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.metadata.manifest import KeyRule
-    from beam_datasets.metadata.splits import AbsoluteInstruction, Spec
-
-    NameOrDir = str | os.PathLike[str]
+NameOrDir = str | os.PathLike[str]
 
 KEYS_AT_ONCE = 1 << 16
 _TERM = re.compile(r"(?:(?P<source>[^\[\]]+):)?(?P<split>[\w-]+(?:\[[^\[\]]*\])?)\Z")

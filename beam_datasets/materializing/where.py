@@ -9,8 +9,9 @@ these. Only the features that the expression names are decoded.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,8 @@ from beam_datasets.features.compiler import compile_block_decoder, compile_decod
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.dtypes import STRING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Convert = Callable[[list[Any]], Any]
 
-    Convert = Callable[[list[Any]], Any]
 
 _TABLE, _PLACE = "examples", "#"
 _MAX_NAMES = 20  # of labels in an error

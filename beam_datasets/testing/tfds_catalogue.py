@@ -13,11 +13,9 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 _TFDS = "tensorflow_datasets"
 _OURS = "beam_datasets.tfds"

@@ -6,10 +6,11 @@ import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
@@ -22,9 +23,6 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Ma
 from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.findings import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,15 +19,12 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import read_expected
 from beam_datasets.verifying.findings import Finding, Lost, Report
-from beam_datasets.verifying.scan import RecordChecks, read_shard
+from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from beam_datasets.verifying.expected import Expected, ExpectedSplit
-    from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, ShardFacts
 
-    Progress = Callable[[int, int | None], None]
+Progress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)

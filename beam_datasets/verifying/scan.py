@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError, parse
+from beam_datasets.formats.example import Buffer, ExampleError, parse
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import OVERHEAD, crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import block_check, decoding_check, names_check
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from beam_datasets.formats.example import Buffer
-    from beam_datasets.reading.undecoded import Check
+from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
 
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""
