@@ -72,11 +72,12 @@ class WebDataset(Format):
         """Writes a shard; see `Format.write`."""
         sample = _sample_maker(schema)
         prefix = split.replace(".", "_")
-        with self.package().TarWriter(out, encoder=False, mtime=0) as writer:
-            for block in blocks:
-                for index, files in enumerate(block.map(sample), block.first):
-                    writer.write({"__key__": f"{prefix}-{index:09d}", **files})
-                writer.tarstream.members.clear()  # tarfile keeps what it has written
+        writer = self.package().TarWriter(out, encoder=False, mtime=0)
+        for block in blocks:
+            for index, files in enumerate(block.map(sample), block.first):
+                writer.write({"__key__": f"{prefix}-{index:09d}", **files})
+            writer.tarstream.members.clear()  # tarfile keeps what it has written
+        writer.close()  # not after an error, such as a full disk: it writes, and its own error would be shown instead
 
 
 def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from apache_beam.metrics import Metrics
 
 from beam_datasets import storage
+from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
 from beam_datasets.features import FeatureConnector, FeaturesDict
@@ -285,7 +286,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             self._patterns = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
         self._specs = dict(features or {})
         self._key = key
-        self._infer_rows = infer_rows
+        self._infer_rows = integer("infer_rows", infer_rows, at_least=1)
         for spec in self._specs.values():
             parse_field(spec)
         super().__init__(**common)

@@ -168,7 +168,8 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
 
     Args:
         name: the split's.
-        reserved: names in lower case that are not free; a split that is to be written cannot be called 'all'.
+        reserved: of a split that is to be written, names in lower case that are not free, such as 'all'. Split
+            expressions must be able to name it, too.
 
     Raises:
         TypeError: it is not a str.
@@ -185,6 +186,8 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
         )
     if name.lower() in reserved:
         raise ValueError(f"{name!r} cannot name a split: it means every split of a dataset. Choose another name.")
+    if reserved and not re.fullmatch(r"[\w-]+", name):  # as `splits` reads it
+        raise ValueError(f"{name!r} cannot name a split: expected letters, digits, '_' and '-', as in 'train[:10%]'.")
     return name
 
 

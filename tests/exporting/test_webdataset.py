@@ -37,6 +37,18 @@ def test_the_package_reads_the_same_in_the_same_order(tmp_path: Path, inter: Any
     assert [sample["name.txt"] for sample in found] == [example["name"].decode() for example in examples]
 
 
+def test_the_error_of_a_full_disk_is_the_one_that_is_shown(tmp_path: Path, inter: Any, monkeypatch: Any) -> None:
+    problems: list[Exception] = [errors.StorageError("the disk is full"), ValueError("I/O operation on closed file")]
+
+    def write(*_: Any) -> int:
+        raise problems.pop(0)
+
+    monkeypatch.setattr("beam_datasets.exporting.writing.Output.write", write)
+    with pytest.raises(errors.StorageError, match="the disk is full"):
+        export(inter.dataset_dir, tmp_path / "out", "webdataset", split="train")
+    assert not (tmp_path / "out").exists()
+
+
 def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
     made = export(MANY, tmp_path / "out", "webdataset")
     files = {"image": bd.decode.SkipDecoding(), "gray": bd.decode.SkipDecoding(), "vid": bd.decode.SkipDecoding()}

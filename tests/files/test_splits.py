@@ -157,6 +157,7 @@ def test_the_command(files):
             ["--split_by=column=part", "--split=train=train"],
             "line 3: column 'part': expected a value of a split",
         ),
+        ("csv", ["--infer_rows=0"], "infer_rows must be at least 1"),
         ("csv", ["--split_by=column=id", "--infer_rows=9"], "line 11: column 'id': expected a value of a split"),
         ("csv", ["--split_by=by=user"], "expected group=VALUE or time=VALUE"),
         ("jsonl", ["--split_by=group=o/x"], "line 1 (byte 0): column 'o/x': expected a value to split by, got none"),

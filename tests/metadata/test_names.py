@@ -100,6 +100,13 @@ def test_all_is_reserved_for_writing(bad):
         names.check_split_name(bad, reserved=["all"])
 
 
+@pytest.mark.parametrize("bad", ["tr ain", "train[:10]", "a+b", "a.b"])
+def test_a_split_that_no_expression_could_name_is_not_written(bad):
+    assert names.check_split_name(bad) == bad
+    with pytest.raises(ValueError, match="cannot name a split: expected letters, digits"):
+        names.check_split_name(bad, reserved=["all"])
+
+
 def test_camel_to_snake():
     for camel, snake in VECTORS["camel_to_snake"].items():
         assert names.camel_to_snake(camel) == snake
