@@ -18,8 +18,9 @@ COMMAND = Command(
     "gc",
     """\
 Lists what killed runs left in DATA_DIR: staging directories (incomplete.*), versions of an object store that a run has
-reserved, unfinished files (.tmp-*). With --yes it removes what is abandoned, and
-finishes runs that had decided to publish. Nothing that is published is touched, and no link is followed.
+reserved, unfinished files (.tmp-*); of an object store, also what killed appends of this machine built in the directory
+for temporary files. With --yes it removes what is abandoned, and finishes runs that had decided to publish. Nothing
+that is published is touched, and no link is followed.
 
 Whether a run of this machine is alive is known from its process. Files of another machine, or of an unknown one, count
 as abandoned if nothing in them was changed for --older_than hours. A reservation never expires: if its process cannot
@@ -59,7 +60,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _row(leftover: Leftover, root: str, now: float) -> list[str]:
-    path = leftover.path.removeprefix(root).lstrip("/") or leftover.path
+    path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
     return [path, size_text(leftover.num_bytes), _ago(now - leftover.modified), state]
 

@@ -1,7 +1,8 @@
-"""Finds and removes what killed runs left: staging directories, reservations and unfinished files."""
+"""Finds and removes what killed runs left: staging directories, reservations, unfinished files and builds."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
-from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.owners import Owner, remove_owned
 from beam_datasets.generate.resume import hint
 from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
 from beam_datasets.metadata.manifest import MANIFEST_FILE
@@ -24,7 +25,10 @@ WEEK = 7 * 24 * 3600.0
 
 _DEPTH = 3  # of directories below a data_dir: dataset, config, version
 
-Kind = Literal["staging", "run", "temporary"]
+BUILD = "append"
+"""Name of the target beside which `append` to an object store builds, in the directory for temporary files."""
+
+Kind = Literal["staging", "run", "temporary", "build"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Leftover:
     Attributes:
         path: of the file or directory; with a staging directory goes the spill directory beside it.
         kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
-            directory.
+            directory, 'build' of what was to be appended to a dataset in an object store.
         num_bytes: its size.
         modified: when something in it was last changed, in seconds since the epoch.
         abandoned: whether no process works on it any more; a run that has decided to publish must be finished then.
@@ -56,7 +60,8 @@ def find_leftovers(
 ) -> list[Leftover]:
     """Returns what is below a data_dir and not part of a published dataset, in the order of the paths.
 
-    The directories of datasets, configs and versions are searched. Links are not followed.
+    The directories of datasets, configs and versions are searched. Links are not followed. Of an object store, what
+    killed appends of this machine built in the directory for temporary files comes last, whatever its data_dir.
 
     Args:
         data_dir: root of datasets, or a directory below one.
@@ -73,7 +78,15 @@ def find_leftovers(
     root = storage.with_options(data_dir, storage_options)
     if not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    return list(_Search(older_than, time.time()).below(root, _DEPTH))
+    return [*_Search(older_than, time.time()).below(root, _DEPTH), *(find_builds() if storage.is_remote(root) else ())]
+
+
+def find_builds() -> list[Leftover]:
+    """Returns what killed appends to object stores built in the directory for temporary files of this machine."""
+    folder, search = storage.normalize(tempfile.gettempdir()), _Search(WEEK, time.time())
+    matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list(folder)))
+    names = [match.string for match in matches if match["name"] == BUILD]
+    return [found for name in names if (found := search.judge(storage.join(folder, name), "build"))]
 
 
 def remove_leftover(
@@ -97,6 +110,9 @@ def remove_leftover(
         return False
     if now.kind == "run":
         _end_run(_target_of(now.path), now.job)
+        return True
+    if now.kind == "build":
+        remove_owned(now.path)
         return True
     if now.kind == "temporary":
         (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
@@ -207,7 +223,9 @@ class _Search:
             usage = storage.Usage(usage.num_bytes + spilled.num_bytes, max(usage.modified, spilled.modified))
         if kind == "run":
             return self._judge_run(path, usage)
-        owner = Owner.read(path) if kind == "staging" else None
+        owner = Owner.read(path) if kind in ("staging", "build") else None
+        if kind == "build" and not (owner and owner.is_dead):
+            return None
         if kind == "staging" and owner is None and _holds_published(path):
             return None
         if kind == "staging" and _belongs_to_holder(path):

@@ -100,6 +100,15 @@ class Owner:
         return self.start_ticks is None or self.start_ticks == _start_ticks(self.pid)
 
 
+def remove_owned(directory: str) -> None:
+    """Removes a local directory, owner.json last: if this process is killed, the next one still knows that it may."""
+    for name in storage.list_dir(directory):
+        path = storage.join(directory, name)
+        if name != OWNER_FILE:
+            (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)
+    storage.remove_tree(directory)
+
+
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)

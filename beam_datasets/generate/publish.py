@@ -39,7 +39,7 @@ from beam_datasets.errors import (
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.generate import compatibility, resume, runs, shard_writer
 from beam_datasets.generate.estimate import cost_of
-from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner
+from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
@@ -517,7 +517,7 @@ def beside(target: str) -> Iterator[str]:
         owner.write(folder)
         yield folder
     finally:
-        storage.remove_tree(folder)
+        remove_owned(folder)
 
 
 def replace_published(made: str, target: str) -> None:

@@ -20,11 +20,13 @@ from beam_datasets.errors import (
     InvalidKeyError,
     NoExamplesError,
     SplitError,
+    StorageError,
     VersionError,
     did_you_mean,
 )
 from beam_datasets.features.sequence import difference
 from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import watch
@@ -569,8 +571,8 @@ def built(
 ) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
     """Provides what is appended to, what is appended, and notes about it.
 
-    Builders are built in a directory beside the next version, or in the one for temporary files, where `gc` does not
-    look, if that is in an object store.
+    Builders are built in a directory beside the next version, or in the one for temporary files if that is in an
+    object store. What killed processes of this machine left there is removed first.
     Builders of files take only files of which the published version was not built; without any they are left out.
     That version is then the one to append to, even if another process publishes a higher one in the meantime.
 
@@ -589,7 +591,10 @@ def built(
     parent, _ = options.parent(source)
     place = parent.dataset_dir
     if storage.is_remote(place):
-        place = storage.join(tempfile.gettempdir(), storage.basename(place))
+        place = storage.join(tempfile.gettempdir(), BUILD)
+        for build in find_builds():
+            with contextlib.suppress(StorageError):  # another process removes it, too, or it is another user's
+                remove_leftover(build, tempfile.gettempdir())
     made: list[Any] = []
     notes: list[str] = []
     with publishing.beside(place) as folder:

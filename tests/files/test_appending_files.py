@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.beam.materialize import Materialize
+from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError, NoExamplesError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
 from beam_datasets.files.splits import SplitBy
+from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
 
@@ -99,21 +102,69 @@ def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
             append(tmp_path / data)
 
 
-def test_files_are_appended_to_a_dataset_in_an_object_store(tmp_path):
-    def append():
-        return bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*.csv", key="id"), data_dir=root)
-
-    root, whole = f"memory://{uuid.uuid4().hex}", tmp_path / "whole"
+def in_a_store(tmp_path):
+    """Puts a dataset of files into an object store, adds a file, and returns the store and what appends it."""
+    root = f"memory://{uuid.uuid4().hex}"
     csv(tmp_path / "logs", "1.csv", "id,n", "a,1", "b,2")
     made = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "data").build(num_workers=1)
     for path in Path(made).iterdir():
         storage.write_bytes(f"{root}/ds/1.0.0/{path.name}", path.read_bytes())
     csv(tmp_path / "logs", "2.csv", "id,n", "c,3")
+    return root, lambda: bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*.csv", key="id"), data_dir=root)
+
+
+def test_files_are_appended_to_a_dataset_in_an_object_store(tmp_path):
+    root, append = in_a_store(tmp_path)
     second = append()
     assert append() == second == f"{root}/ds/2.0.0"
-    one = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=whole).build(num_workers=1)
-    shard = "ds-train.tfrecord-00000-of-00001"
+    whole = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path / "whole")
+    one, shard = whole.build(num_workers=1), "ds-train.tfrecord-00000-of-00001"
     assert bytes(storage.read_bytes(f"{second}/{shard}")) == Path(one, shard).read_bytes()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.files.test_appending_files import in_a_store
+in_a_store(Path(sys.argv[1]))[1]()
+"""
+
+
+@pytest.mark.parametrize("by", ["append", "gc"])
+def test_what_a_killed_append_to_an_object_store_built_is_removed(tmp_path, monkeypatch, capsys, by):
+    """Also a second time, if who removes it is killed; that of a process that runs stays."""
+    temporary, other = tmp_path / "tmp", tmp_path / "other"
+    temporary.mkdir(), other.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, other], env=os.environ | {"TMPDIR": str(temporary)}, cwd=PAGE.parents[2]
+    )
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    while not (builds := list(temporary.glob("incomplete.*_append/0"))):
+        assert process.poll() is None
+        time.sleep(0.01)
+    root, append = in_a_store(tmp_path)
+    assert not leftovers.find_leftovers(root)
+    process.kill()
+    process.wait()
+    time.sleep(1)  # until its runner has ended
+    [found] = leftovers.find_leftovers(root)
+    assert (found.path, found.kind, found.abandoned) == (str(builds[0].parent), "build", True)
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", ended)
+        with pytest.raises(KeyboardInterrupt):
+            leftovers.remove_leftover(found, root)
+    if by == "append":
+        append()
+    else:
+        capsys.readouterr()
+        assert main(["gc", root, "--yes"]) == 0
+        assert re.search(rf"\n{found.path} .*abandoned: process \d+ is gone\n1 removed", capsys.readouterr().out)
+    assert not list(temporary.glob("incomplete*"))
+    assert not list(temporary.glob(".tmp-*"))
+
+
+def ended(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_pipeline_that_is_not_run_leaves_nothing_and_one_that_is_run_knows_the_files(tmp_path):
