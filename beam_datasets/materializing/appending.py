@@ -212,10 +212,10 @@ def plan_append(
     rules = {name: _rules(name, parts, name in known) for name, parts in merged.items()}
     runs = {name: [run for part in parts for run in part.runs] for name, parts in merged.items()}
     wanted = {
-        name: {r.sort_key(_as_key(key, r.split is None)): i for i, key in enumerate(options.delete) for r in some}
+        name: [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(options.delete) for r in some]
         for name, some in rules.items()
     }
-    left_out = {name: dict.fromkeys(keys, range(len(runs[name]))) for name, keys in wanted.items()}
+    left_out = {name: {key: range(len(runs[name])) for _, key in some} for name, some in wanted.items()}
     rows = _row_keys(datasets, {one.dataset.dataset_dir: one.keys for one in new if isinstance(one, Built)}, runs)
     moved = _leave_out_moved(rows, runs, left_out, options.on_duplicate)
     splits: list[MergedSplit] = []
@@ -227,7 +227,7 @@ def plan_append(
         )
         planned, present = merge_split(name, ranges, options.sharding, published)
         splits.append(planned)
-        found |= {i: found.get(i, False) or present[key] for key, i in wanted[name].items() if key in present}
+        found |= {i: found.get(i, False) or present[key] for i, key in wanted[name] if key in present}
     return AppendPlan(
         info,
         parent.dataset_dir,

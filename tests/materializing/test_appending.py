@@ -216,6 +216,7 @@ def test_lineage_names_the_parent_and_the_counts_and_does_not_grow(tmp_path):
             bd.append("ds", f"more{i}", data_dir=tmp_path, on_duplicate="replace", delete=[1, "1", "no such"])
         )
         sizes.append(len(json.dumps(made.lineage.to_json())))
+    assert planned([], data_dir=tmp_path, delete=[2, "2"]).deletions == ((2, True), ("2", True))
     lineage = made.lineage
     assert [dataset.full_name for dataset in lineage.datasets] == ["ds:3.0.0", "more2:1.0.0"]
     assert lineage.appended == {"train": {"added": 1, "replaced": 1, "deleted": 0, "skipped": 0}}
