@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 2 << 30  # of memory
 MAX_EXAMPLE, MAX_WAIT = 5.0, 0.7  # seconds for the first answer, and for the last one when a search should have ended
 MAX_BLOCK = 8192  # examples that are looked at together
-_FAST = 0.1  # seconds for a block, after which the next one is larger, else smaller
+_FAST, _SLOW = 0.1, 0.4  # seconds for a block; the next one is larger or smaller
 _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
 
@@ -73,11 +73,11 @@ def search(
     process = start_process(_serve, theirs, directory, expression, where, start, count, seconds)
     theirs.close()
     answer: Any = None
-    began = time.monotonic()
-    end, problem = began + MAX_EXAMPLE, f"an example takes more than {MAX_EXAMPLE:g} s"
+    end, problem = time.monotonic() + MAX_EXAMPLE, f"an example takes more than {MAX_EXAMPLE:g} s"
     try:
         while ours.poll(max(end - time.monotonic(), 0)):
-            answer, end = ours.recv(), began + seconds + MAX_WAIT
+            end = end if answer else time.monotonic() + seconds + MAX_WAIT
+            answer = ours.recv()
     except EOFError:  # the process has ended
         process.join(1)
         if code := process.exitcode:
@@ -128,7 +128,7 @@ def _search(
         found += [start + place for place in chosen]
         start = min(start + block, len(records))
         yield found[:count], found[count - 1] + 1 if len(found) > count else start
-        now = time.monotonic()
-        if now > end:
+        took = time.monotonic() - began
+        if began + took > end:
             return
-        block = min(4 * block, MAX_BLOCK) if now - began < _FAST else max(block // 4, 1)
+        block = min(4 * block, MAX_BLOCK) if took < _FAST else max(block // 4, 1) if took > _SLOW else block
