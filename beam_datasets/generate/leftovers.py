@@ -117,7 +117,8 @@ def remove_leftover(
     if now.kind == "temporary":
         (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
     elif _is_given_up(now.path):
-        for path in (now.path + SPILL_SUFFIX, now.path):
+        made = [path for path in _beside(now.path) if Owner.read(path) is None]
+        for path in (now.path + SPILL_SUFFIX, *made, now.path):
             storage.remove_tree(path)
     else:
         return False
@@ -223,7 +224,7 @@ class _Search:
             usage = storage.Usage(usage.num_bytes + spilled.num_bytes, max(usage.modified, spilled.modified))
         if kind == "run":
             return self._judge_run(path, usage)
-        owner = Owner.read(path) if kind in ("staging", "build") else None
+        owner = (Owner.read(path) or _owner_beside(path)) if kind in ("staging", "build") else None
         if kind == "build" and not (owner and owner.is_dead):
             return None
         if kind == "staging" and owner is None and _holds_published(path):
@@ -280,6 +281,20 @@ def _usage(path: str) -> storage.Usage | None:
         return storage.usage(path)
     except PathNotFoundError:
         return None
+
+
+def _beside(path: str) -> list[str]:
+    """Returns the other directories of a run that was just publishing on a disk; see `publish.rename_into_place`."""
+    folder, name = storage.dirname(path), storage.basename(path)
+    match = runs.PUBLISHED_FROM.fullmatch(name)
+    if match is None or storage.is_remote(path):
+        return []
+    others = (runs.PUBLISHED_FROM.fullmatch(other) for other in _list(folder) if other != name)
+    return [storage.join(folder, other.string) for other in others if other and other["staging"] == match["staging"]]
+
+
+def _owner_beside(path: str) -> Owner | None:
+    return next(filter(None, map(Owner.read, _beside(path))), None)
 
 
 def _reusable(path: str) -> str | None:

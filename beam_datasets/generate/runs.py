@@ -53,6 +53,8 @@ EXPORT_FILE = "_export.json"
 
 STAGING_NAME = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
 """Names of staging directories."""
+PUBLISHED_FROM = re.compile(r"(?P<staging>incomplete\..+)\.[0-9a-f]{8}")
+"""Names of directories in which the files of a staging directory are while a version is published on a disk."""
 SPILL_SUFFIX = ".spill"
 """How the name of a spill directory ends; it begins as that of the staging directory."""
 CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"

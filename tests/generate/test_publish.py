@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
 from beam_datasets.formats.tfrecord import frame
 from beam_datasets.generate import histogram, plan, publish, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
-from beam_datasets.generate.leftovers import find_leftovers
+from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from tests.directories import contents
@@ -127,17 +128,23 @@ def test_a_file_that_another_attempt_is_just_creating_is_not_published(tmp_path,
 def test_what_a_process_that_was_killed_leaves_is_not_called_a_kept_result(tmp_path, monkeypatch):
     publication, move = announced(tmp_path), storage.move_files
     ready, found = staged(publication), []
-    publication.owner.write(publication.staging_dir)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    replace(publication.owner, pid=ended.pid).write(publication.staging_dir)
 
     def moved_one_by_one(source, target, names):
         for name in names:
             move(source, target, [name])
-            found.extend(each.reason for each in find_leftovers(tmp_path) if name != "manifest.json")
+            copy = shutil.copytree(tmp_path, f"{tmp_path}-{name}")
+            found.append([(each.abandoned, each.reason.split()[-1]) for each in find_leftovers(copy)])
+            for each in find_leftovers(copy):
+                remove_leftover(each, copy)
+            assert not find_leftovers(copy)
 
     monkeypatch.setattr(storage, "move_files", moved_one_by_one)
     publish.publish(publication, *ready)
-    assert found
-    assert not [reason for reason in found if "beam-datasets publish" in reason]
+    assert found[-1] == [(True, "gone")] * 2
+    assert found == found[-1:] * len(found)
 
 
 def test_a_twin_that_still_writes_is_no_error_of_what_is_published(tmp_path, monkeypatch):
