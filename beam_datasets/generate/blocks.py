@@ -410,19 +410,37 @@ def collector(encode: Callable[[Any], bytes], most: int) -> tuple[Any, ...]:
     return own.append, own.sizes, own.ordered, own.clear
 
 
-def make_block(split: str, keys: bytes, records: list[bytes], spill_dir: str | None = None) -> AnyBlock:
-    """Returns the block of these records: sorted by their keys and framed.
+def make_block(
+    split: str, keys: bytes, sizes: list[NDArray[np.int64]], buffers: list[Buffer], spill_dir: str | None = None
+) -> AnyBlock:
+    """Returns the block of framed records, sorted by their keys.
 
     Args:
         split: the split's name.
         keys: n x 16 bytes, the records' sort keys.
-        records: n records, not framed.
+        sizes: of the records in each buffer, framed, in bytes; n together.
+        buffers: the records, one after the other.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
-    append, sizes, ordered, _ = collector(bytes, MAX_COPIED_BYTES)
-    for record in records:
-        append(record)
-    return _sorted_block(split, keys, sizes(), ordered, spill_dir)
+    which = np.repeat(np.arange(len(buffers)), list(map(len, sizes)))
+    starts = np.concatenate([np.cumsum(some) - some for some in sizes])
+    all_sizes = np.concatenate(sizes)
+
+    def ordered(order: NDArray[np.int64]) -> bytes:
+        return gather(buffers, which[order], starts[order], all_sizes[order])
+
+    return _sorted_block(split, keys, all_sizes.astype("<u4").tobytes(), ordered, spill_dir)
+
+
+def gather(
+    buffers: list[Buffer], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> bytes:
+    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
+    if core is not None:
+        gathered: bytes = core.gather(buffers, which, starts, sizes)
+        return gathered
+    views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
+    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])
 
 
 def _sorted_block(

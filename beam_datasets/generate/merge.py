@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.generate.blocks import KEY_BYTES, Block, key_array, sort_order, spill
-from beam_datasets.native import core
+from beam_datasets.generate.blocks import KEY_BYTES, Block, gather, key_array, sort_order, spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -265,14 +264,3 @@ def _cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
         stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
         yield start, stop
         start, before = stop, int(ends[stop - 1])
-
-
-def gather(
-    buffers: list[bytes], which: NDArray[np.int64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> bytes:
-    """Returns ranges of buffers, joined: range i is sizes[i] bytes from starts[i] of which[i]."""
-    if core is not None:
-        gathered: bytes = core.gather(buffers, which, starts, sizes)
-        return gathered
-    views, stops = [memoryview(buffer) for buffer in buffers], (starts + sizes).tolist()
-    return b"".join([views[i][a:b] for i, a, b in zip(which.tolist(), starts.tolist(), stops, strict=True)])

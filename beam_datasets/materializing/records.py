@@ -367,15 +367,9 @@ class Transform:
             chosen = [data[i] for i in kept]
             if self.names is not None:
                 chosen = [example.keep(record, self.names) for record in chosen]
-            if max(map(len, chosen), default=0) > MAX_COPIED_BYTES:  # the collector would leave it out
-                place, size = next(
-                    (i, len(record)) for i, record in zip(kept, chosen) if len(record) > MAX_COPIED_BYTES
-                )
-                raise BeamDatasetsError(
-                    f"{_where(whole, records, first + place)}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
-                    f"{size:,}. Leave it out by another slice, or copy whole files."
-                )
-            yield first + np.array(kept, np.intp), chosen
+            places = first + np.array(kept, np.intp)
+            _check_sizes(whole, records, places, list(map(len, chosen)))  # the collector would leave out large ones
+            yield places, chosen
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
@@ -439,6 +433,15 @@ def _where(whole: RecordRange, records: Records, place: int) -> str:
     return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
 
 
+def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
+    """Raises an error for records at these places whose size in bytes, not framed, is too large to be copied."""
+    for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
+        raise BeamDatasetsError(
+            f"{_where(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
+            f"{sizes[i]:,}. Leave it out by another slice, or copy whole files."
+        )
+
+
 def _described(error: Exception) -> str:
     """Returns what was raised and where in the user's code, without frames of this package."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
@@ -479,19 +482,37 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     """Writes the records that are kept, and their index; returns where they are, and their framed size in bytes."""
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
-    append, framed_sizes, ordered, clear = collector(bytes, MAX_COPIED_BYTES)
     with storage.open_writer(path) as writer:
-        for places, chosen in transform.apply(whole, records):
-            for record in chosen:
-                append(record)
-            writer.write([ordered(np.arange(len(chosen)))])
-            sizes.append(np.frombuffer(framed_sizes(), "<u4").astype(np.int64))
-            clear(True)
+        for places, some, framed in _framed(whole, records, transform):
+            writer.write([framed])
+            sizes.append(some)
             kept.append(places)
     keys = None if records.keys is None else records.keys[np.concatenate(kept)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
     storage.write_bytes(path + INDEX_SUFFIX, index.to_bytes())
     return FileInstruction(path, 0, len(index), len(index)), index.shard_size
+
+
+def _framed(
+    whole: RecordRange, records: Records, transform: Transform | None
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Buffer]]:
+    """Yields (places within the range, framed sizes, framed records) of those that are kept, a chunk at a time.
+
+    What is not changed keeps its frame, which was checked.
+    """
+    if transform is None:
+        for first, offsets, buffer in records.chunks():
+            records.check(first, offsets, buffer)
+            places, sizes = np.arange(first, first + len(offsets) - 1), np.diff(offsets)
+            _check_sizes(whole, records, places, sizes - tfrecord.OVERHEAD)
+            yield places, sizes, buffer
+        return
+    append, framed_sizes, ordered, clear = collector(bytes, MAX_COPIED_BYTES)
+    for places, chosen in transform.apply(whole, records):
+        for record in chosen:
+            append(record)
+        yield places, np.frombuffer(framed_sizes(), "<u4").astype(np.int64), ordered(np.arange(len(chosen)))
+        clear(True)
 
 
 def blocks(
@@ -508,18 +529,18 @@ def blocks(
     """
     salt = salt_of(reshuffle, whole.run)
     keys: list[bytes] = []
-    data: list[bytes] = []
-    size = 0
+    sizes: list[NDArray[np.int64]] = []
+    buffers: list[Buffer] = []
     records = Opener().open(whole.file, keyed=whole.keyed)
-    for places, chosen in (transform or Transform()).apply(whole, records):
+    for places, some, framed in _framed(whole, records, transform):
         keys += _old_keys(whole, records, places)
-        data += chosen
-        size += sum(map(len, chosen))
-        if size >= block_size:
-            yield make_block(whole.split, reshuffled_keys(salt, keys), data, spill_dir)
-            keys, data, size = [], [], 0
-    if data:
-        yield make_block(whole.split, reshuffled_keys(salt, keys), data, spill_dir)
+        sizes.append(some)
+        buffers.append(framed)
+        if sum(memoryview(buffer).nbytes for buffer in buffers) >= block_size:
+            yield make_block(whole.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
+            keys, sizes, buffers = [], [], []
+    if keys:
+        yield make_block(whole.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
 
 
 def salt_of(reshuffle: str, run: int) -> str:

@@ -22,7 +22,6 @@ from beam_datasets.generate.blocks import (
     MAX_GROWTH,
     BlockCollector,
     histogram_of,
-    make_block,
 )
 from beam_datasets.generate.histogram import merge
 from beam_datasets.generate.merge import IN_STORE, ON_DISK, merge_blocks
@@ -30,6 +29,7 @@ from beam_datasets.generate.plan import SLACK, MergeLimits, level_sizes, plan_le
 from beam_datasets.metadata.shards import choose_num_shards
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
+from tests.generate.framed import block_of
 
 MIB, TB = 1 << 20, 10**12
 
@@ -133,7 +133,7 @@ def test_requests_of_one_machine_are_linear_without_a_level():
 def test_a_task_finds_the_heads_of_many_blocks_by_one_read(tmp_path):
     rng = random.Random(2)
     keys = [rng.randbytes(16) for _ in range(3000)]
-    blocks = [make_block("train", b"".join(keys[i::30]), keys[i::30], str(tmp_path)) for i in range(30)]
+    blocks = [block_of(keys[i::30], keys[i::30], str(tmp_path)) for i in range(30)]
     counts = {"train": merge(map(histogram_of, blocks), 2000)}
     split = plan.make_plan(counts, ["train"], plan.ShardingOptions(num_shards=40)).split("train")
     collector, routed = BlockCollector(str(tmp_path)), []
@@ -161,7 +161,7 @@ TINY = MergeLimits(fan_in=3, range_bytes=500, few_reads=1, task_ranges=1)
 def test_a_level_keeps_every_record_once(tmp_path):
     rng = random.Random(1)
     keys = [rng.randbytes(16) for _ in range(2000)]
-    blocks = [make_block("train", b"".join(keys[i::40]), keys[i::40], str(tmp_path)) for i in range(40)]
+    blocks = [block_of(keys[i::40], keys[i::40], str(tmp_path)) for i in range(40)]
     counts = {"train": merge(map(histogram_of, blocks), 200)}
     split = plan.make_plan(counts, ["train"], plan.ShardingOptions(num_shards=120), TINY).split("train")
     assert len(split.levels) == 2

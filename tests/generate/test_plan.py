@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import histogram, plan
-from beam_datasets.generate.blocks import Block, key_array, make_block, size_array
+from beam_datasets.generate.blocks import Block, key_array, size_array
 from beam_datasets.metadata.shards import shard_ends
+from tests.generate import framed
 
 
 def numbers(keys: bytes) -> list[int]:
@@ -19,7 +20,8 @@ def numbers(keys: bytes) -> list[int]:
 
 
 def block_of(keys: list[int], sizes: list[int]) -> Block:
-    return make_block("train", b"".join(k.to_bytes(16, "big") for k in keys), [bytes(n) for n in sizes])
+    block: Block = framed.block_of([k.to_bytes(16, "big") for k in keys], [bytes(n) for n in sizes])
+    return block
 
 
 def counted(block: Block, max_bins: int) -> histogram.Histogram:

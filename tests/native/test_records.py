@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
-from beam_datasets.generate import merge
+from beam_datasets.generate import blocks
 from beam_datasets.native import core
 from beam_datasets.reading import shards
 from tests.native.gil import when_it_is_free
@@ -99,8 +99,8 @@ def test_gathers_as_python_does(buffers: list[bytes], stretches: list[tuple[int,
     want = b"".join(buffers[i][start : start + size] for i, start, size in stretches)
     assert core.gather(buffers, which, starts, sizes) == want
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merge, "core", None)
-        assert merge.gather(buffers, which, starts, sizes) == want
+        patch.setattr(blocks, "core", None)
+        assert blocks.gather(buffers, which, starts, sizes) == want
 
 
 @pytest.mark.parametrize("lie", BEYOND)
