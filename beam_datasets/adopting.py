@@ -251,13 +251,14 @@ def _staged(directory: str) -> Iterator[str]:
     staging = storage.join(
         storage.dirname(directory), f"incomplete.{uuid.uuid4().hex[:8]}_{storage.basename(directory)}"
     )
-    storage.make_dirs(staging)
-    try:
-        yield staging
-        storage.rename_dir(staging, directory)
-    except BaseException:
-        storage.remove_tree(staging)
-        raise
+    with storage.new_dirs_removed_on_error(staging):
+        try:
+            storage.make_dirs(staging)
+            yield staging
+            storage.rename_dir(staging, directory)
+        except BaseException:
+            storage.remove_tree(staging)
+            raise
 
 
 def _describe(

@@ -214,6 +214,7 @@ def refused(request: Any, bare: Path, tmp_path: Path) -> Any:
             bd.adopt(bare / "part-0000?", features, name="parts", **place, **options)
         assert contents(tmp_path) == before
         assert not list(tmp_path.rglob("incomplete*"))
+        assert not (tmp_path / "new").exists()
         return caught.value
 
     return refused

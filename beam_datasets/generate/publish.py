@@ -236,24 +236,21 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
         AlreadyPublishedError: the version is published, or another run holds it.
         StorageError: the run has decided to publish, and then failed.
     """
-    above = _missing_above(run.staging_dir)
-    try:
-        reserve(run)
-        yield
-    except JobStateUnknownError:
-        raise
-    except BaseException as error:
-        _give_up(run, error)
-        with contextlib.suppress(StorageError):  # another process has put something there
-            for directory in above:
-                storage.remove_empty_dir(directory)
-        raise
-    else:
-        if wait:
-            remove_intermediate(run)
-    finally:
-        if run.is_remote:
-            storage.remove(run.worker_log)
+    with storage.new_dirs_removed_on_error(run.staging_dir):
+        try:
+            reserve(run)
+            yield
+        except JobStateUnknownError:
+            raise
+        except BaseException as error:
+            _give_up(run, error)
+            raise
+        else:
+            if wait:
+                remove_intermediate(run)
+        finally:
+            if run.is_remote:
+                storage.remove(run.worker_log)
 
 
 def remove_intermediate(run: Run) -> None:
@@ -291,14 +288,6 @@ def _give_up(run: Run, error: BaseException) -> None:
     except StorageError as failed:
         if failed.__cause__ is error:
             raise  # else the run's own error is what matters; gc finds what is left
-
-
-def _missing_above(directory: str) -> list[str]:
-    """Returns the directories above one that do not exist yet, the nearest first; object stores have none."""
-    missing: list[str] = []
-    while not storage.is_remote(directory) and not storage.exists(directory := storage.dirname(directory)):
-        missing.append(directory)
-    return missing
 
 
 class PlannedSplit(Protocol):

@@ -12,6 +12,7 @@ import numpy as np
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.stacking import Padding
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.streams import Bin, Grouping, Item
@@ -180,6 +181,8 @@ class Packed(Grouping):
         """Returns the packed arrays, with the number of the example (from 1) and the place in it for each item."""
         packed: dict[str, Any] = {}
         for name, limit in self.lengths.items():
+            if any(isinstance(value[name], RaggedArray) for value in values):
+                raise FeatureValueError(f"{name}: sequences of sequences cannot be packed; flatten them in map().")
             parts = [np.asarray(value[name])[:limit] for value in values]
             shapes = {part.shape[1:] for part in parts}
             if len(shapes) > 1:

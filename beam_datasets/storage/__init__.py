@@ -277,6 +277,22 @@ def remove_empty_dir(path: PathLike) -> None:
         local.remove_empty_dir(paths.normalize(path))
 
 
+@contextlib.contextmanager
+def new_dirs_removed_on_error(path: PathLike) -> Iterator[None]:
+    """Removes, after an error, the empty local directories above a path that did not exist before."""
+    above: list[str] = []
+    directory = paths.normalize(path)
+    while not paths.is_remote(directory) and not exists(directory := paths.dirname(directory)):
+        above.append(directory)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StorageError):  # something is in it
+            for directory in above:
+                remove_empty_dir(directory)
+        raise
+
+
 def rename_dir(source: PathLike, target: PathLike) -> None:
     """Renames a local directory, in one step; directories above the target are made.
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats.tfrecord import frame_all
 from tests.reading.test_streams import plain, resumes_everywhere
 
@@ -216,3 +217,6 @@ def test_names_that_packing_or_padding_cannot_use(tokens: Any) -> None:
             next(iter(train.map(dict).batch(2, **options)))
     with pytest.raises(FeatureValueError, match="expected a feature with a length"):
         next(iter(train.map(lambda example: {"text": b"abc"}).pack(8, ["text"])))
+    rows = RaggedArray(np.array([1, 2, 3]), (np.array([2, 1]),))
+    with pytest.raises(FeatureValueError, match="rows: sequences of sequences cannot be packed"):
+        next(iter(train.map(lambda example: {"rows": rows}).pack(8, ["rows"])))
