@@ -174,29 +174,34 @@ class PieceCache:
 
     def put(self, key: str, number: int, data: Buffer) -> None:
         """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes."""
-        view = memoryview(data)
+        parts, view, num_bytes = [], memoryview(data), 0
         for first in range(0, len(view), PIECE_BYTES):
-            self._put(self.path(key, number + first // PIECE_BYTES), view[first : first + PIECE_BYTES])
-
-    def _put(self, path: str, data: memoryview) -> None:
-        num_bytes = len(data) + _CRC_BYTES
-        if num_bytes > self.num_bytes:
+            part = view[first : first + PIECE_BYTES]
+            num_bytes += len(part) + _CRC_BYTES
+            if num_bytes > self.num_bytes:
+                break
+            parts.append((self.path(key, number + first // PIECE_BYTES), part))
+        if not parts:
             return
-        temporary = os.path.join(os.path.dirname(path), TEMPORARY_PREFIX + uuid.uuid4().hex)
+        folder = os.path.dirname(parts[0][0])
+        written = {os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex): piece for piece in parts}
         try:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)  # what is read with credentials is not for everyone
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(temporary, "xb") as file:
-                file.writelines([data, _crcs(path, data)])
+            os.makedirs(folder, exist_ok=True)
+            for unfinished, (path, part) in written.items():
+                with open(unfinished, "xb") as file:
+                    file.writelines([part, _crcs(path, part)])
             with storage.locked(os.path.join(self.directory, "lock")):
-                if not os.path.exists(path):
-                    self._make_space(num_bytes)
-                    os.rename(temporary, path)
+                new = {name: piece for name, piece in written.items() if not os.path.exists(piece[0])}
+                self._make_space(sum(len(part) + _CRC_BYTES for _, part in new.values()))
+                for unfinished, (path, _) in new.items():
+                    os.rename(unfinished, path)
         except OSError as error:
             _warn(self.directory, error.strerror or str(error))
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+            for unfinished in written:
+                with contextlib.suppress(OSError):
+                    os.unlink(unfinished)
 
     def path(self, key: str, number: int | None = None) -> str:
         """Returns the path of a piece; without a number, that of all pieces of a file up to "-<number>"."""
