@@ -524,7 +524,8 @@ def append(
         version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other examples; or
             a version that is not lower.
         on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example; 'replace'
-            takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error.
+            takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files
+            that are split by a value, such as a group, also a key of another split exists, with a record that differs.
         delete: keys whose examples are left out, of the published and of the new ones.
         data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
             The next version is put beside the published one.
