@@ -371,7 +371,7 @@ def _parse_term(term: str, whole: str) -> AbstractSplit:
     if single is None or single[1] != "shard":
         raise SplitError(
             f"split {whole!r:.1000}: expected a range, got '[{selector:.100}]'; only a shard can be selected without "
-            f"':'. Write a range, such as '{name}[10:20]' or '{name}[:10%]'."
+            f"':'. Write a range, such as '{name:.1000}[10:20]' or '{name:.1000}[:10%]'."
         )
     shard = int(single[0])
     # Shard 0 from the end does not exist: what follows the last shard is the end.
@@ -402,7 +402,7 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) 
         readings = [f"{name}[{_number(begin[0])}{unit}:{_number(end[0])}{unit}]" for unit in units]
         raise SplitError(
             f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
-            f"Write {readings[0]!r} or {readings[1]!r}."
+            f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}."
         )
     unit = (begin or end or (0, "abs"))[1]
     return ReadInstruction(name, begin and begin[0], end and end[0], unit)
