@@ -32,7 +32,7 @@ from beam_datasets.generate.units import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from beam_datasets.beam.write import EngineOptions
+    from beam_datasets.beam.engine import EngineOptions
     from beam_datasets.generate.units import SourceUnits
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit

@@ -27,19 +27,65 @@ from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import checks, local_runner
 from beam_datasets.beam.checks import runner_of, short_name
-from beam_datasets.beam.write import EngineOptions
 from beam_datasets.errors import StorageError, StoreOptionsError
+from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.owners import LOCAL_RUNNERS
+from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.publish import is_published_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.publish import Publication
 
+SPILLED_BLOCK_SIZE = 16 << 20
+INLINE_BLOCK_SIZE = 8 << 20
+ONE_MACHINE = MergeLimits(few_reads=100_000, max_levels=1)  # its disk reads short ranges fast
 _BUFFER_BUNDLES = frozenset({"flink", "spark"})  # runners that keep the output of a bundle in memory until it ends
 _MAX_WORKERS = 1024  # processes of one machine: more would bring it to a halt, whatever they were meant to be
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How records travel from encoding to the shards; nothing here changes what is written.
+
+    Attributes:
+        spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
+        block_size: records are sorted and sent in blocks of about this size in bytes.
+        many_machines: the engine is made for many machines, and datasets of many shards.
+    """
+
+    spill_dir: str | None = None
+    block_size: int | None = None
+    many_machines: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size is not None:
+            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1, at_most=2**62))
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Size of a block in bytes, the default where none was given."""
+        return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+
+    @property
+    def merge_limits(self) -> MergeLimits:
+        """When spilled blocks are merged; inline ones never are."""
+        if self.spill_dir is None:
+            return MergeLimits(max_levels=0)
+        return MergeLimits() if self.many_machines else ONE_MACHINE
+
+    @property
+    def block_type(self) -> type[AnyBlock]:
+        """Class of what travels, which decides its coder."""
+        return Block if self.spill_dir is None else SpilledBlocks
+
+    @property
+    def progress_dir(self) -> str | None:
+        """Directory for worker progress files; None if payload is not spilled on this machine."""
+        return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from beam_datasets.beam.encode import count_requests
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
-    EngineOptions,
     max_bins,
     publish_shards,
     reserve,
@@ -37,6 +36,7 @@ from beam_datasets.materializing.records import blocks, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from beam_datasets.beam.engine import EngineOptions
     from beam_datasets.generate.plan import ShardingOptions
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.publish import Publication

@@ -1,4 +1,4 @@
-"""WriteDataset: (key, example) -> a published dataset, on any Beam runner.
+"""WriteDataset: (key, example) -> a published dataset, out of anybody's pipeline, on any Beam runner.
 
 The stages only wire; what they do stands in beam_datasets.generate as plain functions.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import KV, with_input_types, with_output_types
 
-from beam_datasets import storage
-from beam_datasets.arguments import integer
+from beam_datasets import catalog, storage
 from beam_datasets.beam import coders
+from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, count_requests, in_window
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
@@ -29,74 +30,138 @@ from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import (
     Block,
     BlockCollector,
-    SpilledBlocks,
+    choose_spill_dir,
     merge_unique,
     num_buckets,
     split_by_key,
 )
 from beam_datasets.generate.merge import merge_blocks
-from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.runs import Decision, StagedFile
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
+from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
+from beam_datasets.metadata.version import Version
 from beam_datasets.native import note_if_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    import os
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from beam_datasets.beam.encode import UnitReader
+    from beam_datasets.beam.engine import EngineOptions
     from beam_datasets.generate.blocks import AnyBlock
+    from beam_datasets.generate.plan import MergeLimits
     from beam_datasets.generate.resume import ShardRecords
+    from beam_datasets.metadata.version import VersionOrStr
 
 
-SPILLED_BLOCK_SIZE = 16 << 20
-INLINE_BLOCK_SIZE = 8 << 20
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
-ONE_MACHINE = MergeLimits(few_reads=100_000, max_levels=1)  # its disk reads short ranges fast
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
 _RUNS = "runs"
+_BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How records travel from encoding to the shards; nothing here changes what is written.
+class WriteDataset(beam.PTransform):
+    """Writes (key, example) pairs as a published dataset; its output is one element, the published directory.
 
-    Attributes:
-        spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
-        block_size: records are sorted and sent in blocks of about this size in bytes.
-        many_machines: the engine is made for many machines, and datasets of many shards.
-        merging: when spilled blocks are merged before the shards read them; None for what suits the machines.
+    Applied to a PCollection it writes one split, applied to {split name: PCollection} several. Keys are unique within a
+    split. Nothing is visible before all is written; of a job that fails, a directory `incomplete.*` may be left beside
+    the version's place.
+
+    >>> examples | WriteDataset("squares", {"n": np.int64}, data_dir="data")  # doctest: +SKIP
     """
 
-    spill_dir: str | None = None
-    block_size: int | None = None
-    many_machines: bool = False
-    merging: MergeLimits | None = None
+    def __init__(
+        self,
+        name: str,
+        features: Any,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        version: VersionOrStr = "1.0.0",
+        config: str | None = None,
+        split: str = "train",
+        num_shards: int | Mapping[str, int] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        max_examples_per_split: int | None = None,
+        ignore_duplicates: bool = False,
+        payload: str | None = None,
+        spill_dir: str | None = None,
+        block_size: int | None = None,
+        shared_disk: bool = False,
+        release_notes: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        **info: Any,
+    ) -> None:
+        """Declares what is written.
 
-    def __post_init__(self) -> None:
-        if self.block_size is not None:
-            object.__setattr__(self, "block_size", integer("block_size", self.block_size, at_least=1, at_most=2**62))
+        Args:
+            name: the dataset's.
+            features: its feature tree, or a dict of features.
+            data_dir: root of the datasets.
+            version: of the dataset.
+            config: name of the variant.
+            split: name of the split where the input is one PCollection.
+            num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+            min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+            max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+            max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
+            ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+            payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
+            spill_dir: where payload is spilled; None for beside the staging directory.
+            block_size: records are sorted and sent in blocks of about this size in bytes.
+            shared_disk: the workers of a remote runner see this machine's paths.
+            release_notes: version -> what is new in it.
+            storage_options: of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
+                `beam_datasets.builder`. Refused for an engine whose workers this process does not start: they and
+                this process have their own, such as variables of the environment.
+            **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
-    @property
-    def bytes_per_block(self) -> int:
-        """Size of a block in bytes, the default where none was given."""
-        return self.block_size or (INLINE_BLOCK_SIZE if self.spill_dir is None else SPILLED_BLOCK_SIZE)
+        Raises:
+            ValueError: a name or an option is unusable, or there are options for a local path.
+        """
+        super().__init__()
+        check_dataset_name(name)
+        if config is not None:
+            check_config_name(config)
+        root = catalog.root_dir(data_dir, storage_options)
+        directory = storage.join(root, name, *filter(None, [config]), str(Version(version)))
+        identity = DatasetIdentity(name, Version(version), directory, config_name=config, release_notes=release_notes)
+        self._info = DatasetInfo(builder=identity, features=features, **info)
+        self._split = split
+        self._sharding = planning.ShardingOptions.of(
+            num_shards=num_shards,
+            min_shard_size=min_shard_size,
+            max_shard_size=max_shard_size,
+            max_examples_per_split=max_examples_per_split,
+            ignore_duplicates=ignore_duplicates,
+            ordered=self._info.disable_shuffling,
+        )
+        self._payload = payload
+        self._spill_dir = spill_dir
+        self._block_size = block_size
+        self._shared_disk = shared_disk
 
-    @property
-    def merge_limits(self) -> MergeLimits:
-        """When spilled blocks are merged; inline ones never are."""
-        if self.spill_dir is None:
-            return MergeLimits(max_levels=0)
-        return self.merging or (MergeLimits() if self.many_machines else ONE_MACHINE)
-
-    @property
-    def block_type(self) -> type[AnyBlock]:
-        """Class of what travels, which decides its coder."""
-        return Block if self.spill_dir is None else SpilledBlocks
-
-    @property
-    def progress_dir(self) -> str | None:
-        """Directory for worker progress files; None if payload is not spilled on this machine."""
-        return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
+    def expand(self, examples: beam.PCollection | Mapping[str, beam.PCollection]) -> beam.PCollection:
+        """Checks that the version is free and the workers reach its place, and builds the flow."""
+        splits = dict(examples) if isinstance(examples, Mapping) else {self._split: examples}
+        for name in splits:
+            check_split_name(name, reserved=RESERVED_SPLITS)
+        pipeline = next(iter(splits.values())).pipeline
+        engine = engines.engine_of(pipeline, shared_disk=self._shared_disk)
+        engines.refuse_template(engine)
+        publication = publishing.announce(
+            self._info,
+            self._info.data_dir,
+            sharding=self._sharding,
+            runner=engine.name,
+            builder=_BUILDER,
+        )
+        spill_dir = choose_spill_dir(engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir)
+        engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spill_dir})
+        publication = dataclasses.replace(publication, spill_dir=spill_dir)
+        reserve(pipeline, publication)
+        return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._block_size))
 
 
 @dataclass
@@ -115,7 +180,7 @@ class WriteExamples(beam.PTransform):
 
     publication: publishing.Publication
     sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
-    engine: EngineOptions = field(default_factory=EngineOptions)
+    engine: EngineOptions = field(default_factory=engines.EngineOptions)
     readers: Mapping[str, UnitReader] = field(default_factory=dict)
     splits: Sequence[str] = ()
 

@@ -23,7 +23,8 @@ import numpy as np
 
 import beam_datasets
 from beam_datasets import features
-from beam_datasets.beam.write import INLINE_BLOCK_SIZE, MANY_SHARDS
+from beam_datasets.beam.engine import INLINE_BLOCK_SIZE
+from beam_datasets.beam.write import MANY_SHARDS
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import Block

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scale import PARTS, Scenario, _counts, _size
 
-from beam_datasets.beam.write import MANY_SHARDS, SPILLED_BLOCK_SIZE
+from beam_datasets.beam.engine import SPILLED_BLOCK_SIZE
+from beam_datasets.beam.write import MANY_SHARDS
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import HEAD_BYTES, MAX_GROWTH
 from beam_datasets.generate.merge import IN_STORE, READS_AT_ONCE

@@ -111,7 +111,7 @@ def num_blocks_of(num_bytes, workers=2):
     """Returns the blocks that so many workers spill, whose sizes grow as those of a `BlockBuilder`."""
     count, left = 0, num_bytes / workers
     while left > 0:
-        left -= write.SPILLED_BLOCK_SIZE * min(MAX_GROWTH, 1 + count // BLOCKS_BEFORE_GROWTH)
+        left -= engines.SPILLED_BLOCK_SIZE * min(MAX_GROWTH, 1 + count // BLOCKS_BEFORE_GROWTH)
         count += 1
     return count * workers
 
@@ -122,7 +122,7 @@ def test_requests_of_one_machine_are_linear_without_a_level():
     for gigabytes in (1, 2, 4, 8, 16):
         num_bytes = gigabytes * 10**9
         blocks, groups = num_blocks_of(num_bytes), choose_num_shards(num_bytes // 1000, num_bytes)
-        assert not level_sizes(groups, num_bytes, blocks, write.ONE_MACHINE)
+        assert not level_sizes(groups, num_bytes, blocks, engines.ONE_MACHINE)
         lists = max(2, num_bytes // 1000 * HEAD_BYTES / COLLECTED_BYTES)
         chunks = ON_DISK.chunks(blocks, num_bytes // groups)
         assert num_bytes / groups / chunks <= 65 * MIB, "memory of a group"
@@ -194,16 +194,9 @@ def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
         return merge_blocks(blocks, spill_dir)
 
     limits = dataclasses.replace(TINY, range_bytes=5000)
-    transport = engines.Engine.transport
     monkeypatch.setattr(write, "merge_blocks", counted)
-    monkeypatch.setattr(
-        engines.Engine,
-        "transport",
-        lambda self, spill_dir, _: (
-            write.EngineOptions(spill_dir, 10_000, merging=limits) if spill_dir else transport(self, spill_dir, None)
-        ),
-    )
-    assert build("spilled") == expected
+    monkeypatch.setattr(engines, "ONE_MACHINE", limits)
+    assert build("spilled", block_size=10_000) == expected
     assert kinds == {"block", "run"}
     written = json.loads((tmp_path / "spilled" / "numbers" / "1.0.0" / "run.json").read_text())
     assert written["storage"]["reads"] > 500
