@@ -67,9 +67,9 @@ def export(
         BeamDatasetsError: any other reason why nothing was exported.
         ValueError: an argument is unusable.
     """
-    from beam_datasets.exporting.plan import ExportRequest
+    from beam_datasets.exporting.plan import plan_export
 
-    plan = ExportRequest(source, to, format, **request).plan()
+    plan = plan_export(source, to, format, **request)
     engine = {"num_workers": num_workers, "shared_disk": shared_disk, "progress": progress}
     return run_export(plan, beam_options, engine)
 

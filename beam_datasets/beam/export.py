@@ -9,7 +9,7 @@ from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
-from beam_datasets.exporting.plan import ExportPlan, ExportRequest
+from beam_datasets.exporting.plan import ExportPlan, plan_export
 from beam_datasets.exporting.run import finish, staging, watching, write_shard
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Export(beam.PTransform):
             ValueError: an argument is unusable.
         """
         super().__init__()
-        self._plan = ExportRequest(source, to, format, **request).plan()
+        self._plan = plan_export(source, to, format, **request)
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
@@ -78,16 +78,16 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     engine = engines.choose_engine(**engine_options)
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
-    with staging(plan), engine.pipeline(plan.run.worker_log) as pipeline:
+    with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
         _write(pipeline, plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None))
-    return plan.directory
+    return plan.target
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(plan.sources)}
     engines.refuse_template(engine)
-    engines.check_paths_are_shared(engine, {"the output": plan.directory, **sources})
+    engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})
 
 
 def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:

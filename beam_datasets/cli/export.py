@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import time
 from collections.abc import Sequence
-from dataclasses import fields
 
 from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, as_usage_errors, num_shards
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.exporting.plan import FORMATS, ExportPlan
+from beam_datasets.exporting.plan import FORMATS, ExportPlan, plan_export
 
 COMMAND = Command(
     "export",
@@ -54,7 +54,7 @@ def run(args: Sequence[str]) -> int:
     known, beam_options = COMMAND.parse_with_beam(args)
     with as_usage_errors("export"):
         plan = _plan(known)
-    say(f"{plan.info.display_name} -> {plan.directory} ({plan.format.name})")
+    say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
     say(_to_come(plan))
     if known.dry_run:
         say("Nothing was run (--dry_run).")
@@ -69,10 +69,8 @@ def run(args: Sequence[str]) -> int:
 
 
 def _plan(known: argparse.Namespace) -> ExportPlan:
-    from beam_datasets.exporting.plan import ExportRequest
-
-    given = {field.name: getattr(known, field.name) for field in fields(ExportRequest)}
-    return ExportRequest(**given | {"num_shards": num_shards(known.num_shards)}).plan()
+    given = {name: getattr(known, name) for name in inspect.signature(plan_export).parameters}
+    return plan_export(**given | {"num_shards": num_shards(known.num_shards)})
 
 
 def _to_come(plan: ExportPlan) -> str:

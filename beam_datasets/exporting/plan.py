@@ -34,71 +34,75 @@ if TYPE_CHECKING:
 FORMATS: dict[str, Format] = {kind.name: kind() for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    """What to export, and where: the arguments of `beam_datasets.export`, which documents them."""
+def plan_export(
+    source: NameOrDir,
+    to: NameOrDir,
+    format: str = "parquet",
+    *,
+    split: Any = None,
+    data_dir: NameOrDir | None = None,
+    features: Collection[str] | None = None,
+    binary: Collection[str] = (),
+    num_shards: int | Mapping[str, int] | None = None,
+    min_shard_size: int | None = None,
+    max_shard_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    source_storage_options: Mapping[str, Any] | None = None,
+) -> ExportPlan:
+    """Returns what will be done, after checking it; for the arguments see `beam_datasets.export`.
 
-    source: NameOrDir
-    to: NameOrDir
-    format: str = "parquet"
-    split: Any = None
-    data_dir: NameOrDir | None = None
-    features: Collection[str] | None = None
-    binary: Collection[str] = ()
-    num_shards: int | Mapping[str, int] | None = None
-    min_shard_size: int | None = None
-    max_shard_size: int | None = None
-    storage_options: Mapping[str, Any] | None = None
-    source_storage_options: Mapping[str, Any] | None = None
+    Reads metadata only, and changes nothing.
 
-    def plan(self) -> ExportPlan:
-        """Returns what will be done, after checking it; reads metadata only, and changes nothing.
+    Raises:
+        BeamDatasetsError: it cannot be done; the message contains the reason.
+        ValueError: a name or a number is unusable.
+    """
+    target = target_dir(to, storage_options)
+    if format not in FORMATS:
+        known = f"known are {', '.join(FORMATS)}.{did_you_mean(format, FORMATS)}"
+        raise BeamDatasetsError(f"unknown format {format!r}; {known}")
 
-        Raises:
-            BeamDatasetsError: it cannot be done; the message contains the reason.
-            ValueError: a name or a number is unusable.
-        """
-        target = target_dir(self.to, self.storage_options)
-        if (format := FORMATS.get(self.format)) is None:
-            known = f"known are {', '.join(FORMATS)}.{did_you_mean(self.format, FORMATS)}"
-            raise BeamDatasetsError(f"unknown format {self.format!r}; {known}")
-        options = self.source_storage_options
+    def located(path: NameOrDir) -> str:
+        return storage.with_options_if_remote(path, source_storage_options, beside=target)
 
-        def located(path: NameOrDir) -> str:
-            return storage.with_options_if_remote(path, options, beside=target)
-
-        job = plan_job(
-            located(self.source) if storage.is_remote(self.source) else self.source,
-            split=self.split,
-            data_dir=os.devnull,  # for the output of `materialize`; an export has none there
-            source_data_dir=located(catalog.root_dir(self.data_dir)),
-            source_storage_options=options,
-            features=self.features,
-            num_shards=self.num_shards,
-            min_shard_size=self.min_shard_size,
-            max_shard_size=self.max_shard_size,
-        )
-        for source in job.sources:
-            if f"{target}/".startswith(f"{source.rstrip('/')}/"):
-                raise BeamDatasetsError(
-                    f"{target} is inside the dataset {source}, and a published version never changes. Export to "
-                    "another place."
-                )
-        check_free(target)
-        schema = schema_of(job.info.features, self.binary)
-        format.check(schema)
-        splits = plan_copy(job.splits, job.sharding).splits
-        owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), "")
-        run = Run(target, owner, EXPORT_FILE)
-        return ExportPlan(run, format, job.info, schema, splits, job.lineage, job.sources)
+    job = plan_job(
+        located(source) if storage.is_remote(source) else source,
+        split=split,
+        data_dir=os.devnull,  # for the output of `materialize`; an export has none there
+        source_data_dir=located(catalog.root_dir(data_dir)),
+        source_storage_options=source_storage_options,
+        features=features,
+        num_shards=num_shards,
+        min_shard_size=min_shard_size,
+        max_shard_size=max_shard_size,
+    )
+    for directory in job.sources:
+        if f"{target}/".startswith(f"{directory.rstrip('/')}/"):
+            raise BeamDatasetsError(
+                f"{target} is inside the dataset {directory}, and a published version never changes. Export to "
+                "another place."
+            )
+    check_free(target)
+    schema = schema_of(job.info.features, binary)
+    FORMATS[format].check(schema)
+    return ExportPlan(
+        target,
+        Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), ""),
+        EXPORT_FILE,
+        format=FORMATS[format],
+        info=job.info,
+        schema=schema,
+        splits=plan_copy(job.splits, job.sharding).splits,
+        lineage=job.lineage,
+        sources=job.sources,
+    )
 
 
-@dataclass(frozen=True)
-class ExportPlan:
-    """An export.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan(Run):
+    """A run that exports.
 
     Attributes:
-        run: the run, with the directory that becomes visible, and the process that runs it.
         format: what is written.
         info: the source's description, with the features that are exported.
         schema: the columns of these features.
@@ -107,7 +111,6 @@ class ExportPlan:
         sources: directories of what is read.
     """
 
-    run: Run
     format: Format
     info: DatasetInfo
     schema: Struct
@@ -115,14 +118,9 @@ class ExportPlan:
     lineage: Lineage
     sources: tuple[str, ...]
 
-    @property
-    def directory(self) -> str:
-        """The directory that becomes visible."""
-        return self.run.target
-
     def on(self, runner: str) -> ExportPlan:
         """Returns the plan with the name of the runner on which it is executed."""
-        return replace(self, run=replace(self.run, owner=replace(self.run.owner, runner=runner)))
+        return replace(self, owner=replace(self.owner, runner=runner))
 
     def shards(self) -> Iterator[tuple[str, int]]:
         """Yields (split, number) of the shards to write."""

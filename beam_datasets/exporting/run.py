@@ -62,19 +62,19 @@ def staging(plan: ExportPlan) -> Iterator[None]:
         PathExistsError: another run has reserved the place, or has made it visible.
     """
     try:
-        with publish.staging(plan.run):
+        with publish.staging(plan):
             yield
     except AlreadyPublishedError as error:
         raise PathExistsError(str(error)) from None
     except StorageError as error:  # the user did not name the staging directory
-        if plan.run.staging_dir not in str(error) or "incomplete." in plan.directory:
+        if plan.staging_dir not in str(error) or "incomplete." in plan.target:
             raise
-        raise type(error)(str(error).replace(plan.run.staging_dir, plan.directory)) from error
+        raise type(error)(str(error).replace(plan.staging_dir, plan.target)) from error
 
 
 def watching(plan: ExportPlan, progress: Callable[[int], None] | None) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which `progress` is called about twice a second with how many bytes were written so far."""
-    return watch(plan.run.staging_dir, None, progress and (lambda made: progress(made.bytes_written)))
+    return watch(plan.staging_dir, None, progress and (lambda made: progress(made.bytes_written)))
 
 
 # ------------------------------------------------------------------------------------------------------------- a file
@@ -102,7 +102,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
                     record += len(block.records)
                     yield block
 
-    path = storage.join(new_dir(plan.run.staging_dir), filename)
+    path = storage.join(new_dir(plan.staging_dir), filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
         plan.format.write(blocks(), plan.schema, out, split)
@@ -135,30 +135,30 @@ def finish(plan: ExportPlan, written: Sequence[WrittenShard]) -> str:
     files = {split.split: publish.complete_split(split, written) for split in plan.splits}
     texts = _metadata(plan, files)
     if _is_done(plan, texts):
-        storage.remove_tree(plan.run.staging_dir)  # an engine that ran all again has staged all again
-        return plan.directory
+        storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
+        return plan.target
     check_unchanged(plan.sources, plan.lineage)
     chosen = {file.path: (file.file_bytes, file.crc32c) for split in files.values() for file in split}
     try:
-        staged = publish.stage(plan.run, texts, chosen)
-        if plan.run.is_remote:
-            decision = runs.decide(plan.run, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
-            runs.commit_all(plan.run, decision)
-            runs.complete(plan.run, decision)
+        staged = publish.stage(plan, texts, chosen)
+        if plan.is_remote:
+            decision = runs.decide(plan, staged, hashlib.sha256(texts[EXPORT_FILE]).hexdigest())
+            runs.commit_all(plan, decision)
+            runs.complete(plan, decision)
         else:
-            publish.rename_into_place(plan.run, staged)
+            publish.rename_into_place(plan, staged)
     except (FileExistsError, AlreadyPublishedError) as error:
         if not _is_done(plan, texts):
-            if not plan.run.is_remote:
-                check_free(plan.directory)
+            if not plan.is_remote:
+                check_free(plan.target)
             raise PathExistsError(str(error)) from None
-        storage.remove_tree(plan.run.staging_dir)
-    return plan.directory
+        storage.remove_tree(plan.staging_dir)
+    return plan.target
 
 
 def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
     """Returns whether this export is in its place already: its last step was done before."""
-    path = storage.join(plan.directory, EXPORT_FILE)
+    path = storage.join(plan.target, EXPORT_FILE)
     return storage.exists(path) and storage.read_bytes(path) == texts[EXPORT_FILE]
 
 

@@ -420,11 +420,9 @@ class MergedSplit:
         index = Index(
             np.cumsum(np.concatenate(sizes), dtype=np.uint64), np.concatenate(keys), ordered=destination.ordered
         )
-        content = index.to_bytes()
+        written, content = WrittenShard.of(self.split, shard, path, index, checksum)
         storage.write_bytes(path + INDEX_SUFFIX, content)
-        count, size = len(index), index.shard_size
-        num_bytes = size - tfrecord.OVERHEAD * count
-        return WrittenShard(self.split, shard, 0, path, count, num_bytes, size, checksum, tfrecord.crc32c(content))
+        return written
 
 
 def merge_split(

@@ -10,7 +10,7 @@ from hypothesis import assume
 
 import beam_datasets as bd
 from beam_datasets import errors
-from beam_datasets.exporting.plan import ExportPlan, ExportRequest
+from beam_datasets.exporting.plan import plan_export
 from beam_datasets.exporting.run import run_in_process
 from beam_datasets.features import compile_encoder, to_json_text
 from beam_datasets.formats.tfrecord import frame_all
@@ -22,11 +22,6 @@ MANY = DATA / "spec_many" / "2.0.1"
 INTER = DATA / "spec_inter" / "1.2.3"
 
 Exported = Callable[..., Path]
-
-
-def plan_export(source: Any, to: Any, format: Any = "parquet", **options: Any) -> ExportPlan:
-    """Returns the plan of an export."""
-    return ExportRequest(source, to, format, **options).plan()
 
 
 def export(source: Any, to: Path, format: Any = "parquet", **options: Any) -> Path:

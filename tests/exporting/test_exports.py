@@ -111,8 +111,8 @@ def test_nothing_is_visible_before_all_is_written(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
         [staged] = tmp_path.iterdir()
         assert staged.name.startswith("incomplete.")
-        assert json.loads((staged / "owner.json").read_text())["job"] == plan.run.job
-        assert measure(plan.run.staging_dir, None).bytes_written == sum(file.num_bytes for file in written)
+        assert json.loads((staged / "owner.json").read_text())["job"] == plan.job
+        assert measure(plan.staging_dir, None).bytes_written == sum(file.num_bytes for file in written)
         (staged / ".tmp-of a killed attempt").write_text("x")
         again = write_shard(plan, *shards[1])  # an engine may do it twice
         assert again == written[1]
@@ -169,7 +169,7 @@ def test_a_run_that_was_given_up_exports_nothing(monkeypatch: pytest.MonkeyPatch
             create(path, content)
             return
         monkeypatch.undo()
-        runs.discard(plan.run, by="a test")
+        runs.discard(plan, by="a test")
         run(other)
         create(path, content)
 
@@ -184,7 +184,7 @@ def test_an_export_that_died_is_finished_or_begun_anew(monkeypatch: pytest.Monke
     pytest.importorskip("array_record")
     place = f"memory://{uuid.uuid4().hex}/out"
     plan = plan_export(INTER, place, "arrayrecord", num_shards=2)
-    plan = replace(plan, run=replace(plan.run, owner=replace(plan.run.owner, start_ticks=1)))
+    plan = replace(plan, owner=replace(plan.owner, start_ticks=1))
     calls = []
 
     def dies(call: Any) -> Any:
@@ -314,9 +314,9 @@ def test_to_and_from_an_object_store(tmp_path: Path) -> None:
         with staging(plan):
             finish(plan, [write_shard(plan, *shard) for shard in plan.shards()])
         expected = export(local, tmp_path / name, name, num_shards=2)
-        assert storage.list_dir(plan.directory) == sorted(path.name for path in expected.iterdir())
+        assert storage.list_dir(plan.target) == sorted(path.name for path in expected.iterdir())
         for file in expected.iterdir():
-            assert storage.read_bytes(storage.join(plan.directory, file.name)) == file.read_bytes()
+            assert storage.read_bytes(storage.join(plan.target, file.name)) == file.read_bytes()
         with pytest.raises(errors.PathExistsError, match="exists and is not empty"):
-            plan_export(source, plan.directory, name)
+            plan_export(source, plan.target, name)
     assert storage.list_dir("memory://exports/out") == sorted(FORMATS)
