@@ -14,6 +14,7 @@ Names are in lower case, as the package reads them, and '.' replaces '/'.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -73,11 +74,16 @@ class WebDataset(Format):
         sample = _sample_maker(schema)
         prefix = split.replace(".", "_")
         writer = self.package().TarWriter(out, encoder=False, mtime=0)
-        for block in blocks:
-            for index, files in enumerate(block.map(sample), block.first):
-                writer.write({"__key__": f"{prefix}-{index:09d}", **files})
-            writer.tarstream.members.clear()  # tarfile keeps what it has written
-        writer.close()  # not after an error, such as a full disk: it writes, and its own error would be shown instead
+        try:
+            for block in blocks:
+                for index, files in enumerate(block.map(sample), block.first):
+                    writer.write({"__key__": f"{prefix}-{index:09d}", **files})
+                writer.tarstream.members.clear()  # tarfile keeps what it has written
+        except BaseException:
+            with contextlib.suppress(Exception):  # it writes the end of the tar, and its error would hide this one
+                writer.close()
+            raise
+        writer.close()
 
 
 def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
