@@ -425,3 +425,14 @@ def test_examples_in_two_splits(tmp_path: Path) -> None:
     given = {"DATASET_CLASS": Twice, "SPLITS": {"train": 3, "test": 3}}
     assert "test has an example of train" in outcome(tmp_path, **given)
     assert outcome(tmp_path, **given, OVERLAPPING_SPLITS=["test"]) == ""
+
+
+def test_a_builder_without_features_is_named(tmp_path):
+    class Bare(DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return DatasetInfo(builder=self)
+
+    with pytest.raises(BeamDatasetsError, match=r"^Bare._info\(\): expected a DatasetInfo with features, got none"):
+        Bare(data_dir=tmp_path).build()

@@ -95,6 +95,8 @@ def generate(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
+    if builder.info.features is None:
+        raise BeamDatasetsError(f"{type(builder).__name__}._info(): expected a DatasetInfo with features, got none.")
     sharding = ShardingOptions.of(
         num_shards=num_shards,
         min_shard_size=min_shard_size,

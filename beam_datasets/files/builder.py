@@ -252,6 +252,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pattern: path of the files of all splits; wildcards, and a folder for all below it.
         splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
             their keys' hash; or what `split_by` says.
+        split_by: with `pattern`, what decides the split of a row instead of its key: `group=COLUMN` keeps rows with one
+            value together, `time=COLUMN` divides by time, `column=COLUMN` names the split.
+        train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
+        stratify: a column of labels, of each of which every split has its share.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
         key: the column that identifies a row; None for its file and place in it.
         infer_rows: how many rows, spread over all files, are looked at to find the schema.

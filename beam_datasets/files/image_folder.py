@@ -34,6 +34,8 @@ class ImageFolder(FilesBuilder):
     Args:
         root: the folder above the labels, or above the splits.
         splits: name -> percentage ("80%"), if the folders name labels alone; or what `split_by` says.
+        split_by: what decides the split of an image: `group=COLUMN` or `column=COLUMN` of its label or file name.
+        stratify: `label`, of each of which every split has its share.
         common: see FilesBuilder.
     """
 

@@ -29,6 +29,7 @@ from beam_datasets.cli.options import (
     size_in_bytes,
     with_underscores,
 )
+from beam_datasets.cli.resolve import FORMATS, resolve
 from beam_datasets.metadata.version import Version
 
 if TYPE_CHECKING:
@@ -333,6 +334,13 @@ def test_help_is_the_docstring_of_classes_and_constructors() -> None:
         in text
     )
     assert "--size SIZE rows of each. --file" in text
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_option_of_a_format_of_files_is_described(name: str) -> None:
+    parser = Parser("build")
+    add_builder_options(parser, resolve(name).builder)
+    assert [action.dest for action in parser._actions if not action.help] == []
 
 
 def test_a_command_is_written_as_its_help() -> None:
