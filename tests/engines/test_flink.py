@@ -14,6 +14,7 @@ import pytest
 
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
+    JOB_SECONDS,
     NUMBERS,
     OPTIONS,
     await_staged,
@@ -28,6 +29,7 @@ from tests.engines.jobs import (
     version,
 )
 from tests.engines.object_stores import BUCKET, use, versity_store, versitygw
+from tests.engines.test_lost_contact import Proxy, check_message
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
@@ -106,6 +108,25 @@ def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
                 code, output = end(start(*command))  # finishes what the first run had decided to publish
                 assert code == 0 or "put in place now, and the version is published" in output, output
         assert version(folder) == version(local)
+
+
+def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
+    """P3: the launcher's connection is cut during a job; the job's data stays, and the job goes on and publishes."""
+    proxy = Proxy(cluster.ports["jobs"])
+    by_proxy = [option for option in cluster.options() if not option.startswith("--job_endpoint")]
+    process = start(*numbers(tmp_path, *by_proxy, f"--job_endpoint=127.0.0.1:{proxy.port}", "--job_name=mine"))
+    try:
+        await_staged(process, tmp_path, "**/*.block")
+        proxy.cut()
+    finally:
+        code, output = end(process)
+    assert code == 1, output
+    check_message(output, "mine")
+    deadline = time.monotonic() + JOB_SECONDS
+    while not (tmp_path / "numbers" / "1.0.0").exists():
+        assert time.monotonic() < deadline, list(tmp_path.rglob("*"))
+        time.sleep(0.2)
+    assert version(tmp_path) == version(local)
 
 
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
