@@ -27,7 +27,7 @@ from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import checks, local_runner
 from beam_datasets.beam.checks import runner_of, short_name
-from beam_datasets.errors import StorageError, StoreOptionsError
+from beam_datasets.errors import StorageError, StoreOptionsError, did_you_mean
 from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
@@ -197,6 +197,10 @@ def choose_engine(
         num_workers = integer("num_workers", num_workers)
     runner = runner_of(options)
     if not _is_local(runner):
+        name, known = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
+        if "." not in name and runner not in map(short_name, known):
+            hint = did_you_mean(name, known)
+            raise ValueError(f"runner is {name!r}; expected one of {', '.join(known)}, or the path of a class.{hint}")
         if runner == "flink":
             checks.prepare_flink(options)
         if runner == "dataflow":

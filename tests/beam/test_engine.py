@@ -32,6 +32,13 @@ def test_local_runners_are_known_as_beam_writes_them(runner):
         choose_engine([*options, "--direct_running_mode=multi_threading"])
 
 
+def test_a_runner_that_beam_does_not_have_is_named():
+    with pytest.raises(ValueError, match="runner is 'FlnikRunner'; expected one of .* Did you mean 'FlinkRunner'"):
+        choose_engine(["--runner=FlnikRunner"])
+    assert choose_engine(["--runner=flink", *CLOUD]).name == "flink"
+    assert choose_engine(["--runner=my.module.OwnRunner"]).name == "my.module.OwnRunner"
+
+
 @pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner", "PortableRunner"])
 def test_other_runners_are_not_local(runner):
     assert not choose_engine([f"--runner={runner}", *CLOUD]).local
