@@ -53,7 +53,7 @@ def context(request, playwright):
 def page(context):
     """A page that fails its test if a script fails, a dialog opens or the policy is violated."""
     found, problems = context.new_page(), []
-    found.set_default_timeout(10_000)
+    found.set_default_timeout(30_000)
     found.on("pageerror", lambda error: problems.append(str(error)))
     found.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
     found.on("console", lambda said: problems.append(said.text) if "favicon" not in said.location["url"] else None)

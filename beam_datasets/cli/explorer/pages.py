@@ -235,7 +235,7 @@ def _whole(value: Any, leaf: Any) -> dict[str, Any]:
         return {"whole": np.array2string(value, threshold=2 * _MAX_ITEMS), "more": 0}
     if isinstance(value, RaggedArray):
         value = [value[row] for row in range(min(len(value), _MAX_ITEMS))]
-    if isinstance(value, (list, NestedDataset, np.ndarray)) and np.ndim(value):
+    if isinstance(value, (list, NestedDataset)) or (isinstance(value, np.ndarray) and value.ndim):
         return {"whole": "\n".join(value_text(item, leaf, 1000) for item in value[:_MAX_ITEMS]), "more": 0}
     return {}
 

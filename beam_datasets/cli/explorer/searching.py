@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 MAX_BYTES = 2 << 30  # of memory
-MAX_EXAMPLE, MAX_WAIT = 5.0, 0.7  # seconds for the first answer, and for the last one when a search should have ended
+MAX_EXAMPLE, MAX_WAIT = 10.0, 0.7  # seconds for the first answer, and for the last one when a search should have ended
 MAX_BLOCK = 8192  # examples that are looked at together
 _FAST, _SLOW = 0.1, 0.4  # seconds for a block; the next one is larger or smaller
 _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
