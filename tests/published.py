@@ -1,7 +1,7 @@
 """A small dataset with real checksums, which fixtures publish and copy; and what damages and restores copies."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ FEATURES = features.FeaturesDict(
 SIZES = {"train": (60, 4), "test": (12, 2)}  # split -> examples, shards; so 15 and 6 in each
 
 Copy = Callable[[], Path]
+Fields = Mapping[str, object]
 
 
 def example(n: int) -> dict[str, object]:
@@ -27,28 +28,31 @@ def example(n: int) -> dict[str, object]:
     return {"n": n % 100, "label": n % 2, "text": f"{n:04d}", "values": np.full(4, n, np.float32)}
 
 
-class Numbers(bd.DatasetBuilder, skip_registration=True):
-    """Numbers."""
+def build(
+    data_dir: Path, tree: object, splits: Fields, *, name: str = "ds", info: Fields | None = None, **options: object
+) -> Path:
+    """Builds a dataset of given sources of keys and examples in this process, and returns its directory."""
 
-    VERSION = "1.0.0"
-    name = "ds"
+    class Given(bd.DatasetBuilder, skip_registration=True):
+        """A dataset."""
 
-    def __init__(self, *, ordered: bool = False, **common: object) -> None:
-        self._ordered = ordered
-        super().__init__(**common)
+        VERSION = "1.0.0"
 
-    def _info(self) -> bd.DatasetInfo:
-        return bd.DatasetInfo(builder=self, features=FEATURES, disable_shuffling=self._ordered)
+        def _info(self) -> bd.DatasetInfo:
+            return bd.DatasetInfo(builder=self, features=tree, **(info or {}))
 
-    def _split_generators(self) -> dict[str, object]:
-        return {split: [(n, example(n)) for n in range(total)] for split, (total, _) in SIZES.items()}
+        def _split_generators(self) -> Fields:
+            return splits
+
+    Given.name = name
+    return Path(Given(data_dir=data_dir).build(num_workers=1, **options))
 
 
 def publish_dataset(data_dir: Path, *, ordered: bool = False) -> Path:
     """Publishes a dataset and returns its directory."""
-    builder = Numbers(data_dir=data_dir, ordered=ordered)
-    builder.build(num_shards={split: shards for split, (_, shards) in SIZES.items()}, num_workers=1)
-    return Path(builder.dataset_dir)
+    splits = {split: [(n, example(n)) for n in range(total)] for split, (total, _) in SIZES.items()}
+    shards = {split: shards for split, (_, shards) in SIZES.items()}
+    return build(data_dir, FEATURES, splits, info={"disable_shuffling": ordered}, num_shards=shards)
 
 
 def restore(directory: Path, files: dict[str, bytes]) -> None:

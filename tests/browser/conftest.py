@@ -10,6 +10,7 @@ import pytest
 
 import beam_datasets as bd
 from tests.hostile import publish
+from tests.published import build
 
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 
@@ -104,19 +105,9 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def wide(tmp_path_factory):
     """A dataset of 2,000 features."""
-
-    class Wide(bd.DatasetBuilder, skip_registration=True):
-        VERSION = "1.0.0"
-        name = "wide"
-
-        def _info(self):
-            return bd.DatasetInfo(builder=self, features={f"f{i:04}": np.float32 for i in range(2000)})
-
-        def _split_generators(self):
-            return {"train": ((n, {f"f{i:04}": n * i % 61 / 2 for i in range(2000)}) for n in range(40))}
-
     root = tmp_path_factory.mktemp("wide")
-    Wide(data_dir=root).build(num_workers=1)
+    rows = [(n, {f"f{i:04}": n * i % 61 / 2 for i in range(2000)}) for n in range(40)]
+    build(root, {f"f{i:04}": np.float32 for i in range(2000)}, {"train": rows}, name="wide")
     return root
 
 
@@ -124,21 +115,10 @@ def wide(tmp_path_factory):
 def large(tmp_path_factory):
     """A dataset of 10^7 examples: 100 copies of a shard."""
     root = tmp_path_factory.mktemp("large")
-
-    class Many(bd.DatasetBuilder, skip_registration=True):
-        VERSION = "1.0.0"
-        name = "many"
-
-        def _info(self):
-            return bd.DatasetInfo(builder=self, features={"n": np.int64, "text": bd.features.Text()})
-
-        def _split_generators(self):
-            return {"train": ((n, {"n": n, "text": "x" * (n % 30)}) for n in range(100_000))}
-
-    Many(data_dir=root / "one").build(num_shards=1, num_workers=1)
-    shard = next((root / "one").rglob("*.tfrecord-00000-of-00001"))
+    features = {"n": np.int64, "text": bd.features.Text()}
+    rows = [(n, {"n": n, "text": "x" * (n % 30)}) for n in range(100_000)]
+    shard = next(build(root / "one", features, {"train": rows}, num_shards=1).glob("*.tfrecord-00000-of-00001"))
     for number in range(100):
         Path(root, f"part-{number:05d}").symlink_to(shard)
-    features = {"n": np.int64, "text": bd.features.Text()}
     bd.adopt(root / "part-*", features, name="many", data_dir=root / "data", disable_shuffling=True)
     return root / "data"

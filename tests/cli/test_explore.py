@@ -29,6 +29,7 @@ from beam_datasets.statistics.summary import image_size
 from tests.exporting.conftest import dataset_of
 from tests.hostile import IMAGE, LONG, SCRIPT, explorer, png, publish
 from tests.processes import started
+from tests.published import build
 from tests.reading.conftest import write_dataset
 
 NAME = "hostile:1.0.0"
@@ -248,22 +249,10 @@ def test_a_key_of_any_type_is_found(tmp_path, ordered):
         assert "The key is that of example 37." in text(url, "/rows", name="ds:1.0.0", key="37")
         assert "no example with this key" in text(url, "/rows", name="ds:1.0.0", key="-37")
         assert get(url, "/rows", name="ds:1.0.0", key="37a")[0] == 400
-
-    class Texts(bd.DatasetBuilder, skip_registration=True):
-        """A dataset."""
-
-        VERSION = "1.0.0"
-        name = "texts"
-
-        def _info(self):
-            return bd.DatasetInfo(builder=self, features={"text": bd.features.Text()})
-
-        def _split_generators(self):
-            return {"train": [(key, {"text": key}) for key in ("007", "7", "+7", "é")]}
-
-    Texts(data_dir=tmp_path).build(num_workers=1)
-    for key in ("007", "7", "+7", "é"):
-        page = rows_page(Catalogue(str(tmp_path)), "texts:1.0.0", key=key)
+    keys = ("007", "7", "+7", "é")
+    build(tmp_path, {"text": bd.features.Text()}, {"train": [(key, {"text": key}) for key in keys]})
+    for key in keys:
+        page = rows_page(Catalogue(str(tmp_path)), "ds:1.0.0", key=key)
         assert page["rows"][0]["cells"][0]["text"] == repr(key)
 
 
@@ -307,34 +296,23 @@ def test_an_image_that_pillow_refuses_is_not_decoded(tmp_path):
 
 
 def test_a_version_that_is_replaced_is_opened_again(tmp_path):
-    def build(count, extra):
-        class Again(bd.DatasetBuilder, skip_registration=True):
-            """A dataset."""
-
-            VERSION = "1.0.0"
-            name = "again"
-
-            def _info(self):
-                return bd.DatasetInfo(builder=self, features=dict.fromkeys(["n", *extra], np.int64))
-
-            def _split_generators(self):
-                return {"train": [(n, dict.fromkeys(["n", *extra], n)) for n in range(count)]}
-
-        Again(data_dir=tmp_path).build(num_workers=1, overwrite=True)
+    def replace(count, *names):
+        rows = [(n, dict.fromkeys(names, n)) for n in range(count)]
+        build(tmp_path, dict.fromkeys(names, np.int64), {"train": rows}, overwrite=True)
 
     def shown():
-        at = {"name": "again:1.0.0"}
+        at = {"name": "ds:1.0.0"}
         pages = [text(url, "/dataset", **at), text(url, "/rows", **at), text(url, "/rows", **at, where="n >= 0")]
         pages += [text(url, "/rows", **at, key="5"), text(url, "/statistics", **at)]
         return [(page.count(">30<") + page.count(" of 30.") + page.count(" 30 "), "zebra" in page) for page in pages]
 
-    build(20, [])
+    replace(20, "n")
     with explorer(Catalogue(str(tmp_path))) as url:
         assert shown() == [(0, False)] * 5
-        build(30, ["zebra"])
+        replace(30, "n", "zebra")
         assert [(count > 0, zebra) for count, zebra in shown()] == [(True, True)] * 5
-        shutil.rmtree(tmp_path / "again" / "1.0.0")
-        assert get(url, "/rows", name="again:1.0.0")[0] == 404
+        shutil.rmtree(tmp_path / "ds" / "1.0.0")
+        assert get(url, "/rows", name="ds:1.0.0")[0] == 404
 
 
 def test_slices_are_compared_over_one_axis(url):

@@ -12,7 +12,7 @@ from beam_datasets.cli.site import croissant
 from beam_datasets.diffing import diff
 from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
-from tests.published import flip
+from tests.published import build, flip
 from tests.reading.conftest import write_dataset
 
 
@@ -168,19 +168,9 @@ def test_paths_of_samples_are_those_of_files(data):
 
 
 def test_damaged_images_are_missing(run, tmp_path):
-    class Damaged(bd.DatasetBuilder, skip_registration=True):
-        """A dataset."""
-
-        VERSION = "1.0.0"
-        name = "damaged"
-
-        def _info(self):
-            return bd.DatasetInfo(builder=self, features={"picture": bd.features.Image(shape=(None, None, 1))})
-
-        def _split_generators(self):
-            return {"train": [(0, {"picture": png(30, 20)}), (1, {"picture": png(30, 20)[:-20]})]}
-
-    Damaged(data_dir=tmp_path / "data").build(num_workers=1)
+    rows = [(0, {"picture": png(30, 20)}), (1, {"picture": png(30, 20)[:-20]})]
+    picture = bd.features.Image(shape=(None, None, 1))
+    build(tmp_path / "data", {"picture": picture}, {"train": rows}, name="damaged")
     assert run("site", tmp_path / "data", "--to", tmp_path / "site")[0] == 0
     folder = tmp_path / "site" / "damaged" / "1.0.0"
     rows = parquet.read_table(folder / "sample-train.parquet").to_pylist()

@@ -16,6 +16,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.stacking import fill_of
 from beam_datasets.formats import columns
 from tests.cases import cases
+from tests.published import build
 from tests.strategies import DTYPES, assert_equal
 
 FEATURES = F.FeaturesDict(
@@ -138,19 +139,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for i in range(31):
             yield i, example_of(i, 0 if i < 8 else 2**25 - 1 if i > 25 else int(generator.integers(2**25)))
 
-    class Missing(bd.DatasetBuilder):
-        VERSION = bd.Version("1.0.0")
-
-        def _info(self) -> Any:
-            return bd.DatasetInfo(
-                builder=self, features=FEATURES, disable_shuffling=True, supervised_keys=("two", "text")
-            )
-
-        def _split_generators(self) -> Any:
-            return {"train": rows}
-
-    Missing(data_dir=directory).build(num_shards=4, num_workers=1)
-    return bd.load("missing", data_dir=directory, split="train")
+    info = {"disable_shuffling": True, "supervised_keys": ("two", "text")}
+    build(directory, FEATURES, {"train": rows}, info=info, num_shards=4)
+    return bd.load("ds", data_dir=directory, split="train")
 
 
 def filled(dataset: Any) -> list[Any]:

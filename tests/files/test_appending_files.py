@@ -29,6 +29,7 @@ from beam_datasets.files.splits import SplitBy
 from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
+from tests.published import build
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
@@ -199,20 +200,9 @@ def test_files_are_appended_to_the_version_that_they_were_compared_with(tmp_path
 
 
 def test_metadata_of_an_author_stay(tmp_path):
-    class Authored(bd.DatasetBuilder, skip_registration=True):
-        """A dataset whose author uses the name under which builders of files record their files."""
-
-        VERSION = "1.0.0"
-        name = "ds"
-
-        def _info(self):
-            features = {"id": bd.features.Text(), "n": np.int64}
-            return bd.DatasetInfo(builder=self, features=features, metadata=MetadataDict(input="interviews"))
-
-        def _split_generators(self):
-            return {"train": [("a", {"id": "a", "n": 1})]}
-
-    Authored(data_dir=tmp_path / "data").build(num_workers=1)
+    features = {"id": bd.features.Text(), "n": np.int64}
+    name_of_files = {"metadata": MetadataDict(input="interviews")}  # under which builders of files record them
+    build(tmp_path / "data", features, {"train": [("a", {"id": "a", "n": 1})]}, info=name_of_files)
     csv(tmp_path / "logs", "1.csv", "id,n", "b,2")
     new = Csv(pattern=f"{tmp_path}/logs/*.csv", key="id")
     with pytest.warns(UserWarning, match=r"ds/1\.0\.0: no readable inputs\.json names its files: all are taken"):

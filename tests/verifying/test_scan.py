@@ -19,7 +19,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.verifying import examine, scan
 from tests.directories import contents
-from tests.published import restore
+from tests.published import build, restore
 from tests.verifying import test_corruptions as corruptions
 
 
@@ -125,25 +125,11 @@ def test_records_that_do_not_fit_the_features(copy: Path) -> None:
         assert damaged == expected
 
 
-class Many(bd.DatasetBuilder, skip_registration=True):
-    """Numbers in many shards."""
-
-    VERSION = "1.0.0"
-    name = "many"
-
-    def _info(self) -> bd.DatasetInfo:
-        return bd.DatasetInfo(builder=self, features={"n": np.int64})
-
-    def _split_generators(self) -> dict[str, object]:
-        return {"train": ((n, {"n": n}) for n in range(700))}
-
-
 @pytest.fixture(scope="module")
 def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of 700 shards, of one example each."""
-    builder = Many(data_dir=tmp_path_factory.mktemp("many"))
-    builder.build(num_shards=700, num_workers=1)
-    return Path(builder.dataset_dir)
+    rows = [(n, {"n": n}) for n in range(700)]
+    return build(tmp_path_factory.mktemp("many"), {"n": np.int64}, {"train": rows}, num_shards=700)
 
 
 @pytest.mark.parametrize(("jobs", "decode"), [(1, False), (3, True)])
