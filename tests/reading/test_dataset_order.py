@@ -162,6 +162,10 @@ def test_input_pipelines_read_files_of_their_own(write: Any) -> None:
         [*range(3, 7), *range(19, 24)],
         [*range(7, 19), *range(24, 33)],
     ]
+    four = [builder.as_dataset("train", read_config=bd.ReadConfig(input_context=Pipeline(4, i))) for i in range(4)]
+    assert sorted(int(example["id"]) for part in four for example in part) == [*range(33)]
+    alone = bd.ReadConfig(input_context=Pipeline(1, 0))
+    assert not list(builder.as_dataset("train[:0]", read_config=alone))
     with pytest.raises(ValueError, match="4 files cannot be divided among 5 input pipelines"):
         builder.as_dataset("train", read_config=bd.ReadConfig(input_context=Pipeline(5, 0)))
     for part in parts:
