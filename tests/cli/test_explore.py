@@ -320,6 +320,8 @@ def test_slices_are_compared_over_one_axis(url):
     assert "largest difference of cumulative shares" in page
     assert page.count('class="s1 many"') > 0
     assert '<th scope="row">test</th>' in page
+    asked = get(url, "/statistics", headers={"X-Poll": "1"}, name=NAME, slice="train", name2=NAME, slice2="test")[2]
+    assert (b"data-next" in asked, b"<section" in asked) == (False, False)
 
 
 def test_who_may_ask(url, data):

@@ -129,7 +129,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             return str(web.url_for(endpoint, **place))
 
         body = ""
-        if all(waited):
+        if all(waited) and "X-Poll" not in web.request.headers:  # which asks whether all is there
             slices = {label: summary.found for label, summary in found.items()}
             images = pages.sample_images(*chosen[0], partial(url, chosen[0], "file"))
             body = content(slices, lambda label, index: url(at[label], "example", index), images)
@@ -137,7 +137,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             "statistics",
             {
                 "chosen": [(published.info.display_name, part) for published, part in chosen],
-                "progress": {} if body else found,
+                "progress": {} if all(waited) else found,
                 "changes": compare_features(*(p.info.features for p, _ in chosen)).changes if several else (),
                 "content": pages.escaped(body),
                 "code": catalogue.load_code(*chosen[0]),
