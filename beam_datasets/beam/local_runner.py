@@ -189,6 +189,7 @@ class _Run:
         tempfile.tempdir = os.environ["TMPDIR"] = scratch
         gc.freeze()  # what is imported stays; collecting it again and again takes a twentieth of the time
         self._replies, self._living, self._lock = replies, living, threading.Lock()
+        self._scratch = scratch
         self._workers: list[int] = []
 
     def run(self, pipeline: beam.Pipeline, options: PipelineOptions) -> None:
@@ -270,6 +271,7 @@ class _Run:
         for pid in self._workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self._scratch, ignore_errors=True)  # a launcher that was killed cannot do so
         os._exit(0)
 
 
