@@ -1,4 +1,4 @@
-"""WriteDataset: (key, example) -> a published dataset, out of anybody's pipeline, on any Beam runner.
+"""WriteDataset: (key, example) -> a published dataset, as a transform of any Beam pipeline.
 
 The stages only wire; what they do stands in beam_datasets.generate as plain functions.
 """

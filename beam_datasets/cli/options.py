@@ -191,7 +191,7 @@ def read_storage_options(path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         options = None
     if not isinstance(options, dict):
-        raise argparse.ArgumentTypeError(f'{path} is not JSON object, such as {{"endpoint": "http://host:9000"}}')
+        raise argparse.ArgumentTypeError(f'{path} is not a JSON object, such as {{"endpoint": "http://host:9000"}}')
     return options
 
 

@@ -94,7 +94,8 @@ class ClassLabel(Leaf):
                 return self.label_names.index(name.strip())
             except ValueError:
                 hint = did_you_mean(name, self.label_names)
-                raise ValueError(f"{name!r} is none of the {len(self.label_names)} class names.{hint}") from None
+                expected = f"expected one of the {len(self.label_names)} class names"
+                raise ValueError(f"{expected}, got {name!r}.{hint}") from None
         index = int(name) if name.isdecimal() else -1
         if str(index) != name:
             raise ValueError(f"{name!r} is not the index of a class, and the classes have no names")

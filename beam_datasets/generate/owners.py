@@ -102,7 +102,7 @@ class Owner:
 
 def remove_owned(directory: str) -> None:
     """Removes a local directory, owner.json last: if this process is killed, the next one still knows that it may."""
-    for name in storage.list_dir(directory):
+    for name in storage.list_dir(directory) if storage.is_dir(directory) else ():
         path = storage.join(directory, name)
         if name != OWNER_FILE:
             (storage.remove_tree if storage.is_dir(path) else storage.remove)(path)

@@ -311,13 +311,13 @@ def _leave_out_moved(
     """
     moved: Counter[tuple[str, str]] = Counter()
     for number, keys in sorted(rows.items()):
+        before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
         for found in keys_elsewhere(keys, number, runs):
             if found.place in left_out[found.other].get(found.other_sort_key, ()):
                 continue
             other = runs[found.other][found.place]
             if on_duplicate in ("error", "skip_identical") or other.dataset == number:
                 raise in_two_splits(found, other)
-            before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
             if on_duplicate == "replace":
                 left_out[found.other][found.other_sort_key] = range(before[found.other])
                 moved[found.other, found.split] += other.dataset == 0

@@ -127,6 +127,14 @@ def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
     return np.array([rule.sort_key(key) for key in keys], "S16")
 
 
+def _as_text(key: Any) -> Any:
+    """Returns the str of a key that is read as bytes; bytes that are not UTF-8 were given as such."""
+    try:
+        return key.decode() if isinstance(key, bytes) else key
+    except UnicodeDecodeError:
+        return key
+
+
 def _raw(key: bytes) -> bytes:
     return key.ljust(16, b"\0")  # NumPy drops zeros at the end
 
@@ -173,7 +181,7 @@ def stored_keys(
                 decoders=PartialDecoding([column]),
                 read_config=ReadConfig(interleave_cycle_length=1),
             )
-            keys = (key.decode() if isinstance(key, bytes) else key for key in (row[column] for row in rows))
+            keys = (_as_text(row[column]) for row in rows)
             for file in run.files:
                 some = [next(keys) for _ in range(file.take)]
                 recorded = keys_of(file.filename)[file.skip : file.skip + file.take]

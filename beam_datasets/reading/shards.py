@@ -88,7 +88,7 @@ class Shard:
             )
 
     def _know(self, offsets: NDArray[np.uint64]) -> None:
-        self._offsets, self._places = offsets, offsets.data
+        self._places, self._offsets = offsets.data, offsets  # in this order: other threads look at the latter first
 
     def __del__(self) -> None:
         reader = self.__dict__.get("reader")

@@ -44,7 +44,7 @@ def test_torch(torch: Any, gaps: Any, size: int, way: str) -> None:
 @pytest.mark.parametrize("num_workers", [0, 1])
 @pytest.mark.parametrize("map_style", [False, True])
 def test_torch_collates_numbers_of_uint64(torch: Any, tmp_path: Any, map_style: bool, num_workers: int) -> None:
-    """R7: PyTorch's default collate takes numbers of uint64, also missing ones; NumPy users get the same as before."""
+    """PyTorch's default collate takes numbers of uint64, also missing ones; NumPy users get the same as before."""
     number = bd.features.Scalar("uint64")
     features = {"n": number, "missing": bd.features.Scalar("uint64", optional=True), "inner": {"n": number}}
     values = [{"n": 2**64 - 1 - i, "missing": i if i % 2 else None, "inner": {"n": i}} for i in range(6)]

@@ -111,7 +111,7 @@ def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
 
 
 def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
-    """P3: the launcher's connection is cut during a job; the job's data stays, and the job goes on and publishes."""
+    """The launcher's connection is cut during a job; the job's data stays, and the job goes on and publishes."""
     proxy = Proxy(cluster.ports["jobs"])
     by_proxy = [option for option in cluster.options() if not option.startswith("--job_endpoint")]
     process = start(*numbers(tmp_path, *by_proxy, f"--job_endpoint=127.0.0.1:{proxy.port}", "--job_name=mine"))

@@ -107,7 +107,7 @@ for _ in range(3000):
 
 @pytest.mark.parametrize("node", ["x" * 100_000, {"pythonClassName": "x" * 100_000, "a": {}}])
 def test_an_error_does_not_repeat_a_long_value(node):
-    """F4: an error of features.json shows the beginning of what is wrong there, however long that is."""
+    """An error of features.json shows the beginning of what is wrong there, however long that is."""
     with pytest.raises((MetadataError, FeatureTypeError)) as caught:
         features.from_json_text(json.dumps(node), path="/data/features.json").decoder("x")({})
     assert len(str(caught.value)) < 2000
@@ -196,9 +196,9 @@ def test_class_labels(tmp_path):
     assert (label.str2int("dog"), label.int2str(0)) == (1, "cat")
     assert F.ClassLabel(num_classes=3).int2str(2) == "2"
     for wrong in ("cow", "0"):
-        with pytest.raises(ValueError, match="none of the 2 class names"):
+        with pytest.raises(ValueError, match="one of the 2 class names, got"):
             label.str2int(wrong)
-    with pytest.raises(ValueError, match="'dgo' is none of the 2 class names. Did you mean 'dog'"):
+    with pytest.raises(ValueError, match="expected one of the 2 class names, got 'dgo'. Did you mean 'dog'"):
         label.str2int("dgo")
     for index in (-1, 2):
         with pytest.raises(ValueError, match="not the index"):

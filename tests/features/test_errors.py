@@ -58,7 +58,7 @@ encode = F.compile_encoder(FEATURES)
         ({"t": [[1], [None]]}, FeatureTypeError, "t: the value is None or has a None"),
         ({"text": 5}, FeatureTypeError, "text: 5 is int; expected str or bytes"),
         ({"text": None}, FeatureTypeError, "text: None is NoneType; expected str or bytes"),
-        ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: 'c' is none of the 2 class names"),
+        ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: expected one of the 2 class names, got 'c'"),
         ({"labels": [2]}, FeatureValueError, "labels: item 0: label 2 is outside [-1, 2), for 2 classes"),
         ({"labels": np.array([0, 2])}, FeatureValueError, "labels: item 1: label 2 is outside [-1, 2)"),
         ({"labels": 3}, FeatureValueError, "labels: expected a sequence, got int: 3"),

@@ -402,6 +402,18 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
         append("other", on_duplicate="replace")
 
 
+def test_keys_of_published_rows_need_not_be_utf_8(tmp_path):
+    csv(tmp_path / "logs", "1.csv", "id,n", *(f"a{n},{n}" for n in range(20)))
+    options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": "id"}
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path, **options).build(num_workers=1)
+    keys = [b"\xff", "b\\c", "\u00e9"]
+    features = {"id": bd.features.Text(), "n": np.int64}
+    build(tmp_path, features, {"train": [(key, {"id": key, "n": 1}) for key in keys]}, name="more")
+    made = bd.append("ds", "more", data_dir=tmp_path)
+    found = {row["id"] for split in ("train", "test") for row in rows_of(made, split)}
+    assert found == {f"a{n}".encode() for n in range(20)} | {b"\xff", b"b\\c", "\u00e9".encode()}
+
+
 def parquet(path, rows, names):
     pq.write_table(pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]), path)
 

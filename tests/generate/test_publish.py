@@ -233,6 +233,13 @@ def test_a_run_that_does_not_end_well_leaves_no_directory_that_it_made(tmp_path,
         pass
 
 
+def test_an_error_is_not_hidden_where_its_directory_is_gone(tmp_path):
+    beside = publish.beside(str(tmp_path / "ds" / "1.0.0"))
+    shutil.rmtree(beside.__enter__())
+    error = RuntimeError("the first error")
+    assert not beside.__exit__(RuntimeError, error, None)
+
+
 def test_nothing_is_visible_before_the_last_step(tmp_path, monkeypatch):
     publication = announced(tmp_path)
     seen = []

@@ -390,7 +390,7 @@ def test_a_million_fuzzed_expressions_raise_split_errors_alone(seed):
 
 
 def test_more_examples_than_an_int64_counts():
-    """F3: a sum of slices, and a split, of 2**63 examples or more are errors, not negative numbers of examples."""
+    """A sum of slices, and a split, of 2**63 examples or more are errors, not negative numbers of examples."""
     splits = make_splits({"train": [2**62], "test": [2**62 - 1]})
     assert splits["all"].num_examples == 2**63 - 1
     with pytest.raises(SplitError, match=r"^split 'train\+all' has 13,835,058,055,282,163,711 examples, at most 9,223"):
