@@ -58,6 +58,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 const waiting = document.querySelector("[data-next]");
 const ask = async () => {
   const url = waiting.dataset.next;
+  if (!url) return;  // stopped
   const answer = await fetch(url, { headers: { "X-Poll": "1" } }).catch(() => null);
   const page = answer?.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
   const now = page && page.querySelector("[data-next]");
