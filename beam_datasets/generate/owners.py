@@ -101,7 +101,7 @@ class Owner:
 
 
 def remove_owned(directory: str) -> None:
-    """Removes a local directory, owner.json last: if this process is killed, the next one still knows that it may."""
+    """Removes a local directory, owner.json last, so that another process can go on if this one is killed."""
     for name in storage.list_dir(directory) if storage.is_dir(directory) else ():
         path = storage.join(directory, name)
         if name != OWNER_FILE:

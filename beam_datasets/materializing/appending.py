@@ -294,7 +294,7 @@ def _leave_out_moved(
     left_out: Mapping[str, dict[bytes, range]],
     on_duplicate: str,
 ) -> Counter[tuple[str, str]]:
-    """Leaves out what has a key of another split: the new example, or those before it in the other split.
+    """Leaves out one of two examples with a key in two splits: the new one, or those before it in the other split.
 
     Args:
         rows: see `_row_keys`.

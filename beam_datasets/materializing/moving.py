@@ -1,4 +1,4 @@
-"""Keys of new rows that an example of another split has, as when the value was corrected that decides a row's split.
+"""Finds keys of new rows in other splits, where they are if the value that decides the split of a row was corrected.
 
 Sort keys are hashed with the name of the split, so those of two splits cannot be compared. The keys of new rows are
 hashed as each other split does it, and looked up in the indexes; no record of the published version is read.

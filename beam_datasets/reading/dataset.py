@@ -61,7 +61,7 @@ _COUNTERPARTS = {
 
 
 class ForTorch:
-    """What a `Dataset` and a `Stream` are to PyTorch."""
+    """The method of a `Dataset` and a `Stream` for PyTorch."""
 
     _has_positions = True  # that adapters can divide; a stream has none
 
@@ -77,9 +77,9 @@ class ForTorch:
 
 
 class Frameworks(ForTorch):
-    """What a `Dataset` is to others. Each method imports its framework when it is called, and nothing before."""
+    """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
 
-    if not TYPE_CHECKING:  # a type checker is to find what is not there
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
         def __getattr__(self, name: str) -> Any:
             if name in _COUNTERPARTS:
