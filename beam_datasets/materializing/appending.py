@@ -36,6 +36,7 @@ from beam_datasets.materializing.moving import Built, in_two_splits, keys_elsewh
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import Sources, named_splits, select_splits
 from beam_datasets.materializing.union import union
+from beam_datasets.metadata.keys import Key, key_bytes
 from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.version import Version
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from beam_datasets.materializing.moving import RowKeys
     from beam_datasets.materializing.selection import NameOrDir, SelectedSplit, SortedRun
     from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.keys import Key
     from beam_datasets.metadata.version import VersionOrStr
 
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
@@ -309,7 +309,7 @@ def _leave_out_moved(
     Raises:
         DuplicateKeyError: a key is in two splits, and that is an error.
     """
-    moved: Counter[tuple[str, str]] = Counter()
+    moved: dict[bytes, tuple[str, str]] = {}  # of published examples; several datasets may move one
     for number, keys in sorted(rows.items()):
         before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
         for found in keys_elsewhere(keys, number, runs):
@@ -320,10 +320,12 @@ def _leave_out_moved(
                 raise in_two_splits(found, other)
             if on_duplicate == "replace":
                 left_out[found.other][found.other_sort_key] = range(before[found.other])
-                moved[found.other, found.split] += other.dataset == 0
+                key = key_bytes(found.key)
+                if other.dataset == 0 or key in moved:
+                    moved[key] = moved.get(key, (found.other, ""))[0], found.split
             else:
                 left_out[found.split].setdefault(found.sort_key, range(before[found.split], len(runs[found.split])))
-    return moved
+    return Counter(move for move in moved.values() if len(set(move)) > 1)
 
 
 def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
