@@ -166,13 +166,17 @@ def stored_keys(
     Raises:
         BeamDatasetsError: it has no such column; when it is read also, if the keys were made of something else.
     """
-    error = BeamDatasetsError(
-        f"{dataset.info.display_name}: expected a column with the keys of its rows ({column or 'by --key COLUMN'}), "
-        f"because rows were split by {options}, and a row that belongs to another split now would stand in both. It "
-        "has none. Append the files of which it was built (--from csv, jsonl or parquet)."
-    )
+
+    def error(got: str) -> BeamDatasetsError:
+        return BeamDatasetsError(
+            f"{dataset.info.display_name}: expected a column with the keys of its rows "
+            f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "
+            "split now would be in both; got "
+            f"{got}. Append the files of which it was built (--from csv, jsonl or parquet)."
+        )
+
     if column is None or column not in dataset.info.features:
-        raise error
+        raise error("none at its top level")
 
     def read() -> Iterator[dict[str, list[Any]]]:
         for run in (run for some in runs.values() for run in some if run.dataset == number):
@@ -187,10 +191,10 @@ def stored_keys(
                 recorded = keys_of(file.filename)[file.skip : file.skip + file.take]
                 try:
                     made = _sort_keys(run.rules[0], some)
-                except InvalidKeyError:
-                    raise error from None
+                except InvalidKeyError as problem:
+                    raise error(f"{problem}") from None
                 if made.tobytes() != recorded.tobytes():
-                    raise error
+                    raise error("one with other values than its keys")
                 yield {run.split: some}
 
     return read

@@ -61,6 +61,7 @@ class RunReader:
         self._scanned = 0  # the record that the scan goes on with
         self._chunk = _NOTHING
         self.has_ended = False
+        self._replaced = -1  # the last record that was damaged in the cache
 
     def load(self, wanted: Ranges) -> RunReader:
         """Reads the first chunk of what is wanted, unless a block can read it by itself; returns this reader."""
@@ -106,8 +107,8 @@ class RunReader:
         """
         if self.shard.known_offsets is not None:
             self.shard.read_one(first)
-            if self.shard.reader.pieces is not None:
-                self._chunk = _NOTHING
+            if self.shard.reader.pieces is not None and first != self._replaced:
+                self._chunk, self._replaced = _NOTHING, first
                 return
             offset = int(self.shard.offsets[first])
         else:

@@ -412,6 +412,9 @@ def test_keys_of_published_rows_need_not_be_utf_8(tmp_path):
     made = bd.append("ds", "more", data_dir=tmp_path)
     found = {row["id"] for split in ("train", "test") for row in rows_of(made, split)}
     assert found == {f"a{n}".encode() for n in range(20)} | {b"\xff", b"b\\c", "\u00e9".encode()}
+    build(tmp_path, features, {"train": [("x", {"id": "y", "n": 1})]}, name="others")
+    with pytest.raises(BeamDatasetsError, match=r"others:1.0.0: .* got one with other values than its keys"):
+        bd.append("ds", "others", data_dir=tmp_path)
 
 
 def parquet(path, rows, names):
