@@ -260,7 +260,7 @@ class ReadOnlyBuilder:
         try:
             return None if text is None else MetadataDict(json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
-            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not JSON object: {error}.") from error
+            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not a JSON object: {error}.") from error
 
     @staticmethod
     def _text(content: bytes, path: str) -> str:

@@ -244,7 +244,7 @@ class Expected:
         try:
             dict(json.loads(text or "{}"))
         except (ValueError, TypeError, RecursionError) as error:
-            self._find(METADATA_FILE, "metadata", f"it is not JSON object: {error}")
+            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
 
     def _compare(self) -> None:
         """Compares manifest.json with dataset_info.json."""
