@@ -35,6 +35,8 @@ dataset [NAME_OR_DIR]  a dataset, or a directory of datasets; default: all of --
 def run(args: Sequence[str]) -> int:
     """Serves the pages until it is interrupted."""
     known = COMMAND.parse(args)
+    if not 0 <= known.port < 1 << 16:
+        raise UsageError(f"--port: expected 0 to 65535, got {known.port}")
     serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
     token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token

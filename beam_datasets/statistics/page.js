@@ -63,6 +63,8 @@ const ask = async () => {
   const page = answer?.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
   const now = page && page.querySelector("[data-next]");
   if (!waiting.dataset.next) return;  // stopped
+  const edited = [...document.querySelectorAll("form input")].some((input) => input.value !== input.defaultValue);
+  if (!now && edited) return;  // the link goes on; what was typed stays
   if (!now) return location.replace(url);
   waiting.firstElementChild.replaceWith(now.firstElementChild);
   waiting.dataset.next = now.dataset.next;

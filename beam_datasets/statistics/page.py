@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.statistics.report import SIZES, Statistics, constant_size
+from beam_datasets.statistics.report import SIZES, TOP, Statistics, constant_size
 from beam_datasets.statistics.sketches import bar_edges
 
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
@@ -138,7 +138,7 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
     for name, part in found.items():
         if part is None:
             marks.append(f"not in {name}")
-        elif part["distinct"] == 1 and part["distinct_exact"] and part["values"] > 1:
+        elif part["distinct_exact"] and _num_kinds(part) == 1 and part["values"] > 1:
             marks.append(f"constant in {name}")
         if part is not None and part["missing"]:
             marks.append(f"{part['missing']:,} missing in {name}")
@@ -149,6 +149,11 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
     if gap is not None and gap > _NOISE * sqrt(sum(1 / max(count, 1) for count in sorted(counts)[:2])):
         marks.append("differs")
     return " ".join(f"<mark>{escape(mark)}</mark>" for mark in marks)
+
+
+def _num_kinds(feature: dict[str, Any]) -> int:
+    """Returns the number of different values, of which NaN and each infinity is one."""
+    return int(feature["distinct"]) + sum(bool(feature.get(kind)) for kind in ("nan", "inf", "-inf"))
 
 
 def is_identifier(feature: dict[str, Any]) -> bool:
@@ -275,8 +280,9 @@ _NOTES = (
     "that the JSON gives with each. A ~ stands before estimates: of different values (standard error 1.6%), and of "
     "how often the most frequent occur, where there are more than 4,096 different ones. Bars are approximate at "
     "their edges. Drift is the largest difference between the cumulative shares of the first slice and of another: of "
-    "numbers, lengths, sizes, and labels in their order. A feature differs if chance makes such a difference in fewer "
-    "than one of a thousand pairs of slices.</p>"
+    "numbers, lengths, sizes, labels in their order, and texts if a slice has few different ones. A - in a table of "
+    f"most frequent values: in that slice it is not among the {TOP}, or occurs once. A feature differs if chance makes "
+    "such a difference in fewer than one of a thousand pairs of slices.</p>"
 )
 
 
@@ -291,12 +297,20 @@ def _drift(found: Mapping[str, dict[str, Any] | None]) -> float | None:
         for other in spreads[1:]:
             _, (first, second) = _common([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
-    parts = [part for part in found.values() if part is not None and part["values"]]
-    labelled = [{n: count / part["values"] for n, _, count in part["labels"]} for part in parts if "labels" in part]
-    for shares in labelled[1:]:
-        numbers = sorted({*labelled[0], *shares})
-        gaps.append(_gap([labelled[0].get(n, 0) for n in numbers], [shares.get(n, 0) for n in numbers]))
+    counted = [_shares_of_values(part) for part in found.values() if part is not None and part["values"]]
+    for shares in counted[1:] if all(counted) else ():
+        names = sorted({*counted[0], *shares})
+        gaps.append(_gap([counted[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
     return max(gaps, default=None)
+
+
+def _shares_of_values(part: dict[str, Any]) -> dict[Any, float]:
+    """Returns the share of each label, or of each text where all are listed; empty for others."""
+    if "labels" in part:
+        return {number: count / part["values"] for number, _, count in part["labels"]}
+    if not {"bytes", "top"} <= part.keys() or not part["distinct_exact"] or part["distinct"] > len(part["top"]):
+        return {}
+    return {value: count / part["values"] for value, count in part["top"]}
 
 
 def _gap(first: Sequence[float], second: Sequence[float]) -> float:

@@ -95,6 +95,7 @@ def test_pages_escape_what_datasets_contain(url, huge):
     for path, query in [("/rows", {"where": SCRIPT}), ("/rows", {"slice": SCRIPT}), ("/dataset", {"name": SCRIPT})]:
         status, _, body = get(url, path, **part | query)
         assert (status, b"<script>" in body) in ((400, False), (404, False))
+        assert b'<form method="get"' in body, "what was asked can be mended"
 
 
 def test_an_error_of_the_explorer_itself_is_status_500(url, monkeypatch):
@@ -405,4 +406,5 @@ def test_a_port_in_use_is_an_error(url, data, run):
     code, _, said = run("explore", data, "--port", url.rpartition(":")[2])
     assert code == 2
     assert "choose another --port" in said
+    assert "expected 0 to 65535, got 70000" in run("explore", data, "--port", "70000")[2]
     assert IMAGE not in said

@@ -463,4 +463,23 @@ def test_the_page_marks_identifiers_and_differences(tmp_path):
     assert "<mark>differs</mark>" not in content({"a": halves["a"], "again": halves["a"]})
 
 
+def test_marks_are_of_all_values_and_drift_of_the_texts(tmp_path):
+    """Values that are not finite are values, and texts of one length differ."""
+    examples = [
+        {"mixed": (np.nan, np.inf, -np.inf, 1.5)[n % 4], "nan": np.nan, "same": 1.5, "text": "cat" if n % 10 else "dog"}
+        for n in range(120)
+    ]
+    features = {"mixed": np.float32, "nan": np.float32, "same": np.float32, "text": bd.features.Text()}
+    other = [example | {"text": "dog" if example["text"] == "cat" else "cat"} for example in examples]
+    found = {
+        name: compute(dataset_of(tmp_path / name, features, rows)).slices["train"]
+        for name, rows in (("a", examples), ("b", other))
+    }
+    html = content(found)
+    rows = {name: re.search(rf'<tr><th scope="row">(?:<a[^>]*>)?{name}.*?</tr>', html)[0] for name in features}
+    assert [name for name, row in rows.items() if "constant in a" in row] == ["nan", "same"]
+    assert "80.0%" in rows["text"]
+    assert "differs" in rows["text"]
+
+
 _HALVES = {"low": [{"moved": n} for n in range(200)], "high": [{"moved": n} for n in range(150, 350)]}
