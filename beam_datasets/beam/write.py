@@ -6,6 +6,7 @@ The stages only wire; what they do stands in beam_datasets.generate as plain fun
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
+SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _RUNS = "runs"
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
 
@@ -249,8 +251,13 @@ def write_blocks(
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
     merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
-    if engine.many_machines:  # a split is one key: several workers merge its histograms before one merges theirs
-        merge = merge.with_hot_key_fanout(COUNTING_FANOUT)
+    if engine.many_machines:
+        counts = (
+            counts
+            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
+            | "CountParts" >> merge
+            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+        )
     counted = counts | "CountKeys" >> merge
     seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(
@@ -377,10 +384,31 @@ class _MergeHistograms(beam.CombineFn):
         return histograms.merge(parts, self._max_bins)
 
 
+class _SpreadCounts(beam.DoFn):
+    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
+
+    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def start_bundle(self) -> None:
+        self._number = random.randrange(COUNTING_FANOUT)
+
+    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
+        split, counts = element
+        yield (split, self._number), counts
+
+
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
     nothing = histograms.merge([])
     kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
     return split, dataclasses.replace(nothing, **kept)
+
+
+def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    return key[0], counts
 
 
 class _CountDistinct(beam.PTransform):
