@@ -222,7 +222,7 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
 
 
 def _counted(result: PipelineResult) -> dict[str, Any]:
-    """Returns the counters and sets of strings that are not this package's own; empty where the runner tells none."""
+    """Returns the counters and sets of strings that are not this package's own; empty where the runner reports none."""
     try:
         found = result.metrics().query()
     except NotImplementedError:

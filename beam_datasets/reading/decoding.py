@@ -340,7 +340,7 @@ def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, hav
         have_length: whether the features must be sequences or arrays.
 
     Raises:
-        FeatureValueError: there is no such feature, or it has no length.
+        FeatureValueError: the feature does not exist, or it has no length.
     """
     first, *rest = steps
     features = None if isinstance(first, Batch) else features_of(first)

@@ -278,7 +278,7 @@ class Stream(ForTorch):
 
         Raises:
             ValueError: boundaries do not ascend, or there is another number of batch sizes.
-            FeatureError: there is no such feature, or it has no length; if a function has made the examples, it is
+            FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading.
         """
         from beam_datasets.reading.grouping import ByLength
@@ -310,7 +310,7 @@ class Stream(ForTorch):
 
         Raises:
             ValueError: an argument is out of range.
-            FeatureError: there is no such feature, or it has no length; if a function has made the examples, it is
+            FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading, and so is an example that is too long.
         """
         from beam_datasets.reading.grouping import Packed
