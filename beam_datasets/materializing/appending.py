@@ -622,7 +622,7 @@ def built(
         yield parent.dataset_dir, made, notes
 
 
-def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
+def _build_all(builder: Any, on_duplicate: str) -> list[Built | ReadOnlyBuilder]:
     """Builds a builder, and one of files file by file if a key occurs in several; returns what was built."""
     try:
         return _build(builder)
@@ -632,8 +632,10 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
     return [built for each in builder.one_by_one() for built in _build(each)]
 
 
-def _build(builder: Any) -> list[Built]:
+def _build(builder: Any) -> list[Built | ReadOnlyBuilder]:
     """Builds a builder; returns the dataset, or none if it is of files without rows, such as those of a quiet day.
+
+    Builders of files record the keys of rows. Those of other builders are read as those of a published dataset are.
 
     Raises:
         DuplicateKeyError: a key is in two splits, of a builder that splits rows by another value.
@@ -644,7 +646,9 @@ def _build(builder: Any) -> list[Built]:
         if not getattr(builder, "may_be_empty", False):
             raise
         return []
-    keys: RowKeys | None = getattr(builder, "recorded_keys", None)
+    if not hasattr(builder, "recorded_keys"):
+        return [dataset]
+    keys: RowKeys | None = builder.recorded_keys
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}

@@ -30,7 +30,7 @@ KEYS_AT_ONCE = 1 << 18
 
 
 class Built(NamedTuple):
-    """A dataset that was built to be appended.
+    """A dataset that was built of files to be appended.
 
     Attributes:
         dataset: the dataset.
@@ -172,7 +172,7 @@ def stored_keys(
             f"{dataset.info.display_name}: expected a column with the keys of its rows "
             f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "
             "split now would be in both; got "
-            f"{got}. Append the files of which it was built (--from csv, jsonl or parquet)."
+            f"{got}. Append files instead (--from csv, jsonl or parquet)."
         )
 
     if column is None or column not in dataset.info.features:

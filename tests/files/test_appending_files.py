@@ -402,6 +402,35 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
         append("other", on_duplicate="replace")
 
 
+def test_rows_of_an_own_builder_stand_in_one_split_of_files_that_are_split_by_a_group(tmp_path):
+    class Corrections(bd.DatasetBuilder, skip_registration=True):
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"id": bd.features.Text(), "n": np.int64})
+
+        def _split_generators(self):
+            return dict.fromkeys(("train", "test"), bd.SourceUnits(["all"], lambda _: self.rows()))
+
+        def rows(self):
+            for key, n in {moved: groups["test"], "new": 1}.items():
+                yield key, {"id": key, "n": n}, split_of(n)
+
+    def splits_of(directory):
+        return sorted((row["id"].decode(), split) for split in ("train", "test") for row in rows_of(directory, split))
+
+    split_of = bd.SplitByHash({"train": "50%", "test": "50%"})
+    csv(tmp_path / "logs", "1.csv", "id,n", *(f"a{n},{n}" for n in range(20)))
+    options = {"splits": split_of.shares, "split_by": SplitBy(group="n"), "key": "id"}
+    old = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path, **options).build(num_workers=1)
+    groups = {split_of(n): n for n in range(20)}
+    moved = f"a{groups['train']}"
+    with pytest.raises(DuplicateKeyError, match=f"has the key '{moved}' in split 'train', and corrections:1.0.0 in "):
+        bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path)
+    made = bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path, on_duplicate="replace")
+    assert splits_of(made) == sorted([*(set(splits_of(old)) - {(moved, "train")}), (moved, "test"), ("new", split_of(1))])
+
+
 def test_keys_of_published_rows_need_not_be_utf_8(tmp_path):
     csv(tmp_path / "logs", "1.csv", "id,n", *(f"a{n},{n}" for n in range(20)))
     options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": "id"}
