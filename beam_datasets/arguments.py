@@ -101,7 +101,7 @@ def index_of(index: Any, n: int) -> int:
 
     Raises:
         IndexError: there is none.
-        TypeError: it is not an integer; True and False are none.
+        TypeError: it is not an integer, or it is True or False.
     """
     try:
         number = operator.index(index)

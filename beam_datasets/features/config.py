@@ -107,7 +107,7 @@ def _connectors() -> dict[str, type[FeatureConnector]]:
 
 @dataclass(frozen=True, repr=False)
 class UnknownFeature(FeatureConnector):
-    """A feature whose class features.json names, but which is none of ours. Nothing is ever imported by that name.
+    """A feature whose class in features.json is not one of this package. Nothing is ever imported by that name.
 
     The rest of the dataset reads as usual, with `decode.PartialDecoding` that leaves this feature out, or with
     `decode.SkipDecoding` for it, which yields what the record has under its name. To decode it is an error.

@@ -132,7 +132,7 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
     """Returns the features with decoders in place of some.
 
     Raises:
-        ValueError: a name is none of the features.
+        ValueError: there is no feature of a name.
         TypeError: something is neither a decoder nor a dict of them.
     """
     if decoders is None:
@@ -153,7 +153,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     """Returns the features that a partial decoding asks for.
 
     Raises:
-        ValueError: a name is none of the features, or a feature does not fit the dataset's.
+        ValueError: there is no feature of a name, or a feature does not fit the dataset's.
         TypeError: a feature is of another class than the dataset's, or the nest has something else in it.
     """
     if isinstance(spec, PartialDecoding):

@@ -30,7 +30,7 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
     Python's own `int`, `float`, `str` and `bool` are not, because they do not say how many bits.
 
     Raises:
-        ValueError: it is none of these, or a dtype that no feature can have.
+        ValueError: it is something else, or a dtype that no feature can have.
         MissingDependencyError: it is 'bfloat16' and the package ml_dtypes is not installed.
     """
     if isinstance(dtype, str):

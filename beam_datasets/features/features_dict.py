@@ -34,7 +34,7 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
         name: what it is called, for the error.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is something else.
     """
     if isinstance(feature, FeatureConnector):
         kind, base = type(feature), FeatureConnector

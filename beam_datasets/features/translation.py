@@ -93,7 +93,7 @@ class TranslationVariableLanguages(Wrapped):
                 raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
             unknown = [language for language in value if known is not None and language not in known]
             if unknown:
-                raise FeatureValueError(f"{path}: the languages {unknown} are none of {self.languages}")
+                raise FeatureValueError(f"{path}: expected languages of {self.languages}, got {unknown}")
             pairs = []
             for language, texts in value.items():
                 if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):

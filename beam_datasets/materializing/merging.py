@@ -147,11 +147,11 @@ class KeyRanges:
         """Cuts runs into ranges, also at each shard of the published run if `cut_at_shards`; reads their indexes.
 
         Args:
-            runs: see above.
-            has_published: see above.
-            on_duplicate: see above.
+            runs: to merge, the published one first.
+            has_published: whether the first run is published.
+            on_duplicate: one of `ON_DUPLICATE`.
             delete: sort key -> the runs in which it is left out.
-            cut_at_shards: see above.
+            cut_at_shards: whether ranges also end where shards of the published run do.
 
         Raises:
             MetadataError: an index is damaged or missing.

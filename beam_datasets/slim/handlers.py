@@ -182,8 +182,8 @@ class LookupTensor(Tensor):
         if None in found:
             missing, some = elements[found.index(None)], ", ".join(map(repr, list(self._entries)[:5]))
             raise FeatureValueError(
-                f"{self.key}: {missing!r} is none of the {len(self._entries)} entries of the table ({some} ...); "
-                "add it, or give `unknown`"
+                f"{self.key}: expected one of the {len(self._entries)} entries of the table ({some} ...), got "
+                f"{missing!r}. Add it, or give `unknown`"
             )
         return np.array(found, self._dtype).reshape(np.shape(value))[()]
 

@@ -253,7 +253,7 @@ BOX = F.BBoxFeature(bbox_format="XYXY")
         (F.TranslationVariableLanguages(), {"de": None}, "expected texts, got NoneType: None"),
         (F.TranslationVariableLanguages(), {"de": ["a", 5]}, "5 is int; expected str or bytes"),
         (F.TranslationVariableLanguages(), {"de": "a", 5: "b"}, "5 is int; expected str or bytes"),
-        (F.TranslationVariableLanguages(["de"]), {"fr": "a", 5: "b"}, "['fr', 5] are none of ['de']"),
+        (F.TranslationVariableLanguages(["de"]), {"fr": "a", 5: "b"}, "expected languages of ['de'], got ['fr', 5]"),
     ],
 )
 def test_items_that_iteration_would_make_up(feature: Any, value: Any, message: str) -> None:

@@ -140,7 +140,7 @@ def test_translations():
     assert round_trip(feature, {})["language"].shape == (0,)
     assert (feature.languages, feature.num_languages) == (["en", "fr"], 2)
     assert F.Translation(["fr", "en"]).languages == ["en", "fr"]
-    with pytest.raises(FeatureValueError, match=r"^x: the languages \['de'\] are none of"):
+    with pytest.raises(FeatureValueError, match=r"^x: expected languages of \['en', 'fr'\], got \['de'\]"):
         round_trip(feature, {"de": "x"})
     with pytest.raises(FeatureTypeError, match="^x: list is not a dict"):
         round_trip(feature, [])

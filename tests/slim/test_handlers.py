@@ -106,7 +106,7 @@ def test_lookup_of_other_values():
 
 def test_lookup_of_what_is_not_there():
     with pytest.raises(
-        FeatureValueError, match=r"^x: b'b' is none of the 1 entries of the table \(b'a' ...\); add it, or"
+        FeatureValueError, match=r"^x: expected one of the 1 entries of the table \(b'a' ...\), got b'b'. Add it, or"
     ):
         LookupTensor("x", ["a"]).tensors_to_item({"x": WORDS})
     with pytest.raises(ValueError, match="give one of them"):
