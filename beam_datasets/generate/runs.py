@@ -424,8 +424,10 @@ def finish(target: str) -> bool:
     else:
         commit_all(held.run, held.decision)
         complete(held.run, held.decision)
-    if held.run.spill_dir and held.run.owner.is_dead:
-        storage.remove_tree(held.run.spill_dir)
+    if held.run.owner.is_dead:
+        storage.remove(held.run.worker_log)
+        if held.run.spill_dir:
+            storage.remove_tree(held.run.spill_dir)
     return True
 
 
@@ -463,6 +465,7 @@ def discard(run: Run, *, by: str) -> bool:
     """
     if abandon(run.target, run.job, by=by).kind == PUBLISH:
         return False
+    storage.remove(run.worker_log)
     if run.spill_dir is None or not has_units(run.spill_dir):
         for directory in filter(None, (run.spill_dir, run.staging_dir)):
             storage.remove_tree(directory)

@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -107,12 +108,14 @@ def test_a_second_run_is_refused_when_it_starts(data_dir: str) -> None:
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", IN_PROCESS])
 def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
-    data_dir: str, dead: int, tmp_path: Path, runner: str
+    data_dir: str, dead: int, tmp_path: Path, runner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     spill = str(tmp_path / "incomplete.0_1.0.0.spill")
     gone = dataclasses.replace(killed(owned(announced(data_dir), runner=runner), dead), spill_dir=spill)
     publish.reserve(gone)
     staged(gone)
+    Path(gone.worker_log).write_text("of its worker processes")
     assert sorted(path.name for path in tmp_path.glob("*/*")) == ["owner.json"]
     run = announced(data_dir)
     publish.reserve(run)
@@ -151,6 +154,20 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     assert publish.make_visible(gone, decision) == gone.target  # its own last step, late
     for file in decision.files:
         runs.commit_file(gone, file)
+    check_published_by(gone)
+
+
+def test_finishing_a_dead_run_removes_what_it_left_on_this_machine(
+    data_dir: str, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    spill = str(tmp_path / "incomplete.0_1.0.0.spill")
+    gone = dataclasses.replace(killed(announced(data_dir), dead), spill_dir=spill)
+    publish.reserve(gone)
+    Path(gone.worker_log).write_text("of its worker processes")
+    publish.decide(gone, *staged(gone))
+    assert runs.finish(gone.target)
+    assert not list(tmp_path.iterdir())
     check_published_by(gone)
 
 
