@@ -172,7 +172,7 @@ class Source(Operation):
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
         if session.executor is not None:
-            for other in distinct(whole[0])[1 : self._cycle + 1]:
+            for other in distinct(whole[0])[1 : self._cycle + 1].tolist():
                 if not session.is_open(other):
                     load = functools.partial(self._open, session, other, ranges_of(other, whole))
                     session.prepare(other, load)
@@ -330,9 +330,15 @@ def _noted(visits: _Coming, noted: deque[Visits]) -> Iterator[Visits]:
         yield runs, firsts, counts
 
 
-def distinct(runs: Ints) -> list[int]:
-    """Returns the numbers, each once, in the order in which they come."""
-    return list(dict.fromkeys(runs.tolist()))
+def distinct(runs: Ints) -> Ints:
+    """Returns the numbers, none of them negative, each once, in the order in which they come.
+
+    >>> distinct(np.array([3, 1, 3, 0, 1]))
+    array([3, 1, 0])
+    """
+    places = np.full(int(runs.max(initial=-1)) + 1, -1)
+    places[runs[::-1]] = np.arange(len(runs))[::-1]  # the last value stays: where a number comes first
+    return runs[np.sort(places[places >= 0])]
 
 
 def _read_many(shard: Shard, records: Ints) -> list[Any]:
