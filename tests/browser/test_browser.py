@@ -68,15 +68,52 @@ def served(site):
 
 
 def visit(page, address):
-    """Opens a page and waits until it neither loads nor reloads; it may not freeze."""
-    page.goto(address)
-    deadline = time.monotonic() + 60
+    """Opens a page and waits until it is ready; it may not freeze."""
+
+    def scroll():
+        page.goto(address)
+        wait_until_ready(page)
+        return seconds(page.evaluate, "window.scrollTo(0, document.body.scrollHeight)")
+
+    check_fast(scroll)
+
+
+def follow(page, locator):
+    """Clicks what opens another page, and waits until that one is ready."""
+    with page.expect_navigation():
+        locator.click()
+    wait_until_ready(page)
+
+
+def wait_until_ready(page):
+    """Waits until a page neither loads nor reloads."""
+    deadline = time.monotonic() + 300
     while not _is_ready(page):  # wait_for_function would evaluate a text after a reload, which the policy forbids
         assert time.monotonic() < deadline
         page.wait_for_timeout(200)
+
+
+def seconds(function, *args):
     start = time.monotonic()
-    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    assert time.monotonic() - start < FREEZE
+    function(*args)
+    return time.monotonic() - start
+
+
+def check_fast(measure, limit=FREEZE):
+    """Fails if each of three tries takes longer than it may; on a busy machine, all takes longer."""
+    tries = []
+    while not any(took < limit for took in tries):
+        assert len(tries) < 3, f"took {tries} s, each compared with an idle machine; at most {limit:g} s"
+        took = measure()
+        tries.append(took if took < limit else took / slowdown())
+
+
+def slowdown():
+    """Returns how much longer a loop takes because other processes use the processors."""
+    start, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < 0.2:
+        pass
+    return (time.monotonic() - start) / (time.thread_time() - used)
 
 
 def _is_ready(page):
@@ -163,21 +200,18 @@ def test_a_new_user_finds_the_way(page, url, data):
     visit(page, url)
     page.get_by_label("Search").fill("words:1.0")
     assert page.locator("#datasets tbody tr:visible").count() == 1
-    page.get_by_role("link", name="words:1.0.0").click()
-    page.get_by_role("link", name="Statistics of train", exact=True).click()
-    page.wait_for_selector("section")
+    follow(page, page.get_by_role("link", name="words:1.0.0"))
+    follow(page, page.get_by_role("link", name="Statistics of train", exact=True))
     page.get_by_label("Slice", exact=True).fill("train[:50%]")
-    page.get_by_role("button", name="Show").click()
-    page.wait_for_selector("section")
-    page.locator("section", has=page.get_by_role("heading", name="text")).locator("td a").last.click()
+    follow(page, page.get_by_role("button", name="Show"))
+    follow(page, page.locator("section", has=page.get_by_role("heading", name="text")).locator("td a").last)
     shown = page.locator("dt:has-text('text') + dd pre").inner_text()
     slice_ = bd.load("words:1.0.0", split="train[:50%]", data_dir=data)
     assert len(shown) == max(len(example["text"]) for example in slice_[:])
-    page.get_by_role("link", name="words:1.0.0").click()
-    page.get_by_role("link", name="Compare train with test").click()
-    page.wait_for_selector("table.bars")
+    follow(page, page.get_by_role("link", name="words:1.0.0"))
+    follow(page, page.get_by_role("link", name="Compare train with test"))
     counts = page.locator("section:has(h2:text-is('label')) table.bars tbody tr").all_inner_texts()
-    for row, label in zip(counts, (0, 1)):
+    for row, label in zip(counts, (0, 1), strict=True):
         expected = [
             sum(example["label"] == label for example in bd.load("words:1.0.0", split=split, data_dir=data)[:])
             for split in ("train", "test")
@@ -208,12 +242,12 @@ def test_tables_are_sorted_and_bars_scaled(page, url):
 def test_rows_are_found_and_filtered(page, url):
     visit(page, f"{url}/rows?{WORDS}&slice=train")
     page.get_by_label("Where").fill("length(text) = 1")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     assert set(page.locator("tbody td:last-child").all_inner_texts()) == {"'x'"}
     page.get_by_label("Where").fill("")
     page.get_by_label("Key").fill("17")
-    page.get_by_role("button", name="Show").click()
-    page.get_by_text("The key is that of example").wait_for()
+    follow(page, page.get_by_role("button", name="Show"))
+    assert page.get_by_text("The key is that of example").count() == 1
     assert page.locator("tbody tr").first.locator("td").first.inner_text() == "17"
 
 
@@ -221,7 +255,7 @@ def test_lineage_and_sounds(page, url):
     visit(page, f"{url}/dataset?name=words_part:1.0.0")
     source, made = page.locator(".box").nth(1).bounding_box(), page.locator(".box").nth(0).bounding_box()
     assert source["x"] + source["width"] < made["x"]
-    page.locator(".graph a").click()
+    follow(page, page.locator(".graph a"))
     assert page.get_by_role("heading", name="words:1.0.0").count() == 1
     visit(page, f"{url}/rows?{HOSTILE}&slice=train")
     assert page.evaluate("document.querySelector('audio').play().then(() => true)")
@@ -234,17 +268,11 @@ def test_ten_million_examples(page, large):
     with explorer(Catalogue(str(large))) as url:
         for path in ("/dataset?name=many:1.0.0", "/rows?name=many:1.0.0", "/rows?name=many:1.0.0&start=9999990"):
             page.goto(url + path)
-            start = time.monotonic()
-            page.goto(url + path)
-            assert time.monotonic() - start < FREEZE, path
+            check_fast(lambda path=path: seconds(page.goto, url + path))
         assert page.locator("tbody tr").count() == 10
         start_process()
-        seconds = []
-        for _ in range(3):  # the least of three, as other processes may take the time
-            start = time.monotonic()
-            page.goto(f"{url}/rows?name=many:1.0.0&slice=train[25%25:]&where=n = -1")
-            seconds.append(time.monotonic() - start)
-        assert min(seconds) < FREEZE + 1  # it says where it is, and goes on until something is found
+        searched = f"{url}/rows?name=many:1.0.0&slice=train[25%25:]&where=n = -1"
+        check_fast(lambda: seconds(page.goto, searched), FREEZE + 1)  # it says where it is, and goes on
         first = page.get_by_role("status").inner_text()
         while page.evaluate("document.querySelector('progress').value") < 4e6:
             page.wait_for_timeout(100)
@@ -254,12 +282,11 @@ def test_ten_million_examples(page, large):
         page.wait_for_timeout(3000)
         assert page.get_by_role("status").inner_text() == stopped
         page.goto(f"{url}/rows?name=many:1.0.0&slice=train[:1_000_000]&where=text = 'none'")
-        page.get_by_text("to 999,999 of 1,000,000.").wait_for()
-        start = time.monotonic()
-        page.goto(f"{url}/statistics?name=many:1.0.0&slice=train[1%25:]")
-        assert time.monotonic() - start < FREEZE
+        wait_until_ready(page)
+        assert page.get_by_text("to 999,999 of 1,000,000.").count() == 1
+        check_fast(lambda: seconds(page.goto, f"{url}/statistics?name=many:1.0.0&slice=train[1%25:]"))
         assert page.locator("progress").count() == 1
-        page.wait_for_selector("section", timeout=300_000)
+        wait_until_ready(page)
         assert page.get_by_text("9,900,000 examples").count() == 1
 
 
@@ -276,15 +303,11 @@ def test_two_thousand_features(page, wide):
         name = "name=wide:1.0.0"
         two = f"/statistics?{name}&slice=train&name2=wide:1.0.0&slice2=train[:9]"
         for path in (f"/dataset?{name}", f"/rows?{name}", f"/example?{name}&slice=train&index=0", two):
-            visit(page, url + path)
-            assert page.evaluate(LONGEST) < 1000 * FREEZE, path
+            check_fast(lambda path=path: [visit(page, url + path), page.evaluate(LONGEST) / 1000][1])
         assert page.locator("section").count() == 2000
         page.get_by_label("Logarithmic bars").check()
-        start = time.monotonic()
         page.locator(".sortable button").first.click()
-        page.evaluate("document.body.offsetHeight")
-        assert time.monotonic() - start < FREEZE
-        assert page.evaluate(LONGEST) < 1000 * FREEZE
+        check_fast(lambda: page.evaluate(LONGEST) / 1000)
 
 
 def test_the_site_has_a_search_changes_and_a_catalogue(page, site):
