@@ -336,9 +336,10 @@ def distinct(runs: Ints) -> Ints:
     >>> distinct(np.array([3, 1, 3, 0, 1]))
     array([3, 1, 0])
     """
-    places = np.full(int(runs.max(initial=-1)) + 1, -1)
+    places: Ints = np.full(int(runs.max(initial=-1)) + 1, -1)
     places[runs[::-1]] = np.arange(len(runs))[::-1]  # the last value stays: where a number comes first
-    return runs[np.sort(places[places >= 0])]
+    firsts: Ints = np.sort(places[places >= 0])
+    return runs[firsts]
 
 
 def _read_many(shard: Shard, records: Ints) -> list[Any]:
