@@ -251,7 +251,7 @@ def _staged(directory: str) -> Iterator[str]:
     staging = storage.join(
         storage.dirname(directory), f"incomplete.{uuid.uuid4().hex[:8]}_{storage.basename(directory)}"
     )
-    with storage.new_dirs_removed_on_error(staging):
+    with storage.empty_new_dirs_removed(staging):
         try:
             storage.make_dirs(staging)
             yield staging

@@ -236,7 +236,7 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
         AlreadyPublishedError: the version is published, or another run holds it.
         StorageError: the run has decided to publish, and then failed.
     """
-    with storage.new_dirs_removed_on_error(run.staging_dir):
+    with storage.empty_new_dirs_removed(*filter(None, (run.staging_dir, run.spill_dir))):
         try:
             reserve(run)
             yield

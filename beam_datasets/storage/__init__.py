@@ -278,19 +278,19 @@ def remove_empty_dir(path: PathLike) -> None:
 
 
 @contextlib.contextmanager
-def new_dirs_removed_on_error(path: PathLike) -> Iterator[None]:
-    """Removes, after an error, the empty local directories above a path that did not exist before."""
-    above: list[str] = []
-    directory = paths.normalize(path)
-    while not paths.is_remote(directory) and not exists(directory := paths.dirname(directory)):
-        above.append(directory)
+def empty_new_dirs_removed(*paths_below: PathLike) -> Iterator[None]:
+    """Removes in the end the empty local directories above some paths that did not exist before."""
+    new: list[str] = []
+    for path in paths_below:
+        directory = paths.normalize(path)
+        while not paths.is_remote(directory) and not exists(directory := paths.dirname(directory)):
+            new.append(directory)
     try:
         yield
-    except BaseException:
-        with contextlib.suppress(StorageError):  # something is in it
-            for directory in above:
+    finally:
+        for directory in new:
+            with contextlib.suppress(StorageError):  # something is in it
                 remove_empty_dir(directory)
-        raise
 
 
 def rename_dir(source: PathLike, target: PathLike) -> None:

@@ -233,6 +233,19 @@ def test_a_run_that_does_not_end_well_leaves_no_directory_that_it_made(tmp_path,
         pass
 
 
+def test_directories_that_a_run_made_for_spilled_payload_go_with_it(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    for other in (tmp_path / "new", tmp_path / "scratch" / "x"):
+        run = announced(tmp_path / "data")
+        run = replace(run, spill_dir=str(other / "y" / f"incomplete.{run.job}_1.0.0.spill"))
+        with publish.staging(run):
+            assert Path(run.spill_dir).is_dir()
+            publish.publish(run, *staged(run))
+        shutil.rmtree(run.target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "scratch"]
+    assert not list((tmp_path / "scratch").iterdir())
+
+
 def test_an_error_is_not_hidden_where_its_directory_is_gone(tmp_path):
     beside = publish.beside(str(tmp_path / "ds" / "1.0.0"))
     shutil.rmtree(beside.__enter__())
