@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ FOLDER = "pipelines"  # a folder of the current directory whose datasets are fou
 _BUILDER = re.compile(
     r"^class \w+\((\w+\.)*(Dataset|GeneratorBased|BeamBased|Files|Rows)Builder[,)](?! abc)", re.MULTILINE
 )
+_DATA_FILE = re.compile(r".*\.(csv|tsv|jsonl|json|parquet|txt|tfrecord)(\.(gz|bz2|xz|zst))?", re.IGNORECASE)
+_FORMAT_OF = {"tsv": "csv", "json": "jsonl", "txt": "text_lines"}  # where it is not the suffix
 _CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?(?P<rest>[/:].*)?")
 
 
@@ -58,6 +61,12 @@ def resolve(text: str) -> Request:
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
+    if data := _DATA_FILE.fullmatch(text):
+        suffix = data[1].lower()
+        raise UsageError(
+            f"{text}: expected a dataset or the file of a builder, got data. Build them by their format: "
+            f"beam-datasets build {_FORMAT_OF.get(suffix, suffix)} --name NAME --pattern {shlex.quote(text)}"
+        )
     code = _CODE.fullmatch(text)
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
@@ -133,8 +142,7 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
 def _load_module(name: str) -> ModuleType:
     if not _exists(name):
         raise UsageError(
-            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file with code ends in .py; "
-            "files with data follow their format: csv --pattern 'data/*.csv'"
+            f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file with code ends in .py"
         )
     return importlib.import_module(name)
 

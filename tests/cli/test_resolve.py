@@ -44,8 +44,24 @@ def test_by_name():
 
 def test_by_module():
     assert resolve("beam_datasets.files.csv:Csv/small:1.*.*").builder.__name__ == "Csv"
-    with pytest.raises(UsageError, match=r"cannot find module 'nothing.here'.* --pattern"):
+    with pytest.raises(UsageError, match="cannot find module 'nothing.here'"):
         resolve("nothing.here")
+
+
+@pytest.mark.parametrize(
+    "file, command",
+    [
+        ("/data/My reviews.JSONL.gz", "jsonl --name NAME --pattern '/data/My reviews.JSONL.gz'"),
+        ("houses.tsv", "csv --name NAME --pattern houses.tsv"),
+        ("2024-05.parquet", "parquet --name NAME --pattern 2024-05.parquet"),
+        ("corpus/*.txt", "text_lines --name NAME --pattern 'corpus/*.txt'"),
+    ],
+)
+def test_a_file_of_data_is_built_by_its_format(file, command):
+    """The error has the whole command, which can be copied."""
+    with pytest.raises(UsageError, match="expected a dataset or the file of a builder, got data") as error:
+        resolve(file)
+    assert str(error.value).endswith(f"beam-datasets build {command}")
 
 
 def test_by_file(tmp_path):
