@@ -36,7 +36,7 @@ def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]]
 
     Args:
         statistics: of slices of a dataset.
-        images: path of a feature -> URL and description of some of its images.
+        images: path of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     title, code, style = escape(statistics.dataset), asset("page.js"), asset("page.css")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
@@ -63,7 +63,7 @@ def content(
         slices: name -> {'examples': number, 'features': path -> statistics}, as in `Statistics`; they may be of several
             datasets.
         example_url: returns the URL of an example of a slice, for the extremes.
-        images: path of a feature -> URL and description of some of its images.
+        images: path of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     paths = list(dict.fromkeys(path for part in slices.values() for path in part["features"]))
     legend = (
@@ -112,7 +112,10 @@ def _feature(
     images: Sequence[tuple[str, str]],
 ) -> str:
     facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in found.items() if part is not None}
-    pictures = "".join(f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' for url, text in images)
+    pictures = "".join(
+        f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' if url else f"<br>Damaged: {escape(text)}"
+        for url, text in images
+    )
     return (
         f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
         f"{_marks(found)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"

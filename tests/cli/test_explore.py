@@ -227,6 +227,23 @@ def test_the_other_examples_of_a_page_are_shown_where_one_is_damaged(tmp_path):
         assert page.count("<strong>Damaged:</strong>") == 10
 
 
+def test_saved_statistics_are_shown_where_an_example_is_damaged(tmp_path):
+    examples = [{"text": f"text {n}", "picture": png(3 + n, 2)} for n in range(9)]
+    folder = dataset_of(tmp_path, {"text": bd.features.Text(), "picture": bd.features.Image()}, examples, shards=1)
+    assert main(["stats", str(folder)]) == 0
+    (shard,) = folder.glob("*.tfrecord*")
+    content = bytearray(shard.read_bytes())
+    content[content.index(b"text 5")] ^= 1
+    shard.write_bytes(content)
+    with explorer(Catalogue(str(tmp_path))) as url:
+        page = text(url, "/statistics", name="made:1.0.0", slice="train")
+    assert re.findall(r'alt="picture of example (.) of train"', page) == list("01234678")
+    assert page.count(f"Damaged: {shard}, byte ") == 1
+    assert main(["stats", str(folder), "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert (page.count("data:image/png"), page.count(f"Damaged: {shard}, byte ")) == (8, 1)
+
+
 @pytest.mark.parametrize(
     "where", ["read_text('{file}') != ''", "text IN (FROM read_text('{file}'))", "'{file}' IN glob('{file}')"]
 )

@@ -251,14 +251,17 @@ def sample_images(
         url: returns the URL of an image, by the index of its example, its path, and its number there; '' for none.
 
     Returns:
-        path of a feature -> the URL and the description of each.
+        path of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
-    features = published.info.features
-    if any(isinstance(innermost(feature), PICTURES) for _, _, feature in below(features)):
-        for index, example in enumerate(read(published, expression)[:SAMPLE]):
-            for path, value, leaf in leaves_with_features(example, features):
-                items = [one["item"] for one in media_of(value, leaf) or () if not one["note"]]
-                if isinstance(leaf, PICTURES) and items and (address := url(index, path, items[0])):
-                    found.setdefault(path, []).append((address, f"{path} of example {index} of {expression}"))
-    return found
+    features, found = published.info.features, {}
+    paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
+    dataset = read(published, expression) if paths else ()
+    for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
+        for path in paths if row["error"] else ():
+            found.setdefault(path, {})["", row["error"]] = None
+        for cell in row["cells"]:
+            items = [one["item"] for one in cell["media"] or () if not one["note"]]
+            if cell["path"] in paths and items and (address := url(row["index"], cell["path"], items[0])):
+                text = f"{cell['path']} of example {row['index']} of {expression}"
+                found.setdefault(cell["path"], {})[address, text] = None
+    return {path: list(images) for path, images in found.items()}
