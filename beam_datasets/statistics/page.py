@@ -89,7 +89,7 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         known = [part for part in parts.values() if part is not None]
         lost = max((part["missing"] / (part["missing"] + part["values"] or 1) for part in known), default=0)
         distinct = max(known, key=lambda part: part["distinct"])
-        gap = _drift(parts)
+        gap, _ = _drift(parts)
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
             f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_kinds(parts))}</td>'
@@ -143,13 +143,14 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
             marks.append(f"not in {name}")
         elif part["distinct_exact"] and _num_kinds(part) == 1 and part["values"] > 1:
             marks.append(f"constant in {name}")
+        elif part.get("items", {}).get("max") == 0:
+            marks.append(f"always empty in {name}")
         if part is not None and part["missing"]:
             marks.append(f"{part['missing']:,} missing in {name}")
     parts = [part for part in found.values() if part is not None]
     if parts and all(map(is_identifier, parts)):
         marks.append("identifier")
-    counts, gap = [part["values"] for part in parts], _drift(found)
-    if gap is not None and gap > _NOISE * sqrt(sum(1 / max(count, 1) for count in sorted(counts)[:2])):
+    if _drift(found)[1]:
         marks.append("differs")
     return " ".join(f"<mark>{escape(mark)}</mark>" for mark in marks)
 
@@ -283,7 +284,8 @@ _NOTES = (
     "that the JSON gives with each. A ~ stands before estimates: of different values (standard error 1.6%), and of "
     "how often the most frequent occur, where there are more than 4,096 different ones. Bars are approximate at "
     "their edges. Drift is the largest difference between the cumulative shares of the first slice and of another: of "
-    "numbers, lengths, sizes, labels in their order, and texts if a slice has few different ones. A - in a table of "
+    "numbers, lengths, sizes, labels in their order, and texts if a slice has few different ones; or that between the "
+    "shares that are missing. A - in a table of "
     f"most frequent values: in that slice it is not among the {TOP}, or occurs once. A feature differs if chance makes "
     "such a difference in fewer than one of a thousand pairs of slices.</p>"
 )
@@ -292,19 +294,32 @@ _NOTES = (
 # ------------------------------------------------------------------------------------------------------------- plots
 
 
-def _drift(found: Mapping[str, dict[str, Any] | None]) -> float | None:
-    """Returns the largest difference of cumulative shares between the first slice and another; None without two."""
+def _drift(found: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bool]:
+    """Returns the largest difference of (cumulative) shares between the first slice and another, and if it is no noise.
+
+    It is of the values, or of the shares that are missing; None without two slices.
+    """
     gaps = []
     for name in _CAPTIONS:
         spreads = list(_spreads(found, name).values())
         for other in spreads[1:]:
             _, (first, second) = _common([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
-    counted = [_shares_of_values(part) for part in found.values() if part is not None and part["values"]]
+    known = [part for part in found.values() if part is not None]
+    counted = [_shares_of_values(part) for part in known if part["values"]]
     for shares in counted[1:] if all(counted) else ():
         names = sorted({*counted[0], *shares})
         gaps.append(_gap([counted[0].get(name, 0) for name in names], [shares.get(name, 0) for name in names]))
-    return max(gaps, default=None)
+    counts, totals = [part["values"] for part in known], [part["values"] + part["missing"] for part in known]
+    missing = [part["missing"] / (total or 1) for part, total in zip(known, totals)]
+    lost = max((abs(share - missing[0]) for share in missing), default=0)
+    differs = max(gaps, default=0) > _noise(counts) or lost > _noise(totals)
+    return max([*gaps, lost] if lost else gaps, default=None), differs
+
+
+def _noise(counts: Sequence[int]) -> float:
+    """Returns the difference that chance makes between slices in one of a thousand pairs."""
+    return _NOISE * sqrt(sum(1 / max(count, 1) for count in sorted(counts)[:2]))
 
 
 def _shares_of_values(part: dict[str, Any]) -> dict[Any, float]:

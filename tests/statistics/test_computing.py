@@ -482,4 +482,26 @@ def test_marks_are_of_all_values_and_drift_of_the_texts(tmp_path):
     assert "differs" in rows["text"]
 
 
+def test_a_difference_of_what_is_missing_is_marked_and_lists_that_are_empty(tmp_path):
+    features = {name: bd.features.Scalar(np.int64, optional=True) for name in ("lost", "all", "some")}
+    features |= {"empty": bd.features.Sequence(np.int64), "texts": bd.features.Sequence(bd.features.Text())}
+    full, lost = dict.fromkeys(("lost", "all", "some"), 5), {"empty": [], "texts": []}
+    parts = {
+        "a": [full | lost for _ in range(50)],
+        "b": [{"lost": None if n % 10 else 5, "all": None, "some": None if n == 7 else 5} | lost for n in range(50)],
+    }
+    found = {name: compute(dataset_of(tmp_path / name, features, rows)).slices["train"] for name, rows in parts.items()}
+    html = content(found)
+    rows = {name: re.search(rf'<tr><th scope="row">(?:<a[^>]*>)?{name}.*?</tr>', html)[0] for name in features}
+    assert [name for name, row in rows.items() if "<mark>differs</mark>" in row] == ["lost", "all"]
+    assert [re.findall(r">([-.\d]+%?)</td><td>", row)[-1] for row in rows.values()] == [
+        "90.0%",
+        "100.0%",
+        "2.0%",
+        "0.0%",
+        "0.0%",
+    ]
+    assert [name for name, row in rows.items() if "<mark>always empty in b</mark>" in row] == ["empty", "texts"]
+
+
 _HALVES = {"low": [{"moved": n} for n in range(200)], "high": [{"moved": n} for n in range(150, 350)]}

@@ -253,7 +253,8 @@ def sample_images(
     Returns:
         path of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
     """
-    features, found = published.info.features, {}
+    features = published.info.features
+    found: dict[str, dict[tuple[str, str], None]] = {}
     paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
     dataset = read(published, expression) if paths else ()
     for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
