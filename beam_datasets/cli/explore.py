@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import threading
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.explorer.app import LOOPBACK, make_app
@@ -21,7 +21,8 @@ COMMAND = Command(
     "explore",
     "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. It changes nothing.",
     f"""
-dataset [NAME_OR_DIR]  a dataset, or a directory of datasets; default: all of --data_dir
+dataset [NAME_OR_DIR]  a dataset with all of its versions, or the directory of datasets or of one version; default: all
+  of --data_dir
 {DATA_DIR}
 {STORAGE_OPTIONS}
 --port N  default 8420; 0 for any free one
@@ -40,7 +41,8 @@ def run(args: Sequence[str]) -> int:
     serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
     token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token
-    app = make_app(find(known.dataset, known.data_dir, known.storage_options), token)
+    catalogue, first = find(known.dataset, known.data_dir, known.storage_options)
+    app = make_app(catalogue, token)
     try:
         server = serving.make_server(known.host, known.port, app, threaded=True)
     except (OSError, SystemExit) as error:  # Werkzeug ends the process if the port is in use
@@ -48,17 +50,33 @@ def run(args: Sequence[str]) -> int:
     with server:
         host = f"[{known.host}]" if ":" in known.host else known.host
         threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
-        say(f"http://{host}:{server.port}/{'?token=' + token if token else ''}  (Ctrl-C ends it)")
+        query = urlencode({what: value for what, value in (("name", first), ("token", token)) if value}, safe=":/")
+        say(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)")
         server.serve_forever()
     return 0
 
 
-def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, str] | None) -> Catalogue:
-    """Returns what is shown: of a name or the directory of a version that one, else all datasets of a root."""
+def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, str] | None) -> tuple[Catalogue, str]:
+    """Returns what is shown, and the version that is opened first; '' for the list of all.
+
+    Args:
+        dataset: a name shows all versions of its dataset; a directory that version, or the datasets in it.
+        data_dir: the root of the datasets, for a name.
+        storage_options: of its store.
+    """
     root = catalog.root_dir(data_dir, storage_options)
     if dataset is None:
-        return Catalogue(root)
+        return Catalogue(root), ""
     if data_dir is None and storage.is_dir(dataset) and not catalog.is_published(dataset):
-        return Catalogue(catalog.root_dir(dataset, storage_options))
+        root = catalog.root_dir(dataset, storage_options)
+        above, name = storage.dirname(root), storage.basename(root)
+        if catalog.list_datasets(root) or not catalog.list_versions(name, data_dir=above):
+            return Catalogue(root), ""
+        dataset, root = name, above
+    if dataset in catalog.list_datasets(root):
+        return Catalogue(root, dataset), catalog.list_published(dataset, root)[-1]
     published = open_published(dataset, data_dir, storage_options)
-    return Catalogue(os.fspath(root), (published.info.display_name, published.dataset_dir))
+    name, directory = published.info.display_name, published.dataset_dir
+    if directory == storage.join(root, name.replace(":", "/")) and dataset != directory:
+        return Catalogue(root, published.info.name), name
+    return Catalogue(root, name, directory), name

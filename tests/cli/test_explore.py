@@ -3,6 +3,7 @@
 import html
 import http.client
 import io
+import json
 import os
 import re
 import shlex
@@ -383,7 +384,7 @@ def test_only_names_of_the_catalogue_are_opened(url, name):
 def test_the_code_loads_what_is_shown(data, tmp_path, monkeypatch, capsys, single, where):
     directory = str(data / "hostile" / "1.0.0")
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(tmp_path))
-    catalogue = find(directory if single else None, None if single else str(data), None)
+    catalogue, _ = find(directory if single else None, None if single else str(data), None)
     code = rows_page(catalogue, NAME, "test[5:]", 2, where)["code"]
     code = {
         name: value.replace(
@@ -408,11 +409,48 @@ def test_the_code_loads_what_is_shown(data, tmp_path, monkeypatch, capsys, singl
         assert [int(example[SCRIPT]) for example in found["examples"]] == expected[2:22]
 
 
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory):
+    root = tmp_path_factory.mktemp("versions")
+    for place in ("cat/1.0.0", "cat/1.10.0", "cat/1.9.0", "dog/big/2.0.0", "dog/small/1.0.0", "cow/1.0.0"):
+        name, *config, _ = place.split("/")
+        file = write_dataset(root / place, {"train": [1]}) / "dataset_info.json"
+        named = {"name": name} | ({"configName": config[0]} if config else {})
+        file.write_text(json.dumps(json.loads(file.read_text()) | named))
+    return root
+
+
+@pytest.mark.parametrize(
+    "asked, first, shown",
+    [
+        ("cat", "cat:1.10.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
+        ("cat:1.9.0", "cat:1.9.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
+        ("{root}/cat", "cat:1.10.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
+        ("{root}/cat/1.9.0", "cat:1.9.0", ["cat:1.9.0"]),
+        ("dog", "dog/small:1.0.0", ["dog/big:2.0.0", "dog/small:1.0.0"]),
+        ("dog/big", "dog/big:2.0.0", ["dog/big:2.0.0", "dog/small:1.0.0"]),
+        ("{root}", "", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0", "cow:1.0.0", "dog/big:2.0.0", "dog/small:1.0.0"]),
+    ],
+)
+def test_a_name_shows_all_versions_and_opens_the_newest(versions, monkeypatch, asked, first, shown):
+    monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(versions))
+    catalogue, opened = find(asked.format(root=versions), None, None)
+    assert opened == first
+    assert [row["dataset"] for row in catalogue.index()["datasets"]] == shown
+    with explorer(catalogue) as url:
+        page = text(url, name=opened)
+        assert f"<h1>{opened or 'Datasets'}</h1>" in page
+        others = [re.search(f'href="/dataset[^"]*"[^>]*>{name}<', page) is not None for name in shown if name != opened]
+        assert all(others)
+        assert get(url, "/dataset", name="cow:1.0.0")[0] == (404 if first else 200)
+
+
 def test_the_command_serves_until_it_is_interrupted(data):
-    command = [sys.executable, "-m", "beam_datasets.cli", "explore", str(data), "--port", "0", "--token"]
+    command = [sys.executable, "-m", "beam_datasets.cli", "explore", "hostile", "--data_dir", str(data)]
+    command += ["--port", "0", "--token"]
     with started(command, stdout=-1, stderr=-2, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
         line = process.stdout.readline().decode()
-        address, _, token = line.split()[0].partition("?token=")
+        address, _, token = line.split()[0].partition(f"?name={NAME}&token=")
         cookie = f"{app.COOKIE}{address.rstrip('/').rpartition(':')[2]}={token}"
         assert get(address.rstrip("/"), headers={"Cookie": cookie})[0] == 200
         process.send_signal(2)

@@ -70,7 +70,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         if token and not hmac.compare_digest((given or request.cookies.get(cookie, "")).encode(), token.encode()):
             return "Open the address that the command printed: it has the token.", 403
         if token and given:
-            answer = web.redirect(web.url_for("index"))
+            answer = web.redirect(web.url_for("index", name=argument("name") or None))
             answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
             return answer
         return None
@@ -92,7 +92,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.get("/")  # type: ignore[untyped-decorator]
     def index() -> Any:
-        return show("index", catalogue.index())
+        return dataset() if argument("name") else show("index", catalogue.index())
 
     @app.get("/dataset")  # type: ignore[untyped-decorator]
     def dataset() -> Any:

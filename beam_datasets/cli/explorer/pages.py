@@ -48,11 +48,13 @@ class Catalogue:
 
     Attributes:
         root: their `data_dir`.
-        only: of a single dataset its name and directory; None for all below the root.
+        only: the name of the only dataset, or with `directory` of the only version; '' for all below the root.
+        directory: of the only version.
     """
 
     root: str
-    only: tuple[str, str] | None = None
+    only: str = ""
+    directory: str = ""
 
     def open(self, name: str) -> ReadOnlyBuilder:
         """Returns the version of a name; a path is not a name.
@@ -60,23 +62,23 @@ class Catalogue:
         Raises:
             DatasetNotFoundError, ValueError: there is none.
         """
-        if self.only is None:
-            return opened(catalog.find_dataset_dir(name, self.root))
-        if name != self.only[0]:
-            raise DatasetNotFoundError(f"only {self.only[0]} is shown here, got {name!r}")
-        return opened(self.only[1])
+        if self.only and self.only not in (name, re.split("[/:]", name)[0]):
+            raise DatasetNotFoundError(f"only {self.only} is shown here, got {name!r}")
+        return opened(self.directory or catalog.find_dataset_dir(name, self.root))
 
     def index(self) -> dict[str, Any]:
         """Returns the versions by dataset, and the errors of those that cannot be read."""
-        if self.only is not None:
-            found = [listed(*self.only)]
-        else:
-            found = [one for name in catalog.list_datasets(self.root) for one in list_dataset(name, self.root)]
+        names = [self.only] if self.only else catalog.list_datasets(self.root)
+        found = [one for name in names if not self.directory for one in list_dataset(name, self.root)]
+        found += [listed(self.only, self.directory)] if self.directory else []
         return {"root": self.root, "datasets": [one | totals(one) for one in found]}
 
     def load_code(self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: str = "") -> dict[str, str]:
         """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
-        source, target = published.dataset_dir if self.only else published.info.display_name, f"{published.name}_part"
+        source, target = (
+            published.dataset_dir if self.directory else published.info.display_name,
+            f"{published.name}_part",
+        )
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
         split = next((part.splitname for part in parts), "selection")
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
@@ -86,7 +88,7 @@ class Catalogue:
             python = f"bd.materialize({source!r}, data_dir={self.root!r}, {chosen})"
         else:
             named = f"bd.builder({source!r}, data_dir={self.root!r})"
-            opening = f"bd.builder_from_directory({source!r})" if self.only else named
+            opening = f"bd.builder_from_directory({source!r})" if self.directory else named
             python = f"ds = {opening}.as_dataset(split={expression!r})" + (f"\nexamples = ds[{rows}]" if rows else "")
         return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
 
@@ -114,7 +116,7 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "shards": {split: _shards(published, split) for split in info.splits},
         "size_text": size_text,
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
-        "versions": [] if catalogue.only else catalog.list_published(info.name, catalogue.root),
+        "versions": [] if catalogue.directory else catalog.list_published(info.name, catalogue.root),
         "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
 
