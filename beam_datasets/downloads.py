@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.errors import BeamDatasetsError, needs
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.extras import needs
 
 if TYPE_CHECKING:
     import requests

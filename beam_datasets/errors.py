@@ -7,14 +7,10 @@ stay plain `TypeError` and `ValueError`.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import importlib
 import os
 import re
-import shlex
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
@@ -161,38 +157,6 @@ class MissingDependencyError(BeamDatasetsError, ImportError):
     """An optional package is needed; the message says what to install."""
 
 
-@contextlib.contextmanager
-def needs(what: str, extra: str) -> Iterator[None]:
-    """Makes an ImportError of what is imported within one that says what needs it, and how it is installed.
-
-    Args:
-        what: such as "Parquet files need pyarrow".
-        extra: that has it.
-
-    Raises:
-        MissingDependencyError: there was an ImportError.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise MissingDependencyError(f"{what}: {install_command(extra)}") from error
-
-
-def without_beam(what: str, error: ImportError) -> ImportError:
-    """Returns the error that says that something needs Apache Beam, if that is what could not be imported."""
-    if error.name != "apache_beam":
-        return error
-    return MissingDependencyError(f"{what} needs Apache Beam, which is not installed: {install_command('beam')}")
-
-
-def install_command(extra: str) -> str:
-    """Returns the command that installs an extra; this package is on no index, so a checkout is given by its path."""
-    checkout = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if os.path.exists(os.path.join(checkout, "setup.py")):
-        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
-    return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it
-
-
 def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Returns ` Did you mean 'x'?` for the nearest other of the known names, or nothing if none is near.
 
@@ -208,23 +172,3 @@ def did_you_mean(name: object, known: Iterable[str], *, cutoff: float = 0.6) -> 
     near = near or [other for other in names if other.endswith(f"/{text}")]
     near.sort(key=lambda other: sorted(other) != sorted(text))  # letters in another order are the likeliest mistake
     return f" Did you mean {near[0]!r}?" if near and near[0] != text else ""
-
-
-def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
-    """Imports and returns a module of a framework.
-
-    Args:
-        module: the module's name, such as 'torch.utils.data'.
-        needed_by: the function that needs it, for the error.
-        name: the framework's name.
-        extra: the extra of this package that installs it.
-
-    Raises:
-        MissingDependencyError: the module is not installed, or cannot be imported.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        problem = "" if missing else f" (the installed one cannot be imported: {error})"
-        raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import asks_for_beam
-from beam_datasets.errors import without_beam
+from beam_datasets.extras import without_beam
 
 if TYPE_CHECKING:
     from beam_datasets.exporting.plan import ExportPlan

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import beam_datasets
-from beam_datasets import errors
+from beam_datasets import extras
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = (
@@ -89,8 +89,8 @@ def test_a_misspelt_public_name_is_hinted_once() -> None:
 def test_errors_name_the_checkout_to_install_from(monkeypatch, tmp_path):
     """No index has the package, so that its name alone would not be found, or would be another's."""
     package = tmp_path / "my checkout" / "beam_datasets"
-    monkeypatch.setattr(errors, "__file__", str(package / "errors.py"))
-    assert errors.install_command("image") == "pip install 'beam_datasets[image]'"
+    monkeypatch.setattr(extras, "__file__", str(package / "extras.py"))
+    assert extras.install_command("image") == "pip install 'beam_datasets[image]'"
     package.mkdir(parents=True)
     (package.parent / "setup.py").touch()
-    assert errors.install_command("image") == f"pip install -e '{package.parent}[image]'"
+    assert extras.install_command("image") == f"pip install -e '{package.parent}[image]'"

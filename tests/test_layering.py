@@ -14,6 +14,7 @@ PACKAGE = ROOT / "beam_datasets"
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
     ("arguments", "errors", "frames", "native"),
+    ("extras",),
     ("storage", "formats"),
     ("downloads", "features"),
     ("metadata",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import framework
+from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_datasets.errors import FeatureValueError, framework
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import dtype_of, shape_of

@@ -15,7 +15,8 @@ import numpy as np
 
 from beam_datasets.adapters.torch_transfer import transferred
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import StateError, framework
+from beam_datasets.errors import StateError
+from beam_datasets.extras import framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset

@@ -27,7 +27,8 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
 
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError, install_command
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
+from beam_datasets.extras import install_command
 
 if TYPE_CHECKING:
     import argparse

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.cli.printing import cut, printable, text_width
-from beam_datasets.errors import needs
+from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import innermost

@@ -14,7 +14,7 @@ from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.explorer.searching import start_process
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import say
-from beam_datasets.errors import framework
+from beam_datasets.extras import framework
 from beam_datasets.reading.opening import open_published
 
 COMMAND = Command(

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_datasets.errors import BeamDatasetsError, did_you_mean, needs
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
+from beam_datasets.extras import needs
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"

@@ -24,7 +24,8 @@ from beam_datasets.cli.info import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
-from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError, framework
+from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
+from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content

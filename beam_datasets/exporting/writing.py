@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from crc32c import crc32c
 
-from beam_datasets.errors import framework
+from beam_datasets.extras import framework
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.metadata.shards import FileInstruction

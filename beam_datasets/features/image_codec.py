@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import MissingDependencyError, needs
+from beam_datasets.errors import MissingDependencyError
+from beam_datasets.extras import needs
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _PNG_END, _JPEG_END = b"\0\0\0\0IEND\xaeB`\x82", b"\xff\xd9"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from apache_beam.io.filesystems import FileSystems
 
-from beam_datasets.errors import needs
+from beam_datasets.extras import needs
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import count, open_bytes
 

@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from beam_datasets.errors import InputError, NoExamplesError, needs
+from beam_datasets.errors import InputError, NoExamplesError
+from beam_datasets.extras import needs
 from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent

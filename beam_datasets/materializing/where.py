@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.errors import BeamDatasetsError, did_you_mean, framework
+from beam_datasets.errors import BeamDatasetsError, did_you_mean
+from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.decode import PartialDecoding

@@ -8,13 +8,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.errors import (
-    PathExistsError,
-    PathNotFoundError,
-    PathPermissionError,
-    StorageError,
-    needs,
-)
+from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.extras import needs
 from beam_datasets.storage.backend import (
     Range,
     Reader,

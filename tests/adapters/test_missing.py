@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import MissingDependencyError, install_command
+from beam_datasets.errors import MissingDependencyError
+from beam_datasets.extras import install_command
 from tests.adapters.conftest import flat, ids
 
 

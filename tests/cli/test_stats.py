@@ -12,7 +12,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.beam import main as module
-from beam_datasets.errors import install_command
+from beam_datasets.extras import install_command
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text, saved_path
 from beam_datasets.statistics.summary import prepare

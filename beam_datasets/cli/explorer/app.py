@@ -11,7 +11,8 @@ from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, media
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, framework
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.extras import framework
 from beam_datasets.statistics.page import asset, content
 
 if TYPE_CHECKING:

@@ -1,0 +1,64 @@
+"""Optional packages: their import, and the command that installs the extra that has them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from beam_datasets.errors import MissingDependencyError
+
+
+@contextlib.contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Makes an ImportError of what is imported within one that says what needs it, and how it is installed.
+
+    Args:
+        what: such as "Parquet files need pyarrow".
+        extra: that has it.
+
+    Raises:
+        MissingDependencyError: there was an ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(f"{what}: {install_command(extra)}") from error
+
+
+def without_beam(what: str, error: ImportError) -> ImportError:
+    """Returns the error that says that something needs Apache Beam, if that is what could not be imported."""
+    if error.name != "apache_beam":
+        return error
+    return MissingDependencyError(f"{what} needs Apache Beam, which is not installed: {install_command('beam')}")
+
+
+def install_command(extra: str) -> str:
+    """Returns the command that installs an extra; this package is on no index, so a checkout is given by its path."""
+    checkout = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.exists(os.path.join(checkout, "setup.py")):
+        return f"pip install -e {shlex.quote(f'{checkout}[{extra}]')}"
+    return f"pip install 'beam_datasets[{extra}]'"  # it is installed, so that pip needs no index for it
+
+
+def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
+    """Imports and returns a module of a framework.
+
+    Args:
+        module: the module's name, such as 'torch.utils.data'.
+        needed_by: the function that needs it, for the error.
+        name: the framework's name.
+        extra: the extra of this package that installs it.
+
+    Raises:
+        MissingDependencyError: the module is not installed, or cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        problem = "" if missing else f" (the installed one cannot be imported: {error})"
+        raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error
