@@ -252,17 +252,6 @@ def test_offsets_of_another_file_are_an_error(repeat, check, shift):
     assert error.value.record >= repeat - 2
 
 
-def test_unframe_without_check_skips_the_crcs():
-    records = [b"hello"] * 30
-    data = bytearray(slow_write(records))
-    data[10] ^= 1  # CRC of the first length
-    data[13] ^= 1  # data
-    for n in (1, 30):
-        views = tfrecord.unframe(data, offsets_of(records)[: n + 1], path="f", check=False)
-        assert len(views) == n
-    assert bytes(views[0]) == b"hdllo"
-
-
 def test_scan_file_begins_anywhere_and_reads_no_byte_before():
     records = [bytes([i]) * i for i in range(50)]
     data, places = slow_write(records), offsets_of(records)
