@@ -380,17 +380,23 @@ def test_only_names_of_the_catalogue_are_opened(url, name):
 
 
 @pytest.mark.parametrize("single", [True, False])
-@pytest.mark.parametrize("where", ["", "kind = 'cat'"])
-def test_the_code_loads_what_is_shown(data, tmp_path, monkeypatch, capsys, single, where):
+@pytest.mark.parametrize("page", ["rows", "where", "example"])
+@pytest.mark.filterwarnings("ignore:split .test.. it is a concatenation")
+def test_the_code_loads_just_what_is_shown(data, tmp_path, monkeypatch, capsys, single, page):
     directory = str(data / "hostile" / "1.0.0")
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(tmp_path))
     catalogue, _ = find(directory if single else None, None if single else str(data), None)
-    code = rows_page(catalogue, NAME, "test[5:]", 2, where)["code"]
+    part = "test[5:20]+train[10%:40%]"
+    if page == "example":
+        shown, split, indices = pages.example_page(catalogue, NAME, part, 17), "train", [17]
+    else:
+        shown, split = rows_page(catalogue, NAME, part, 2, "kind = 'cat'" if page == "where" else ""), "test"
+        indices = [row["index"] for row in shown["rows"]]
     code = {
         name: value.replace(
             f"data_dir={str(data)!r}, split", f"source_data_dir={str(data)!r}, data_dir={str(tmp_path)!r}, split"
         )
-        for name, value in code.items()
+        for name, value in shown["code"].items()
     }
     found: dict[str, object] = {}
     exec(code["python"], found)
@@ -398,15 +404,13 @@ def test_the_code_loads_what_is_shown(data, tmp_path, monkeypatch, capsys, singl
     command += [] if single else ["--source_data_dir", str(data)]
     command[command.index("--to") + 1] += "_again"
     assert main(command) == 0, capsys.readouterr().err
-    expected = [
-        int(e[SCRIPT]) for e in bd.load(NAME, split="test[5:]", data_dir=data)[:] if not where or e["kind"] == 0
-    ]
-    made = bd.load("hostile_part_again", split="test", data_dir=tmp_path)
+    examples = bd.load(NAME, split=part, data_dir=data)
+    expected = [int(examples[index][SCRIPT]) for index in indices]
+    made = bd.load("hostile_part_again", split=split, data_dir=tmp_path)
     assert [int(example[SCRIPT]) for example in made[:]] == expected
-    if where:
-        assert len(bd.load("hostile_part", split="test", data_dir=tmp_path)) == len(expected)
-    else:
-        assert [int(example[SCRIPT]) for example in found["examples"]] == expected[2:22]
+    if page == "where":
+        found["examples"] = bd.load("hostile_part", split=split, data_dir=tmp_path)[:]
+    assert [int(example[SCRIPT]) for example in found["examples"]] == expected
 
 
 @pytest.fixture(scope="module")

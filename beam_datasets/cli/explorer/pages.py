@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,10 @@ from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.metadata.manifest import Lineage
-from beam_datasets.metadata.splits import AbstractSplit
+from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -73,14 +73,15 @@ class Catalogue:
         found += [listed(self.only, self.directory)] if self.directory else []
         return {"root": self.root, "datasets": [one | totals(one) for one in found]}
 
-    def load_code(self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: str = "") -> dict[str, str]:
+    def load_code(
+        self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None
+    ) -> dict[str, str]:
         """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
-        source, target = (
-            published.dataset_dir if self.directory else published.info.display_name,
-            f"{published.name}_part",
-        )
+        source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
-        split = next((part.splitname for part in parts), "selection")
+        if rows is not None and len(parts := _cut(parts, rows)):
+            expression = "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in parts)
+        split, target = next((part.splitname for part in parts), "selection"), f"{published.name}_part"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
         command += [*(["--where", where] if where else []), "--to", target]
         if where:
@@ -89,8 +90,18 @@ class Catalogue:
         else:
             named = f"bd.builder({source!r}, data_dir={self.root!r})"
             opening = f"bd.builder_from_directory({source!r})" if self.directory else named
-            python = f"ds = {opening}.as_dataset(split={expression!r})" + (f"\nexamples = ds[{rows}]" if rows else "")
+            python = f"ds = {opening}.as_dataset(split={expression!r})" + ("" if rows is None else "\nexamples = ds[:]")
         return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
+
+
+def _cut(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
+    """Returns the parts of some positions of a slice, of which all parts are given."""
+    found, first = [], 0
+    for part in parts:
+        start, stop = (min(max(part.start + place - first, part.start), part.stop) for place in (rows.start, rows.stop))
+        found += [replace(part, start=start, stop=stop)] if start < stop else []
+        first += part.stop - part.start
+    return found
 
 
 def default_slice(published: ReadOnlyBuilder) -> str:
@@ -193,7 +204,7 @@ def rows_page(
         "last": None if where or not total else (total - 1) // PAGE_ROWS * PAGE_ROWS,
         "columns": next(([cell["path"] for cell in row["cells"]] for row in rows if row["cells"]), []),
         "rows": rows,
-        "code": catalogue.load_code(published, expression, where, f"{start}:{stop}"),
+        "code": catalogue.load_code(published, expression, where, range(start, stop)),
     }
 
 
@@ -225,7 +236,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
         "slice": expression,
         "total": len(dataset),
         **_row(dataset, index, published.info.features, 1000, whole=True),
-        "code": catalogue.load_code(published, expression, rows=str(index)),
+        "code": catalogue.load_code(published, expression, rows=range(index, index + 1)),
     }
 
 
