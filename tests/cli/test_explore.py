@@ -22,7 +22,7 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets.cli import main
 from beam_datasets.cli.explore import find
-from beam_datasets.cli.explorer import app, pages, searching
+from beam_datasets.cli.explorer import app, pages, searching, summaries
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
 from beam_datasets.cli.printing import printable
 from beam_datasets.errors import BeamDatasetsError
@@ -341,6 +341,34 @@ def test_slices_are_compared_over_one_axis(url):
     assert '<th scope="row">test</th>' in page
     asked = get(url, "/statistics", headers={"X-Poll": "1"}, name=NAME, slice="train", name2=NAME, slice2="test")[2]
     assert (b"data-next" in asked, b"<section" in asked) == (False, False)
+
+
+def test_a_slice_is_not_compared_with_itself(url):
+    at = {"name": NAME, "slice": "train", "name2": NAME}
+    for slice2 in ("", "train"):
+        status, _, body = get(url, "/statistics", **at, slice2=slice2)
+        assert (status, b"slice2: expected another slice than &#39;train&#39;" in body) == (400, True)
+    assert "largest difference" in text(url, "/statistics", **at | {"slice": "test"}, slice2="")
+
+
+def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
+    reading, most, gather = [], [], summaries.gather
+
+    def slow(*args):
+        reading.append(1)
+        most.append(len(reading))
+        time.sleep(0.1)
+        reading.pop()
+        return gather(*args)
+
+    monkeypatch.setattr(summaries, "gather", slow)
+    published = bd.builder(NAME, data_dir=data)
+    waiting = [summaries.Summary(published, f"train[{n}:]") for n in range(1, 9)]
+    deadline = time.monotonic() + 60
+    while sum(summary.wait(0.01) for summary in waiting) < len(waiting):
+        assert time.monotonic() < deadline
+    assert max(most) == 2
+    assert [summary.found["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]
 
 
 def test_who_may_ask(url, data):

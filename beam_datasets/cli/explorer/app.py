@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
-_WAIT = 1.5  # seconds until a page shows progress instead
+_WAIT = 1.0  # seconds until a page shows progress instead
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -122,8 +123,11 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         chosen = [(published, expression or pages.default_slice(published)) for published, expression in opened]
         several = len({published for published, _ in chosen}) > 1
         at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in chosen}
-        found = {label: summary_of(*one) for label, one in at.items()}
-        waited = [summary.wait(_WAIT) for summary in found.values()]
+        if len(at) < len(chosen):
+            first = chosen[0][1]
+            raise ValueError(f"slice2: expected another slice than {first!r}, got {argument('slice2') or first!r}")
+        found, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
+        waited = [summary.wait(end - time.monotonic()) for summary in found.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
             place = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}

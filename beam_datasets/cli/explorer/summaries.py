@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RANGE_BYTES = 4 << 20  # between two steps of progress
 PATIENCE = 60.0  # seconds after which nobody waits
 MAX_KEPT = 32
+_FREE = threading.BoundedSemaphore(2)  # slices that are read at the same time
 
 
 class Summary:
@@ -34,7 +35,8 @@ class Summary:
     def __init__(self, published: ReadOnlyBuilder, expression: str) -> None:
         directory = published.dataset_dir
         self._name, self._request = expression, prepare(directory, [expression])
-        self._lock, self._thread, self._error = threading.Lock(), threading.Thread(), ""
+        self._lock, self._ended, self._error = threading.Lock(), threading.Event(), ""
+        self._ended.set()
         self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
         saved = read_saved(prepare(directory))
         self.found: dict[str, Any] | None = None if saved is None else saved.slices.get(expression)
@@ -47,12 +49,13 @@ class Summary:
         """
         self.asked = time.monotonic()
         with self._lock:
-            if self.found is None and not self._thread.is_alive():
+            if self.found is None and self._ended.is_set():
                 self.done, self._error = 0, ""
-                self._thread = threading.Thread(target=self._run, daemon=True)
-                self._thread.start()
+                if _FREE.acquire(blocking=False):
+                    self._ended.clear()
+                    threading.Thread(target=self._run, daemon=True).start()
         if self.found is None:
-            self._thread.join(seconds)
+            self._ended.wait(seconds)
         if self._error:
             raise BeamDatasetsError(self._error)
         return self.found is not None
@@ -62,6 +65,9 @@ class Summary:
             self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for
             self._error = str(error)
+        finally:
+            _FREE.release()
+            self._ended.set()
 
     def _parts(self, request: Request) -> Iterator[Gathered]:
         for run in request.runs():
