@@ -179,6 +179,17 @@ def _killed(*_):
     os.kill(os.getpid(), 9)
 
 
+def test_the_start_of_the_process_does_not_count(data, monkeypatch):
+    monkeypatch.setattr(searching, "MAX_EXAMPLE", 3)
+    monkeypatch.setattr(searching, "_serve", _late)
+    assert searching.search(str(data / NAME.replace(":", "/")), "train", "true", 0, 9, 60) == ([*range(9)], 9)
+
+
+def _late(*args):
+    time.sleep(4)
+    searching._serve(*args)
+
+
 def test_a_feature_without_a_name_and_texts_in_lists(tmp_path):
     features = {"": np.int64, "words": bd.features.Sequence(bd.features.Sequence(bd.features.Text()))}
     dataset_of(tmp_path, features, [{"": n, "words": [["é"] * n, []]} for n in range(3)])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.opening import ReadOnlyBuilder
 
 MAX_BYTES = 2 << 30  # of memory
+MAX_START = 60.0  # seconds until the process runs
 MAX_EXAMPLE, MAX_WAIT = 10.0, 0.7  # seconds for the first answer, and for the last one when a search should have ended
 MAX_BLOCK = 8192  # examples that are looked at together
 _FAST, _SLOW = 0.1, 0.4  # seconds for a block; the next one is larger or smaller
@@ -73,8 +74,10 @@ def search(
     process = start_process(_serve, theirs, directory, expression, where, start, count, seconds)
     theirs.close()
     answer: Any = None
-    end, problem = time.monotonic() + MAX_EXAMPLE, f"an example takes more than {MAX_EXAMPLE:g} s"
+    problem = f"an example takes more than {MAX_EXAMPLE:g} s"
     try:
+        ours.poll(MAX_START) and ours.recv()  # what it sends when it runs
+        end = time.monotonic() + MAX_EXAMPLE
         while ours.poll(max(end - time.monotonic(), 0)):
             end = end if answer else time.monotonic() + seconds + MAX_WAIT
             answer = ours.recv()
@@ -97,7 +100,8 @@ def _stopped(where: str, problem: str) -> BeamDatasetsError:
 
 
 def _serve(pipe: Connection, directory: str, expression: str, where: str, *limits: Any) -> None:
-    """Sends what is found so far and where the search is, again and again, or an error."""
+    """Sends None first, then what is found so far and where the search is, again and again, or an error."""
+    pipe.send(None)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
     try:
         for progress in _search(builder_from_directory(directory), expression, where, *limits):
