@@ -279,7 +279,7 @@ def test_a_key_of_any_type_is_found(tmp_path, ordered):
         assert "The key is that of example 37." in text(url, "/rows", name="ds:1.0.0", key="37")
         assert "no example with this key" in text(url, "/rows", name="ds:1.0.0", key="-37")
         assert get(url, "/rows", name="ds:1.0.0", key="37a")[0] == 400
-    keys = ("007", "7", "+7", "é")
+    keys = ("007", "7", "+7", "é", "0", "-0", "-7")
     build(tmp_path, {"text": bd.features.Text()}, {"train": [(key, {"text": key}) for key in keys]})
     for key in keys:
         page = rows_page(Catalogue(str(tmp_path)), "ds:1.0.0", key=key)

@@ -181,7 +181,7 @@ def rows_page(
     dataset = read(published, expression)
     total, found = len(dataset), None
     if key:
-        found = dataset.find(int(key) if re.fullmatch("-?(0|[1-9][0-9]{0,38})", key) else key)
+        found = dataset.find(int(key) if re.fullmatch("0|-?[1-9][0-9]{0,38}", key) else key)
         start = start if found is None else found
     start = min(max(start, 0), max(total - 1, 0))
     stop = min(start + PAGE_ROWS, total)
