@@ -54,6 +54,7 @@ def generate(
     check_against: str | None = None,
     resume: bool | str = False,
     inputs: Inputs | None = None,
+    checksums: SourceUnits | None = None,
     wait: bool = True,
     progress: Callable[[Progress], None] | None = None,
     counters: Callable[[Mapping[str, Any]], None] | None = None,
@@ -82,6 +83,7 @@ def generate(
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
             option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
         inputs: the files that the builder has read, for inputs.json; None if it does not read files.
+        checksums: of the files of `inputs`: units that are read on workers as pairs of a name and a checksum, or ''.
         wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
@@ -140,7 +142,7 @@ def generate(
         info = publication.info.replace(download_size=size)
         made = dataclasses.replace(publication, info=info, shard_records=records)
         made = publishing.stage_inputs(made, inputs)
-        examples | WriteExamples(made, sharding, transport, readers, list(sources))
+        examples | WriteExamples(made, sharding, transport, readers, list(sources), checksums)
 
     result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from beam_datasets.generate.blocks import AnyBlock
     from beam_datasets.generate.plan import MergeLimits
     from beam_datasets.generate.resume import ShardRecords
+    from beam_datasets.generate.units import SourceUnits
     from beam_datasets.metadata.version import VersionOrStr
 
 
@@ -178,6 +179,7 @@ class WriteExamples(beam.PTransform):
         engine: how records travel.
         readers: key of `examples` -> reader of units of some splits; the PCollection has one element, of any value.
         splits: the splits, in their order; by default the keys of `examples`.
+        checksums: of the files that it is built from; see `generate`.
     """
 
     publication: publishing.Publication
@@ -185,6 +187,7 @@ class WriteExamples(beam.PTransform):
     engine: EngineOptions = field(default_factory=engines.EngineOptions)
     readers: Mapping[str, UnitReader] = field(default_factory=dict)
     splits: Sequence[str] = ()
+    checksums: SourceUnits | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -204,7 +207,21 @@ class WriteExamples(beam.PTransform):
             counts = [distinct, libraries] | "MergeHistograms" >> beam.Flatten()
         else:
             counts = [outputs[HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
-        return write_blocks(blocks, counts, splits, self.publication, self.sharding, self.engine)
+        start = self._with_checksums(blocks.pipeline) if self.checksums else None
+        return write_blocks(blocks, counts, splits, self.publication, self.sharding, self.engine, start=start)
+
+    def _with_checksums(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Returns the publication, whose record of input files gets their checksums, which workers make or ask for."""
+        assert self.checksums is not None
+        found = (
+            pipeline
+            | "StartInputs" >> beam.Impulse()
+            | "ListInputs" >> beam.FlatMap(_all_units, self.checksums.units)
+            | "ShareInputs" >> beam.Reshuffle()
+            | "Checksum" >> beam.FlatMap(self.checksums.read).with_output_types(tuple[str, str])
+        )
+        start = pipeline | "Start" >> beam.Create([self.publication], reshuffle=False)
+        return start | "RecordInputs" >> beam.Map(publishing.stage_checksums, beam.pvalue.AsDict(found))
 
     def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
         shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
@@ -225,6 +242,10 @@ class WriteExamples(beam.PTransform):
         encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift)
         typed = beam.ParDo(encoder).with_output_types(outputs["blocks"], **{HISTOGRAMS: COUNTS})
         return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
+
+
+def _all_units(_: bytes, units: Sequence[Any]) -> Sequence[Any]:
+    return units
 
 
 def write_blocks(

@@ -47,6 +47,7 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
   appended to the one of its name
 --union_features  features that one of the datasets lacks may be missing in the next version; else they are an error
 --take_changed  of files: also those that have changed since the published version was built of them
+--compare_checksums  of files: compare the checksums of all, also of those with the same size and time
 --new_splits  add splits that the published version lacks; otherwise they are an error
 --version VERSION  of the result: 'next' (the default), the lowest that the change allows, or one that is not lower.
   Other examples in a slice are a MAJOR change, so the next version after 1.2.3 is 2.0.0
@@ -93,7 +94,8 @@ def run(args: Sequence[str]) -> int:
         count = num_shards(known.num_shards)
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options = AppendOptions(**given, delete=keys, num_shards=count)
-        with built(known.dataset, new, options, take_changed=known.take_changed) as (parent, sources, notes):
+        taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
+        with built(known.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
                 say(note)
             plan = plan_append(parent, sources, options)

@@ -105,6 +105,7 @@ def run_plan(args: Sequence[str]) -> int:
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     known, beam_options, request = _parse(args)
+    _use_beam_options(beam_options)
     _check_code(known, beam_options)
     builder = _make_builder(request, known)
     if known.skip_published and known.overwrite:
@@ -165,6 +166,14 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
     hashed = ", ".join(trial.uncut_splits)
     say(f"Nothing was published (--trial).{hashed and f' Beam makes {hashed}: these have the lowest hashes.'}")
     return 0
+
+
+def _use_beam_options(beam_options: Sequence[str]) -> None:
+    """Lets builders list files with the options of a store, such as the address of its server."""
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    FileSystems.set_options(PipelineOptions(list(beam_options)))
 
 
 def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -24,7 +25,7 @@ from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
-from beam_datasets.files.inputs import InputFile, LineAt, Piece, count, find, pieces
+from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
 from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
@@ -47,6 +48,7 @@ Item = tuple[Key, Example] | tuple[Key, Example, str]
 """An example with its key, and with its split if rows are assigned to splits."""
 
 KEYS_IN_FILE = 1 << 16
+CHECKSUMS_AT_ONCE = 16
 SHOWN = 5  # bad rows of a piece that are shown if they are left out
 _LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
 log = logging.getLogger(__name__)
@@ -183,6 +185,25 @@ def read_and_record(piece: Any, read: Callable[[Any], Iterator[Any]], folder: st
     write()
 
 
+def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
+    yield named[0], checksum(named[1])
+
+
+def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
+    """Returns the names of known files that have not changed: of the same size and time, or else the same checksum."""
+    sized = {name: file for name, file in files.items() if file.size == known.files[name][0]}
+    same = {name for name, file in sized.items() if file.modified == known.files[name][1]}
+    asked = [name for name in sized if name in known.checksums and (compare_checksums or name not in same)]
+    with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
+        found = list(pool.map(checksum, [files[name] for name in asked]))
+    for name, text in zip(asked, found):
+        if text == known.checksums[name]:
+            same.add(name)
+        elif text.partition(":")[0] == known.checksums[name].partition(":")[0]:  # else they cannot be compared
+            same.discard(name)
+    return same
+
+
 def log_left_out(counters: Mapping[str, Any]) -> None:
     """Logs what `read_piece` left out and what readers counted, given the counters of a run."""
     counted = {name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")}
@@ -269,6 +290,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _may_lack = False  # whether files may lack columns that others have
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
+    _touched = Inputs()  # files of that version that have another time and no other content
 
     def __init__(
         self,
@@ -297,15 +319,20 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def build(self, **options: Any) -> str:
         """Generates the dataset, and records in inputs.json of which files; see FilesBuilder."""
-        files = {name: (file.size, file.modified) for name, file in self._named_files()}
-        return super().build(**{"inputs": Inputs(files, self._types(), *self._row_options), **options})
+        files = list(self._named_files())
+        stamps = {name: (file.size, file.modified) for name, file in files}
+        inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
+        return super().build(**{"inputs": inputs, "checksums": SourceUnits(files, _checksum_of), **options})
 
-    def only_new(self, known: Inputs, *, take_changed: bool, may_lack: bool = False) -> list[str]:
+    def only_new(
+        self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
+    ) -> list[str]:
         """Leaves out the files of which a published version was built, and takes the types of its columns.
 
         Args:
             known: what the published version was built from.
             take_changed: whether files that have changed since are taken.
+            compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
 
         Returns:
@@ -315,17 +342,15 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: rows would get keys or splits by other options than those of the published version.
         """
         known.check_options(Inputs({}, {}, *self._row_options))
-        left_out, changed = [], []
-        for name, file in self._named_files():
-            stamp = known.files.get(name)
-            if stamp is not None and stamp != (file.size, file.modified):
-                changed.append(name)
-            if stamp == (file.size, file.modified) or (stamp is not None and not take_changed):
-                left_out.append(file.path)
+        old = {name: file for name, file in self._named_files() if name in known.files}
+        same = _unchanged(old, known, compare_checksums=compare_checksums)
         self._published_types, self._may_lack = known.columns, may_lack
         self._records_keys = True
-        self._leave_out(left_out)
-        return changed
+        stamps = {name: (old[name].size, old[name].modified) for name in same}
+        touched = {name: stamp for name, stamp in stamps.items() if stamp != known.files[name]}
+        self._touched = Inputs(touched, checksums={name: known.checksums[name] for name in touched})
+        self._leave_out(old[name].path for name in (same if take_changed else old))
+        return [name for name in old if name not in same]
 
     @property
     def has_files(self) -> bool:

@@ -12,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from apache_beam.io.filesystem import CompressionTypes
+import crc32c
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.errors import InputError
 
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
+_CHECKSUM_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -85,13 +88,49 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]
     elif pattern.endswith("/"):
         pattern += "**"
     wild = any(mark in pattern for mark in WILDCARDS)
-    [result] = FileSystems.match([pattern])
+    try:
+        [result] = _matched(pattern)
+    except (BeamIOError, ValueError) as error:
+        raise InputError(f"{pattern}: expected files that can be listed, got an error: {error}") from error
     files = [(m.path, m.size_in_bytes, round(m.last_updated_in_seconds, 3)) for m in result.metadata_list]
     if wild:
         files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
+
+
+def _matched(pattern: str) -> Any:
+    try:
+        return FileSystems.match([pattern])
+    except (BeamIOError, ValueError):  # S3 and HDFS need options, which a process lacks that has made no pipeline
+        FileSystems.set_options(PipelineOptions([]))
+        return FileSystems.match([pattern])
+
+
+def checksum(file: InputFile) -> str:
+    """Returns a checksum of a file: of its bytes, or what its store records; '' if it has changed since it was found.
+
+    Checksums of different kinds of stores cannot be compared; each begins with its kind.
+    """
+    if "://" in file.path:
+        return _checksum_in_store(file)
+    crc = 0
+    with open(file.path, "rb") as stream:
+        while block := stream.read(_CHECKSUM_BLOCK):
+            crc = crc32c.crc32c(block, crc)
+        found = os.fstat(stream.fileno())
+    return f"crc32c:{crc:08x}" if (found.st_size, round(found.st_mtime, 3)) == (file.size, file.modified) else ""
+
+
+def _checksum_in_store(file: InputFile) -> str:
+    system = FileSystems.get_filesystem(file.path)
+    try:
+        text, found = system.checksum(file.path), system.metadata(file.path)
+    except BeamIOError:  # its store has none; if the file cannot be read, its rows say so
+        return ""
+    is_later = found.last_updated_in_seconds - file.modified >= 1  # some stores list times with fractions, of one not
+    return "" if is_later or found.size_in_bytes != file.size else f"{system.scheme()}:{text}"
 
 
 def _fixed_folder(pattern: str) -> str:

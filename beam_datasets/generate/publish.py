@@ -212,6 +212,15 @@ def stage_inputs(publication: Publication, inputs: Inputs | None) -> Publication
     return replace(publication, inputs=(storage.join(folder, INPUTS_FILE), len(text), crc32c.crc32c(text)))
 
 
+def stage_checksums(publication: Publication, checksums: Mapping[str, str]) -> Publication:
+    """Stages the record of the files once more, with their checksums; those that are '' stay unknown."""
+    assert publication.inputs is not None
+    inputs = Inputs.from_text(storage.read_bytes(publication.inputs[0]))
+    assert inputs is not None
+    found = {name: text for name, text in checksums.items() if text}
+    return stage_inputs(publication, inputs.with_files(Inputs(checksums=found)))
+
+
 def read_inputs(dataset_dir: str) -> Inputs | None:
     """Returns the files that a version was built from; None if it has no readable inputs.json."""
     try:

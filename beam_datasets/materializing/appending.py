@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, storage
@@ -352,8 +352,7 @@ def _inputs(datasets: Iterable[ReadOnlyBuilder], features: Any) -> Inputs | None
     known = [inputs for each in datasets if (inputs := publishing.read_inputs(each.dataset_dir))]
     types = {name: spec for each in known for name, spec in each.columns.items()}
     columns = {name: f"{spec.rstrip('?')}?" if _may_lack(features, name) else spec for name, spec in types.items()}
-    files = {name: stamp for each in known for name, stamp in each.files.items()}
-    return replace(known[0], files=files, columns=columns) if known else None
+    return replace(reduce(Inputs.with_files, known), columns=columns) if known else None
 
 
 def _may_lack(features: Any, name: str) -> bool:
@@ -509,6 +508,7 @@ def append(
     share_shards: bool = False,
     union_features: bool = False,
     take_changed: bool = False,
+    compare_checksums: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> str:
     """Publishes the next version of a dataset: a published one with new examples, in the order of generating it anew.
@@ -543,7 +543,9 @@ def append(
         union_features: whether features that one of the datasets lacks may be missing in the next version; otherwise
             they are an error. Class labels and images cannot be missing.
         take_changed: of builders of files, which take only files of which the published version was not built: whether
-            files that have changed since are taken, too. A warning names them.
+            files that have changed since are taken, too. A warning names them. A file has changed if its size has, or
+            if its time and its checksum have.
+        compare_checksums: whether the checksums of all files are compared, also of those with the same size and time.
         progress: called about twice a second with how much is written.
 
     Returns:
@@ -561,7 +563,8 @@ def append(
     """
     given = {name: value for name, value in locals().items() if name in AppendOptions.__dataclass_fields__}
     options, listed = AppendOptions(**given), list(new) if isinstance(new, (list, tuple)) else [new]
-    with built(source, listed, options, take_changed=take_changed) as (source, sources, notes):
+    taken = {"take_changed": take_changed, "compare_checksums": compare_checksums}
+    with built(source, listed, options, **taken) as (source, sources, notes):
         for note in notes:
             warnings.warn(note, stacklevel=2)
         plan = plan_append(source, sources, options)
@@ -570,7 +573,12 @@ def append(
 
 @contextlib.contextmanager
 def built(
-    source: NameOrDir, new: Sequence[Any], options: AppendOptions, *, take_changed: bool = False
+    source: NameOrDir,
+    new: Sequence[Any],
+    options: AppendOptions,
+    *,
+    take_changed: bool = False,
+    compare_checksums: bool = False,
 ) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
     """Provides what is appended to, what is appended, and notes about it.
 
@@ -584,6 +592,7 @@ def built(
         new: published datasets and builders.
         options: see `append`.
         take_changed: see there.
+        compare_checksums: see there.
 
     Raises:
         AlreadyPublishedError: the next version is published already.
@@ -608,8 +617,12 @@ def built(
                     known = publishing.read_inputs(parent.dataset_dir)
                     if known is None:
                         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-                    taken = {"take_changed": take_changed, "may_lack": options.union_features}
-                    changed = builder.only_new(known or Inputs(), **taken)
+                    changed = builder.only_new(
+                        known or Inputs(),
+                        take_changed=take_changed,
+                        compare_checksums=compare_checksums,
+                        may_lack=options.union_features,
+                    )
                 if changed:
                     way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
                     notes.append(

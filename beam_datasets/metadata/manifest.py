@@ -17,7 +17,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -441,12 +441,19 @@ class Inputs:
         columns: name -> type, as `features` of a builder of files takes it.
         key: the option that decides the keys of rows; '' for none, None if it is unknown.
         splits: the options that decide the splits of rows; '' if their files do, None if they are unknown.
+        checksums: name of a file -> its checksum, such as `crc32c:9a71bb4c`; without those that are unknown.
     """
 
     files: Mapping[str, Stamp] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     splits: str | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    def with_files(self, other: Inputs) -> Inputs:
+        """Returns these with the files of others, which win."""
+        kept = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
+        return replace(self, files={**self.files, **other.files}, checksums={**kept, **other.checksums})
 
     def check_options(self, other: Inputs) -> None:
         """Checks that rows of other files get their keys and splits by the options of these, as far as they are known.
@@ -476,12 +483,14 @@ class Inputs:
         """Returns what an inputs.json contains; None if it is damaged.
 
         >>> Inputs.from_text(Inputs({"a.csv": (7, 1.5)}, {"id": "int64"}, "--key id").to_text())
-        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None)
+        Inputs(files={'a.csv': (7, 1.5)}, columns={'id': 'int64'}, key='--key id', splits=None, checksums={})
         """
         try:
             content = json.loads(text)
             files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
-            options = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
-            return cls(files, {name: str(spec) for name, spec in content["columns"].items()}, *options)
+            key, splits = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
+            columns = {name: str(spec) for name, spec in content["columns"].items()}
+            checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # new; some lack them
+            return cls(files, columns, key, splits, checksums)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

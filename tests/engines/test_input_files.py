@@ -1,7 +1,12 @@
 """Builders of files that read from an object store, compared with those that read the same files from a disk."""
 
+import hashlib
 import json
+import subprocess
+import sys
 import time
+import warnings
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +44,25 @@ def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
         time.sleep(0.01)  # the files of each place have another time
     assert len({bd.builder_from_directory(each).digest for each in made}) == 1
     assert len({json.dumps(digests(each)) for each in made}) == 1
+    in_store = json.loads(Path(made[-1], "inputs.json").read_text())
+    etags = {
+        name: hashlib.md5(storage.read_bytes(f"{store.url}/logs/{name}")).hexdigest() for name in in_store["files"]
+    }
+    assert in_store["checksums"] == {name: f's3:"{etag}"' for name, etag in etags.items()}
+    time.sleep(1)  # stores have times in seconds
+    storage.write_bytes(f"{store.url}/logs/1.csv", storage.read_bytes(f"{store.url}/logs/1.csv"))
+    new = Csv(pattern=f"{store.url}/logs/*.csv", key="id")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # that the file has changed
+        assert bd.append("ds", new, data_dir=tmp_path / "2") == made[-1]
+
+
+def test_a_fresh_process_finds_the_files(tmp_path, store):
+    storage.write_bytes(f"{store.url}/logs/1.csv", b"id,n\na,1\n")
+    command = [sys.executable, "-m", "beam_datasets.cli", "build", "csv", "--dry_run", "--data_dir", tmp_path]
+    for pattern, code, expected in [("logs", 0, "'id': Text"), ("none", 1, "no file matches")]:
+        found = subprocess.run(
+            [*command, "--pattern", f"{store.url}/{pattern}/*.csv"], capture_output=True, text=True, check=False
+        )
+        assert found.returncode == code, found.stderr
+        assert expected in found.stdout + found.stderr

@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 import apache_beam as beam
+import crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,7 @@ from beam_datasets.beam.materialize import Materialize
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError, NoExamplesError
 from beam_datasets.files.csv import Csv
+from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
 from beam_datasets.files.splits import SplitBy
@@ -80,6 +82,60 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     with pytest.raises(BeamDatasetsError, match=r"3\.csv, line 2: .*bird"):
         append()
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+def test_checksums_decide_where_the_time_does_not(tmp_path):
+    def append(**options):
+        new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
+        with appending.built("ds", [new], appending.AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
+            return notes
+
+    def crc_of(name):
+        return f"crc32c:{crc32c.crc32c((logs / name).read_bytes()):08x}"
+
+    def inputs_of(directory):
+        return json.loads(Path(directory, "inputs.json").read_text())
+
+    logs = tmp_path / "logs"
+    for name in ("1.csv", "2.csv"):
+        csv(logs, name, "id,n", f"{name},1")
+    made = Csv(name="ds", pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path).build(num_workers=1)
+    assert inputs_of(made)["checksums"] == {name: crc_of(name) for name in ("1.csv", "2.csv")}
+    os.utime(logs / "1.csv", (1, 1))
+    assert append() == []  # the content is the same
+    time = (logs / "2.csv").stat().st_mtime_ns
+    csv(logs, "2.csv", "id,n", "2.csv,2")
+    assert len(append()) == 1
+    os.utime(logs / "2.csv", ns=(time, time))
+    assert append() == []  # as a copy that restores times: only its content differs
+    [note] = append(compare_checksums=True)
+    assert note.startswith("files that have changed since 1.0.0 was built: 2.csv: not taken; --take_changed")
+    csv(logs, "3.csv", "id,n", "3.csv,1")
+    new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
+    options = {"take_changed": True, "compare_checksums": True, "on_duplicate": "replace"}
+    with pytest.warns(UserWarning, match=r"2\.csv: taken"):
+        made = bd.append("ds", new, data_dir=tmp_path, **options)
+    assert inputs_of(made)["files"] == {
+        name: [(logs / name).stat().st_size, round((logs / name).stat().st_mtime, 3)] for name in os.listdir(logs)
+    }
+    assert inputs_of(made)["checksums"] == {name: crc_of(name) for name in os.listdir(logs)}
+    assert {row["id"].decode(): row["n"] for row in rows_of(made)} == {"1.csv": 1, "2.csv": 2, "3.csv": 1}
+    older = {name: value for name, value in inputs_of(made).items() if name != "checksums"}
+    Path(made, "inputs.json").write_text(json.dumps(older))
+    assert append(compare_checksums=True) == []
+    os.utime(logs / "1.csv", (2, 2))
+    assert len(append()) == 1
+
+
+def test_a_file_that_changes_while_it_is_built_has_no_checksum(tmp_path):
+    csv(tmp_path, "1.csv", "id,n", "a,1")
+    [file] = find(f"{tmp_path}/*.csv")
+    assert checksum(file)
+    csv(tmp_path, "1.csv", "id,n", "a,1", "b,2")
+    assert not checksum(file)
+    csv(tmp_path, "1.csv", "id,n", "a,2")
+    os.utime(tmp_path / "1.csv", (1, 1))
+    assert not checksum(file)
 
 
 def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
