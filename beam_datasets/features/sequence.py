@@ -30,6 +30,7 @@ from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
 from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.features.numbers import check_unmasked
+from beam_datasets.features.tensor import Scalar, Tensor
 
 _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
 """Types that can be iterated, but not to items in an order. That of a set of texts differs from process to process."""
@@ -331,7 +332,7 @@ def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[st
 def difference(one: Any, other: Any, name: str = "") -> str | None:
     """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
 
-    Documentation does not count.
+    Documentation does not count, nor does whether a number is a Scalar or a Tensor of shape ().
     """
     where = f"feature {name!r}" if name else "the examples"
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
@@ -347,7 +348,16 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
         return f"{where} has length={one.length} in the first, length={other.length} in the second"
     if one.label_files("x") != other.label_files("x"):
         return f"{where} has other class names: {_labels(one)} in the first, {_labels(other)} in the second"
-    return None if one == other else f"{where} is {one!r} in the first, {other!r} in the second"
+    is_equal = one == other or _as_tensor(one) == _as_tensor(other)
+    return None if is_equal else f"{where} is {one!r} in the first, {other!r} in the second"
+
+
+def _as_tensor(feature: Any) -> Any:
+    """Returns the Tensor of shape () that a Scalar is."""
+    if type(feature) is not Scalar:
+        return feature
+    options = ("shape", "dtype", "encoding", "minimum", "maximum", "optional")
+    return Tensor(**{name: getattr(feature, name) for name in options})
 
 
 def _labels(feature: Any) -> str:

@@ -224,6 +224,23 @@ def test_splits_that_one_side_lacks_and_a_slice(tmp_path):
     assert bd.builder_from_directory(sliced).info.splits["train"].num_examples == 27
 
 
+def test_a_scalar_is_a_tensor_without_dimensions(tmp_path):
+    def with_tensor(**bounds):
+        tensor = bd.features.Tensor(shape=(), dtype="int64", **bounds)
+        return bd.features.FeaturesDict({"n": tensor, "text": bd.features.Text()})
+
+    generate(tmp_path, {"train": {1: 1, 2: 2}})
+    generate(tmp_path, {"train": {3: 3}}, name="more", features=with_tensor())
+    made = bd.append("ds", "more", data_dir=tmp_path)
+    assert bd.builder_from_directory(made).info.features == FEATURES
+    assert content(Path(made)) == content(generate(tmp_path / "whole", {"train": {1: 1, 2: 2, 3: 3}}))
+    again = bd.append("more", "ds:1.0.0", data_dir=tmp_path, union_features=True)
+    assert bd.builder_from_directory(again).info.features == with_tensor()
+    generate(tmp_path, {"train": {3: 3}}, name="bounded", features=with_tensor(minimum=0))
+    with pytest.raises(BeamDatasetsError, match="bounded:1.0.0 cannot be appended to ds:2.0.0: feature 'n'"):
+        bd.append("ds", "bounded", data_dir=tmp_path)
+
+
 def test_lineage_names_the_parent_and_the_counts_and_does_not_grow(tmp_path):
     generate(tmp_path, {"train": {1: 1, 2: 2, 3: 3}})
     sizes = []
