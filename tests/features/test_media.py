@@ -18,7 +18,6 @@ from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.formats import example
-from beam_datasets.generate.histogram import Histogram, count_keys, merge
 from beam_datasets.metadata.manifest import Manifest
 
 
@@ -179,17 +178,6 @@ def test_what_was_encoded_is_recorded(feature: Any, value: Any, expected: set[st
     assert not used
     assert encode({"x": value}) == other({"x": value})
     assert used == expected
-
-
-def test_histograms_keep_them() -> None:
-    one, other = (count_keys(np.array([[0, n]], np.uint64), np.array([9])) for n in (1, 2))
-    parts = [
-        Histogram(part.shift, part.bins, part.counts, part.num_bytes, frozenset(names))
-        for part, names in ((one, ["a 1"]), (other, ["b 2", "a 1"]), (merge([]), ["ü 3"]))
-    ]
-    merged = Histogram.from_bytes(merge([Histogram.from_bytes(part.to_bytes()) for part in parts]).to_bytes())
-    assert (merged.libraries, merged.total) == ({"a 1", "b 2", "ü 3"}, 2)
-    assert merge(parts[2:]).libraries == {"ü 3"}
 
 
 @pytest.mark.parametrize(

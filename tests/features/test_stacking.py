@@ -152,18 +152,6 @@ def assert_an_error(feature: Any, records: list[bytes], error: str) -> None:
         list(map(F.compile_decoder(feature), records))
 
 
-def test_the_error_names_the_number() -> None:
-    features = F.FeaturesDict({**{f"i{i}": np.int64 for i in range(5)}, "small": np.int8, "last": np.int8})
-    decode = ColumnarDecoder(features, batch=True).batch
-    good = {**{f"i{i}": [i] for i in range(5)}, "small": [-128], "last": [127]}
-    assert decode([serialize(good)] * 2)["last"].tolist() == [127, 127]
-    with pytest.raises(FeatureValueError, match=r"^small: the record has 300, which does not fit int8$"):
-        decode([serialize(good), serialize({**good, "small": [300]})])
-    missing = {name: values for name, values in good.items() if name != "i3"}
-    with pytest.raises(FeatureValueError, match=r"^i3: the record does not have"):
-        decode([serialize(good), serialize(missing)])
-
-
 def test_values_must_not_wander_from_one_record_to_the_next() -> None:
     feature = F.FeaturesDict({"a": F.Tensor(shape=(2,), dtype=np.int64), "b": F.Tensor(shape=(2,), dtype=np.float32)})
     good = {"a": [1, 2], "b": [1.0, 2.0]}

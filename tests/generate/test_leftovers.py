@@ -141,14 +141,6 @@ def test_what_is_of_another_machine_counts_by_its_age(data_dir: Path, elsewhere:
     assert not any(abandoned for abandoned, _ in states(data_dir, older_than=2 * WEEK).values())
 
 
-def test_one_new_file_in_it_makes_it_young(data_dir: Path) -> None:
-    folder = staged(data_dir, owner=None, age=2 * WEEK)
-    assert states(data_dir)[folder.name][0]
-    (folder / "spill").mkdir()
-    (folder / "spill" / "block").touch()
-    assert not states(data_dir)[folder.name][0]
-
-
 def test_an_engine_may_work_on_without_the_process_that_started_it(data_dir: Path) -> None:
     flink = this_process(runner="FlinkRunner", start_ticks=1)
     young, old = staged(data_dir, owner=flink), staged(data_dir, owner=flink, age=WEEK + 1)

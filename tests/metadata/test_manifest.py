@@ -124,6 +124,9 @@ def test_a_later_format_says_what_it_needs():
         Manifest.from_text(json.dumps(content | {"needs": "beam_datasets>=0.7"}), path="m")
 
 
+NOT_PLAIN = ("", ".", "..", "../pwned", "/etc/pwned", "a/b", "..\\pwned", "s3://b/x", "a\nb", "a\x00", "\x1b")
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -135,22 +138,7 @@ def test_a_later_format_says_what_it_needs():
         ({"metadata": {"features.json": "cd" * 31}}, r"'features.json' is 'cd.*64 hexadecimal digits"),
         ({"metadata": {"features.json": 5}}, r"'features.json' is 5.*64 hexadecimal digits"),
         ({"metadata": {"features.json": "cd" * 32 + "\n"}}, r"64 hexadecimal digits"),
-        *(
-            ({"metadata": {file: "cd" * 32}}, "not a plain file name")
-            for file in (
-                "",
-                ".",
-                "..",
-                "../pwned",
-                "/etc/pwned",
-                "a/b",
-                "..\\pwned",
-                "s3://b/x",
-                "a\nb",
-                "a\x00",
-                "\x1b",
-            )
-        ),
+        *(({"metadata": {file: "cd" * 32}}, "not a plain file name") for file in NOT_PLAIN),
     ],
 )
 def test_damage_is_named(change, message):

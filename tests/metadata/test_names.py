@@ -59,13 +59,10 @@ def test_parse_reads_what_is_written(name):
     assert DatasetName.parse(str(name)) == name
 
 
-@pytest.mark.parametrize("config", ["..", ".", "..."])
-def test_a_config_cannot_climb(config):
-    with pytest.raises(ValueError, match="not a config name"):
-        DatasetName.parse(f"ds/{config}")
-
-
-def test_long_garbage_is_refused_fast():
+def test_garbage_is_refused_fast():
+    for config in ("..", ".", "..."):
+        with pytest.raises(ValueError, match="not a config name"):
+            DatasetName.parse(f"ds/{config}")
     with pytest.raises(ValueError, match="not a dataset name"):
         DatasetName.parse("ds/" + "a=b" * 10_000 + ",!")
 
@@ -88,23 +85,17 @@ def test_split_names(case):
         assert names.check_split_name(case["split"]) == case["split"]
 
 
-@pytest.mark.parametrize("bad", ["a/b", "a\\b", "../a", "a\0", "a\n"])
-def test_a_split_cannot_climb(bad):
-    with pytest.raises(ValueError, match="becomes part of a file name"):
-        names.check_split_name(bad)
-
-
-@pytest.mark.parametrize("bad", ["all", "ALL", "All"])
-def test_all_is_reserved_for_writing(bad):
-    with pytest.raises(ValueError, match="means every split"):
-        names.check_split_name(bad, reserved=["all"])
-
-
-@pytest.mark.parametrize("bad", ["tr ain", "train[:10]", "a+b", "a.b"])
-def test_a_split_that_no_expression_could_name_is_not_written(bad):
-    assert names.check_split_name(bad) == bad
-    with pytest.raises(ValueError, match="cannot name a split: expected letters, digits"):
-        names.check_split_name(bad, reserved=["all"])
+def test_splits_that_are_not_written():
+    for bad in ("a/b", "a\\b", "../a", "a\0", "a\n"):
+        with pytest.raises(ValueError, match="becomes part of a file name"):
+            names.check_split_name(bad)
+    for bad in ("all", "ALL", "All"):
+        with pytest.raises(ValueError, match="means every split"):
+            names.check_split_name(bad, reserved=["all"])
+    for unnameable in ("tr ain", "train[:10]", "a+b", "a.b"):
+        assert names.check_split_name(unnameable) == unnameable
+        with pytest.raises(ValueError, match="cannot name a split: expected letters, digits"):
+            names.check_split_name(unnameable, reserved=["all"])
 
 
 def test_camel_to_snake():
@@ -275,15 +266,12 @@ def test_ordered_keys_sort_as_numbers(numbers):
     assert keys.ordered_keys(numbers) == b"".join(map(keys.ordered_key, numbers))
 
 
-@pytest.mark.parametrize("key", [True, np.int8(1), np.array([1]), np.uint64(1)])
-def test_ordered_key_takes_integers_of_any_type(key):
-    assert keys.ordered_key(key) == keys.ordered_key(1)
-
-
-@pytest.mark.parametrize("key", ["1", b"1", 1.0, None])
-def test_ordered_key_refuses_the_rest(key):
-    with pytest.raises(InvalidKeyError, match=r"must be integers"):
-        keys.ordered_key(key)
+def test_ordered_keys_are_integers_of_any_type():
+    for key in (True, np.int8(1), np.array([1]), np.uint64(1)):
+        assert keys.ordered_key(key) == keys.ordered_key(1)
+    for wrong in ("1", b"1", 1.0, None):
+        with pytest.raises(InvalidKeyError, match=r"must be integers"):
+            keys.ordered_key(wrong)
 
 
 @pytest.mark.parametrize("key", [2**127, -(2**127) - 1])
@@ -338,13 +326,10 @@ def test_order_is_that_of_the_numbers(numbers):
     assert [v.tuple for v in sorted(versions)] == sorted(numbers)
 
 
-def test_not_a_text():
+def test_attributes_survive_copying_and_pickling():
     with pytest.raises(TypeError, match="not 1 of type int"):
         Version(1)
     assert not Version.is_valid(None)
-
-
-def test_attributes_survive_copying_and_pickling():
     version = Version("1.0.0", "first", experiments={Experiment.DUMMY: True}, prepare_with="0.3.0")
     for same in (Version(version), pickle.loads(pickle.dumps(version))):
         assert same == version

@@ -2,7 +2,6 @@
 which is for reading only."""
 
 import glob as shell
-import json
 import multiprocessing
 import os
 import threading
@@ -116,13 +115,6 @@ def test_remove(root):
     assert storage.list_dir(root) == ["ab"]
 
 
-def test_make_dirs(root):
-    storage.make_dirs(f"{root}/a/b")
-    storage.make_dirs(f"{root}/a/b")
-    storage.write_bytes(f"{root}/a/b/c", b"1")
-    assert storage.is_dir(f"{root}/a/b")
-
-
 def test_create_bytes(root):
     path = f"{root}/a/manifest.json"
     storage.create_bytes(path, b"first")
@@ -216,12 +208,6 @@ def test_threads_share_a_reader(root):
 
         in_threads(4, read)
     assert not wrong
-
-
-def test_takes_path_objects(tmp_path):
-    storage.write_bytes(tmp_path / "x.json", json.dumps([1]).encode())
-    assert json.loads(storage.read_bytes(tmp_path / "x.json")) == [1]
-    assert storage.read_bytes(f"file://{tmp_path}/x.json") == b"[1]"
 
 
 def test_local_paths_import_neither_obstore_nor_fsspec(tmp_path):
