@@ -26,7 +26,7 @@ from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, ro
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
-from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment
+from beam_datasets.files.splits import Assignment, Patterns, SplitBy, as_options, assignment, value_at
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Inputs
@@ -132,12 +132,12 @@ class Rows:
 
 
 def key_of(example: Mapping[str, Any], column: str) -> Key:
-    """Returns the key that a column gives.
+    """Returns the key that a column gives, or field a/b of an object.
 
     Raises:
         ValueError: it holds no integer and no text.
     """
-    key: Any = example.get(column)
+    key: Any = value_at(example, column)
     if isinstance(key, (str, int)):
         return key
     if isinstance(key, bytes):
@@ -278,7 +278,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
         stratify: a column of labels, of each of which every split has its share.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
-        key: the column that identifies a row; None for its file and place in it.
+        key: the column that identifies a row, or a field of an object (`user/id`); None for its file and place in it.
         infer_rows: how many rows, spread over all files, are looked at to find the schema.
         common: see FilesBuilder.
     """
@@ -489,7 +489,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: columns cannot be stored as they were found; all of them are named.
         """
         found = self._found_fields()
-        if self._key is not None and self._key not in {*found, *self._specs}:
+        if self._key is not None and not {self._key, self._key.partition("/")[0]} & {*found, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, found))}")
         column = self._given_assign.column if self._given_assign else None
         if column is not None and not {column, column.partition("/")[0]} & {*found, *self._specs}:

@@ -49,8 +49,8 @@ class Parquet(RowsBuilder):
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         column = self._assign.column if self._assign else None
-        other = (self._key, column, column and column.partition("/")[0])
-        return partial(rows, wanted={*self._fields, *filter(None, other)})
+        paths = [path for path in (self._key, column) if path]
+        return partial(rows, wanted={*self._fields, *paths, *(path.partition("/")[0] for path in paths)})
 
 
 def open_parquet(stream: Any, file: InputFile) -> Any:

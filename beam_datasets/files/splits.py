@@ -63,7 +63,7 @@ class Assignment:
         assert self.split_of is not None
         if self.column is None:
             return self.split_of(key)
-        value = _value_at(row, self.column)
+        value = value_at(row, self.column)
         if isinstance(value, str):
             value = value.strip()
         is_missing = value is None or value != value or value in ("", b"", *self.missing_texts)
@@ -80,12 +80,12 @@ class Assignment:
             raise ValueError(f"column {self.column!r}: {error}") from None
 
 
-def _value_at(row: Any, path: str) -> Any:
+def value_at(row: Any, path: str) -> Any:
     """Returns the value of a column, or of field a/b of an object; None if there is none."""
     if not isinstance(row, Mapping) or path in row:
         return row.get(path) if isinstance(row, Mapping) else None
     name, _, rest = path.partition("/")
-    return _value_at(row.get(name), rest) if rest else None
+    return value_at(row.get(name), rest) if rest else None
 
 
 def assignment(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.materializing.selection import SortedRun, keys_of
+from beam_datasets.metadata.info import value_at
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.reading.config import ReadConfig
@@ -160,7 +161,7 @@ def stored_keys(
         dataset: the dataset.
         number: of it in the runs.
         runs: split -> what it is merged of.
-        column: its name; None if it is unknown.
+        column: its name, such as `id` or `user/id`; None if it is unknown.
         options: by which the version that it is appended to was split.
 
     Raises:
@@ -175,17 +176,21 @@ def stored_keys(
             f"{got}. Append files instead (--from csv, jsonl or parquet)."
         )
 
-    if column is None or column not in dataset.info.features:
-        raise error("none at its top level")
+    features, name = dataset.info.features, column or ""
+    try:
+        value_at(features, name)
+    except (KeyError, TypeError):  # TypeError: below something that is not a dict
+        raise error("none") from None
+    top = name if name in features else name.partition("/")[0]
 
     def read() -> Iterator[dict[str, list[Any]]]:
         for run in (run for some in runs.values() for run in some if run.dataset == number):
             rows = dataset.as_dataset(
                 f"{run.split}[{run.start}:{run.start + run.files.num_examples}]",
-                decoders=PartialDecoding([column]),
+                decoders=PartialDecoding([top]),
                 read_config=ReadConfig(interleave_cycle_length=1),
             )
-            keys = (_as_text(row[column]) for row in rows)
+            keys = (_as_text(value_at(row, name)) for row in rows)
             for file in run.files:
                 some = [next(keys) for _ in range(file.take)]
                 recorded = keys_of(file.filename)[file.skip : file.skip + file.take]

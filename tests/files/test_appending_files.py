@@ -458,6 +458,29 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
         append("other", on_duplicate="replace")
 
 
+def test_published_rows_whose_keys_are_in_a_nested_object_are_looked_up_in_all_splits(tmp_path):
+    def files(name, number):
+        options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": "user/id"}
+        return Jsonl(name=name, pattern=f"{tmp_path}/{number}.jsonl", data_dir=tmp_path, **options)
+
+    def write(name, rows):
+        lines = [json.dumps({"user": {"id": key, "name": "x"}, "n": n}) for key, n in rows.items()]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+
+    write(1, {f"k{n}": n for n in range(20)})
+    first = files("ds", 1).build(num_workers=1)
+    groups = [[int(row["n"]) for row in rows_of(first, split)] for split in ("train", "test")]
+    moved = f"k{groups[0][0]}"
+    write(2, {moved: groups[1][0], "new": groups[0][1]})
+    files("more", 2).build(num_workers=1)
+    with pytest.raises(DuplicateKeyError, match=f"ds:1.0.0 has the key '{moved}' in split 'train', and more:1.0.0"):
+        bd.append("ds", "more", data_dir=tmp_path)
+    second = bd.append("ds", "more", data_dir=tmp_path, on_duplicate="replace")
+    found = [(row["user"]["id"].decode(), split) for split in ("train", "test") for row in rows_of(second, split)]
+    assert len(found) == len(dict(found)) == 21
+    assert dict(found)[moved] == "test"
+
+
 def test_rows_of_an_own_builder_stand_in_one_split_of_files_that_are_split_by_a_group(tmp_path):
     class Corrections(bd.DatasetBuilder, skip_registration=True):
         VERSION = "1.0.0"

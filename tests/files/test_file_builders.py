@@ -344,3 +344,17 @@ def test_bytes_of_json_lines(files):
     files.write("a.jsonl", '{"x": {"b64": "/wA="}}\n{"x": {"b64": "?"}}\n')
     assert "line 2 (byte 23): 'x': '?' is not base64" in files.fails("jsonl", "--feature=x=bytes")
     assert [one["x"] for one in files.read("jsonl", "--feature=x=bytes", "--skip_bad")] == [b"\xff\0"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("features", [[], ["--feature=user=drop"]], ids=["kept", "dropped"])
+def test_the_key_is_a_field_of_an_object(files, kind, features):
+    rows = [{"user": {"id": f"k{n}", "age": n}, "n": n} for n in range(5)]
+    path = files.write("rows", jsonl(rows))
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    dataset = bd.builder_from_directory(files.build(kind, "--key=user/id", *features)).as_dataset("train")
+    assert [dataset[dataset.find(f"k{n}")]["n"] for n in range(5)] == list(range(5))
+    assert ("user" in dataset[0]) == (not features)
+    assert "key 'users/id' is not in the files; they have 'user', 'n'" in files.fails(kind, "--key=users/id")
+    assert "key 'user/x' is None" in files.fails(kind, "--key=user/x")
