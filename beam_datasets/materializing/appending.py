@@ -309,7 +309,7 @@ def _leave_out_moved(
     Raises:
         DuplicateKeyError: a key is in two splits, and that is an error.
     """
-    moved: dict[bytes, tuple[str, str]] = {}  # of published examples; several datasets may move one
+    moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
         before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
         for found in keys_elsewhere(keys, number, runs):
@@ -322,10 +322,14 @@ def _leave_out_moved(
                 left_out[found.other][found.other_sort_key] = range(before[found.other])
                 key = key_bytes(found.key)
                 if other.dataset == 0 or key in moved:
-                    moved[key] = moved.get(key, (found.other, ""))[0], found.split
+                    sort_key, first, _ = moved.get(key, (found.other_sort_key, found.other, ""))
+                    moved[key] = sort_key, first, found.split
             else:
                 left_out[found.split].setdefault(found.sort_key, range(before[found.split], len(runs[found.split])))
-    return Counter(move for move in moved.values() if len(set(move)) > 1)
+    for sort_key, first, last in moved.values():
+        if first == last:  # the published one is replaced, or stays if it is equal
+            left_out[first][sort_key] = range(1, left_out[first][sort_key].stop)
+    return Counter((first, last) for _, first, last in moved.values() if first != last)
 
 
 def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:

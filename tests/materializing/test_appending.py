@@ -176,20 +176,25 @@ def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on
 
 
 @pytest.mark.parametrize(
-    ("days", "moved"),
+    ("days", "moved", "counts"),  # of the splits together: added, replaced and deleted
     [
-        ([{1: 1}], {("split_0", "split_1"): 1}),
-        ([{1: 1}, {1: 2}], {("split_0", "split_2"): 1}),
-        ([{1: 1}, {1: 3}], {}),
-        ([{2: 1}, {2: 2}], {}),
+        ([{1: 1}], {("split_0", "split_1"): 1}, (1, 0, 1)),
+        ([{1: 1}, {1: 2}], {("split_0", "split_2"): 1}, (1, 0, 1)),
+        ([{1: 1}, {1: 3}], {}, (0, 1, 0)),
+        ([{1: 1}, {1: 0}], {}, (0, 0, 0)),
+        ([{1: 1}, {1: 3}, {1: 2}], {("split_0", "split_2"): 1}, (1, 0, 1)),
+        ([{1: 3}, {1: 1}, {1: 2}, {1: 6}], {}, (0, 1, 0)),
+        ([{2: 1}, {2: 2}], {}, (1, 0, 0)),
     ],
-    ids=["once", "twice", "and back", "new"],
+    ids=["once", "twice", "and back", "and back as it was", "back and away", "changed and back", "new"],
 )
-def test_moves_are_those_of_published_examples_from_first_to_last(tmp_path, days, moved):
+def test_moves_are_those_of_published_examples_from_first_to_last(tmp_path, days, moved, counts):
     days = [{1: 0, 100: 0, 101: 1, 102: 2}, *days]
     parent, *made = [generate(tmp_path, by_split(day), name=f"day_{number}") for number, day in enumerate(days)]
     new = [moving.Built(bd.builder_from_directory(each), rows_of(day)) for each, day in zip(made, days[1:])]
-    assert planned(new, parent, on_duplicate="replace", data_dir=tmp_path).moved == moved
+    plan = planned(new, parent, on_duplicate="replace", data_dir=tmp_path)
+    assert plan.moved == moved
+    assert tuple(sum(some) for some in zip(*(split.counts[:3] for split in plan.splits))) == counts
 
 
 def by_split(day):
