@@ -73,7 +73,8 @@ class Csv(RowsBuilder):
     def _found_fields(self) -> dict[str, Field]:
         headers = self._headers
         columns = list(dict.fromkeys(name for names in headers.values() for name in names))
-        other = next((d for d in ";\t|" if d in columns[0]), "") if len(columns) == 1 else ""
+        used = {_delimiter(file, self._dialect) for file in headers}
+        other = next((d for d in ",;\t|" if d in columns[0] and d not in used), "") if len(columns) == 1 else ""
         other = other and f"; is the delimiter another? (--delimiter {other!r})"
         kind_of, empty = text_kinds(self._missing or ()), Guess(fields={name: Guess() for name in columns})
         guess, problem = self._guess_of(self._rows, empty, kind_of)
@@ -174,7 +175,7 @@ def _lines(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[s
     """Yields (first line, line after the last, fields, problem) of each row and of the header."""
     csv.field_size_limit(_FIELD_LIMIT)
     codec = "utf-8-sig" if dialect.encoding.lower() in ("utf-8", "utf8") else dialect.encoding
-    delimiter = dialect.delimiter or ("\t" if ".tsv" in file.name or ".tab" in file.name else ",")
+    delimiter = _delimiter(file, dialect)
     form: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     with open_bytes(file.path) as stream:
         # Bytes that cannot be decoded become surrogates, so that they spoil their row and not the rest of the file.
@@ -192,6 +193,10 @@ def _lines(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[s
             stop = reader.line_num + 1
             if fields or problem:
                 yield number, stop, fields, problem or _undecoded("".join(fields), dialect.encoding)
+
+
+def _delimiter(file: InputFile, dialect: Dialect) -> str:
+    return dialect.delimiter or ("\t" if ".tsv" in file.name or ".tab" in file.name else ",")
 
 
 def _undecoded(text: str, encoding: str) -> str:

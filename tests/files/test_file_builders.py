@@ -13,6 +13,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.cli import main
+from beam_datasets.files.csv import Csv
 from beam_datasets.files.text_lines import TextLines
 from tests.exporting.conftest import dataset_of, export
 from tests.files.conftest import rows_of
@@ -54,6 +55,26 @@ def png(pixels, mode=None):
 def test_files_that_cannot_be_used(files, kind, text, why):
     files.write("a.csv", text)
     assert why in files.fails(kind, *(["--key=id"] if b"id" in text and kind == "csv" else []))
+
+
+@pytest.mark.parametrize(
+    "name, options, text, other",
+    [
+        ("a.csv", {"delimiter": ";"}, "id,n\n1,2\n", ","),
+        ("a.csv", {}, "id;n\n1;2\n", ";"),
+        ("a.tsv", {}, "id,n\n1,2\n", ","),
+        ("a.csv", {"delimiter": "\t"}, "id|n\n1|2\n", "|"),
+        ("a.csv", {}, '"id,n"\n"1,2"\n', None),
+        ("a.csv", {"delimiter": ";"}, "id\n1,2\n", None),
+        ("a.csv", {"delimiter": ";"}, "id;n,m\n1;2\n", None),
+    ],
+)
+def test_one_column_whose_name_contains_a_delimiter_is_a_warning(tmp_path, caplog, name, options, text, other):
+    (tmp_path / name).write_text(text)
+    Csv(pattern=str(tmp_path / name), data_dir=tmp_path, **options).info  # noqa: B018
+    column = text.split("\n")[0]
+    wanted = [f"there is one column, {column!r}; is the delimiter another? (--delimiter {other!r})"] if other else []
+    assert [record.getMessage() for record in caplog.records] == wanted
 
 
 def test_csv(files):
