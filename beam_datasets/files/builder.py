@@ -370,6 +370,26 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             return None
         return lambda: (json.loads(storage.read_bytes(storage.join(folder, name))) for name in storage.list_dir(folder))
 
+    def places_of(self, key: Key) -> dict[str, str]:
+        """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
+        found: dict[str, str] = {}
+        reader = self._rows_reader()
+        for piece in (piece for files in self._files.values() for piece in self._pieces(files)):
+            place: object = None
+
+            def watched(piece: Any) -> Iterator[Row]:
+                nonlocal place
+                for number, where, row in reader.rows(piece):
+                    place = place_of(piece.file, where, number)
+                    yield number, where, row
+
+            for item in replace(reader, rows=watched)(piece):
+                if not isinstance(item, Bad) and len(item) == 3 and str(item[0]) == str(key):
+                    found.setdefault(item[2], str(place))
+                    if len(found) > 1:
+                        return found
+        return found
+
     @property
     def _keys_dir(self) -> str:
         """Where the keys of rows are recorded; '' if they are not."""

@@ -670,5 +670,5 @@ def _build(builder: Any) -> list[Built | ReadOnlyBuilder]:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}
         for found in keys_elsewhere(keys, 0, runs):
-            raise in_two_splits(found, runs[found.other][found.place])
+            raise in_two_splits(found, runs[found.other][found.place], builder.places_of(found.key))
     return [Built(dataset, keys)]

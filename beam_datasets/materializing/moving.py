@@ -92,12 +92,20 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
                     yield Found(keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), place)
 
 
-def in_two_splits(found: Found, other: SortedRun) -> DuplicateKeyError:
-    """Returns the error about a key, given the run of the other split that has it."""
+def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | None = None) -> DuplicateKeyError:
+    """Returns the error about a key.
+
+    Args:
+        found: the key.
+        other: the run of the other split that has it.
+        places: split -> where its row is, if that is known.
+    """
     if other.dataset == found.own.dataset:
+        shown = "".join(f"\n  {split}: {place}" for split, place in (places or {}).items())
         return DuplicateKeyError(
             f"{other.name} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
-            "published. Let its rows have one key and one split, or different keys."
+            "published. Correct a row, or give it another key. If the rows are in different files, --on_duplicate "
+            f"keep_old or replace appends the files one after the other.{shown and f' The rows:{shown}'}"
         )
     return DuplicateKeyError(
         f"{other.name} has the key {found.key!r} in split {found.other!r}, and {found.own.name} in split "

@@ -441,14 +441,16 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
     groups = [[row["n"] for row in rows_of(made, split)] for split in ("train", "test")]
     csv(tmp_path / "logs", "2.csv", "id,n", f"b,{groups[0][0]}")
     csv(tmp_path / "logs", "3.csv", "id,n", f"b,{groups[1][0]}", f"a{groups[0][1]},{groups[1][0]}")
-    with pytest.raises(DuplicateKeyError, match="ds:1.0.0 has the key 'b' in two splits"):
+    with pytest.raises(DuplicateKeyError, match="ds:1.0.0 has the key 'b' in two splits") as error:
         append(files())
+    places = [f"  {split}: {tmp_path}/logs/{n}.csv, line 2" for split, n in [("train", 2), ("test", 3)]]
+    assert str(error.value).endswith("\n".join([". The rows:", *places]))
     second = append(files(), on_duplicate="replace")  # files are appended in the order of their names
     found = {row["id"].decode(): split for split in ("train", "test") for row in rows_of(second, split)}
     assert (found["b"], found[f"a{groups[0][1]}"], len(found)) == ("test", "test", 21)
     assert sum(split.num_examples for split in bd.builder_from_directory(second).info.splits.values()) == 21
     csv(tmp_path / "logs", "4.csv", "id,n", f"c,{groups[0][0]}", f"c,{groups[1][0]}")
-    with pytest.raises(DuplicateKeyError, match="the key 'c' in two splits"):
+    with pytest.raises(DuplicateKeyError, match=r"the key 'c' in two splits(.|\n)*\n  train: .*/4.csv, line 2"):
         append(files(), on_duplicate="replace")
     other = Path(files("other", "1", key=None).build(num_workers=1))
     with pytest.raises(BeamDatasetsError, match="expected the options by which .* --key id --split_by group=n"):
