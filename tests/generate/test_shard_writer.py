@@ -159,21 +159,6 @@ def test_writing_a_group_twice_gives_the_same_bytes(tmp_path, num_shards):
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()} == before
 
 
-@pytest.mark.parametrize("buckets", [256, 4096])
-def test_each_key_is_in_one_bucket(buckets):
-    blocks = build_blocks(some_examples(2000), 3)
-    found = {}
-    for block in blocks:
-        for (_, bucket), (keys, sizes) in split_by_key(block, buckets):
-            assert len(keys) == 4 * len(sizes)
-            found.setdefault(bucket, []).extend(keys[i : i + 16] for i in range(0, len(keys), 16))
-    assert all(int.from_bytes(key, "big") % buckets == bucket for bucket, keys in found.items() for key in keys)
-    assert sorted(key for keys in found.values() for key in keys) == sorted(
-        hash_key("train", key) for key, _ in some_examples(2000)
-    )
-    assert len(found) > 0.3 * min(buckets, 2000)
-
-
 def test_of_duplicates_the_smallest_record_stays(tmp_path):
     rng = random.Random(3)
     examples = [(rng.randrange(80), rng.randbytes(rng.randrange(5))) for _ in range(400)]
