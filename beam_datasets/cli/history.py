@@ -67,9 +67,15 @@ def run_prune(args: Sequence[str]) -> int:
     say(table(["version", "files", ""], rows, left=(0, 2)))
     old = [version for version in judged if not version.kept]
     if known.yes:
-        old = [version for version in old if remove_version(version)]
-    total = f"{plural(len(old), 'version')}, {size_text(sum(sizes[version] for version in old))}"
-    done = f"{total}, removed" if known.yes else f"{total}; --yes removes them"
+        removed = {}
+        for version in old:
+            num_bytes = storage.freed([version.directory])  # of shared shards, those without another name by now
+            if remove_version(version):
+                removed[version] = num_bytes
+        done = f"{plural(len(removed), 'version')}, {size_text(sum(removed.values()))}, removed"
+    else:
+        freed = storage.freed(version.directory for version in old)
+        done = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"
     say(done if old else "nothing to remove")
     return 0
 

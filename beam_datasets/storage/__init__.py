@@ -247,6 +247,17 @@ def usage(path: PathLike) -> Usage:
     return backend.usage(path)
 
 
+def freed(paths_: Iterable[PathLike]) -> int:
+    """Returns how many bytes removing files and directories frees: on a disk, those of files without other names.
+
+    Raises:
+        FileNotFoundError: there is nothing at one of them.
+    """
+    given = [paths.normalize(path) for path in paths_]
+    remote = sum(usage(path).num_bytes for path in given if paths.is_remote(path))
+    return remote + local.freed(path for path in given if not paths.is_remote(path))
+
+
 def is_link(path: PathLike) -> bool:
     """Returns whether the path is a link to another place; object stores have none."""
     return not paths.is_remote(path) and os.path.islink(paths.normalize(path))

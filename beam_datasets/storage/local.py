@@ -12,6 +12,7 @@ import shutil
 import stat
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -266,14 +267,27 @@ def copy(source: str, target: str) -> None:
 
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes."""
+    found = _all_at(path)
+    num_bytes = sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
+    return Usage(num_bytes, max(each.st_mtime for each in found))
+
+
+def _all_at(path: str) -> list[os.stat_result]:
     with _named(path):
         found = [os.lstat(path)]
     for folder, folders, names in os.walk(path) if stat.S_ISDIR(found[0].st_mode) else ():
         for name in (*folders, *names):
             with contextlib.suppress(OSError):  # gone meanwhile
                 found.append(os.lstat(os.path.join(folder, name)))
-    num_bytes = sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
-    return Usage(num_bytes, max(each.st_mtime for each in found))
+    return found
+
+
+def freed(paths: Iterable[str]) -> int:
+    """Returns how many bytes removing files and directories frees: those of files without a name elsewhere."""
+    files = [each for path in paths for each in _all_at(path) if stat.S_ISREG(each.st_mode)]
+    names = Counter((each.st_dev, each.st_ino) for each in files)
+    last = {(each.st_dev, each.st_ino): each for each in files}
+    return sum(each.st_size for file, each in last.items() if names[file] == each.st_nlink)
 
 
 def file_sizes(path: str) -> dict[str, int]:

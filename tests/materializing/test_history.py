@@ -9,6 +9,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
+from beam_datasets.cli.printing import size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, PathExistsError, PathNotFoundError
 from beam_datasets.materializing import history
 from tests.materializing.generated import generate
@@ -113,6 +114,21 @@ def test_tags(tmp_path):
     with pytest.raises(PathNotFoundError, match="no version has the tag 'now'; tags: none"):
         history.remove_tag("ds", "now", tmp_path)
     assert bd.verify(tmp_path / "ds/2.0.0").whole
+
+
+def test_shared_shards_are_not_counted_as_freed(tmp_path, capsys):
+    splits = {f"day_{number}": {number: number} for number in range(3)}
+    generate(tmp_path, {"day_0": splits["day_0"]})
+    for number in (1, 2):
+        more = generate(tmp_path, {f"day_{number}": splits[f"day_{number}"]}, name=f"more_{number}")
+        bd.append("ds", more, data_dir=tmp_path, new_splits=True, share_shards=True)
+    expected = 0
+    for version in ("1.0.0", "2.0.0"):
+        for path in (tmp_path / "ds" / version).iterdir():
+            expected += 0 if ".tfrecord" in path.name else path.stat().st_size
+    for option, end in (("--keep_tagged", "; --yes removes them"), ("--yes", ", removed")):
+        assert main(["prune", "ds", "--keep=1", option, f"--data_dir={tmp_path}"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"2 versions, {size_text(expected)}{end}"
 
 
 def test_the_commands(tmp_path, capsys):

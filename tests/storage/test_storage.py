@@ -383,6 +383,18 @@ def test_the_newest_counts(tmp_path):
     assert storage.usage(tmp_path).modified == 3000
 
 
+def test_a_file_with_another_name_elsewhere_frees_nothing(root):
+    for name in ("one/a", "two/a", "three/b"):
+        storage.write_bytes(storage.join(root, name), bytes(100))
+    one, two, three = (storage.join(root, name) for name in ("one", "two", "three"))
+    assert storage.freed([one, two]) == 200
+    assert storage.freed([]) == 0
+    if not storage.is_remote(root):
+        storage.link(storage.join(one, "a"), storage.join(two, "b"))
+        storage.link(storage.join(one, "a"), storage.join(one, "b"))
+        assert [storage.freed(some) for some in ([one], [two], [one, two], [one, two, three])] == [0, 100, 200, 300]
+
+
 def test_links_are_not_followed(tmp_path):
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
