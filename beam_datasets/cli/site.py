@@ -50,7 +50,7 @@ data_dir DATA_DIR  the directory of the datasets
 """,
     settings={"--to": {"required": True}},
 )
-_POLICY = "default-src 'self' file:; object-src 'none'; base-uri 'none'; form-action 'none'"
+_POLICY = "default-src 'self' file:; img-src 'self' file: data:; object-src 'none'; base-uri 'none'; form-action 'none'"
 _MAX_NUMBERS = 1000
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float", str: "sc:Text"}
 # The words of Croissant 1.0 and what they stand for.

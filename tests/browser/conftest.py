@@ -57,7 +57,7 @@ def page(context):
     found.set_default_timeout(30_000)
     found.on("pageerror", lambda error: problems.append(str(error)))
     found.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
-    found.on("console", lambda said: problems.append(said.text) if "favicon" not in said.location["url"] else None)
+    found.on("console", lambda said: problems.append(said.text))
     yield found
     title = found.title()
     found.close()
