@@ -17,16 +17,16 @@ import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.diff import as_json, text_lines
-from beam_datasets.cli.examples import leaves_with_features, value_text
+from beam_datasets.cli.examples import feature_at, leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, SOUNDS, media, media_of
+from beam_datasets.cli.explorer.media import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
 from beam_datasets.cli.info import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say
 from beam_datasets.diffing import diff
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.extras import framework
-from beam_datasets.features import ClassLabel
+from beam_datasets.features import ClassLabel, FeaturesDict
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
@@ -319,7 +319,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
             _file(f"sample-{quote(s)}", base + quote(file) if base else file, digest)
             for s, (file, digest, _) in samples.items()
         ],
-        "recordSet": [_record_set(split, rows) for split, (_, _, rows) in samples.items() if rows],
+        "recordSet": [_record_set(split, rows, info.features) for split, (_, _, rows) in samples.items() if rows],
     }
     return {name: value for name, value in described.items() if value}
 
@@ -329,15 +329,22 @@ def _file(name: str, url: str, digest: str) -> dict[str, Any]:
     return kind | {"contentUrl": url, "sha256": digest}
 
 
-def _record_set(split: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) -> dict[str, Any]:
     fields = []
     for path in rows[0]:
         values = [row[path] for row in rows if row.get(path) is not None]
         repeated = any(isinstance(value, list) for value in values)
         items = [item for value in values for item in (value if isinstance(value, list) else [value])]
-        kinds = {type(item) for item in items if item is not None}
+        kinds = {type(item) for item in items if item is not None} or {_item_type(feature_at(features, path))}
         kind = _TYPES.get(kinds.pop(), "sc:Text") if len(kinds) == 1 else "sc:Text"
         column = {"fileObject": {"@id": f"sample-{quote(split)}"}, "extract": {"column": path}}
         field = {"@type": "cr:Field", "@id": f"{quote(split)}/{quote(path, safe='')}", "name": path, "dataType": kind}
         fields.append(field | {"source": column} | ({"repeated": True} if repeated else {}))
     return {"@type": "cr:RecordSet", "@id": quote(split), "name": split, "field": fields}
+
+
+def _item_type(leaf: Any) -> type:
+    """Returns the type of the samples of a feature, for one that is missing or empty in all of them."""
+    if isinstance(leaf, (*PICTURES, *SOUNDS)) or getattr(leaf, "label_names", None):
+        return str
+    return {"b": bool, "i": int, "u": int, "f": float}.get(getattr(getattr(leaf, "dtype", None), "kind", ""), str)

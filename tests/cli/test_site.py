@@ -189,3 +189,35 @@ def test_what_is_left_out(data, run, tmp_path):
     for path in tmp_path.rglob("*.html"):
         for link in re.findall(r'(?:href|src)="([^"#]+)', path.read_text()):
             assert (path.parent / link).is_file(), link
+
+
+def test_types_are_those_of_features_where_the_samples_have_no_value(run, tmp_path):
+    f = bd.features
+    features = {
+        "float": f.Scalar(np.float32, optional=True),
+        "int": f.Scalar(np.int64, optional=True),
+        "bool": f.Scalar(np.bool_, optional=True),
+        "label": f.ClassLabel(names=["cat", "dog"]),
+        "number": f.ClassLabel(num_classes=3),
+        "text": f.Text(),
+        "list": f.Sequence(np.int32),
+        "boxes": f.Sequence({"x": np.float64, "name": f.Text()}),
+        "images": f.Sequence(f.Image()),
+    }
+    missing = {"float": None, "int": None, "bool": None, "label": -1, "number": 2, "text": "", "list": [], "images": []}
+    rows = [(n, missing | {"boxes": {"x": [], "name": []}}) for n in range(3)]
+    build(tmp_path / "data", features, {"train": rows}, name="gaps")
+    assert run("site", tmp_path / "data", "--to", tmp_path / "site")[0] == 0
+    described = json.loads((tmp_path / "site" / "gaps" / "1.0.0" / "croissant.json").read_text())
+    assert {field["name"]: field["dataType"].removeprefix("sc:") for field in described["recordSet"][0]["field"]} == {
+        "float": "Float",
+        "int": "Integer",
+        "bool": "Boolean",
+        "label": "Text",
+        "number": "Integer",
+        "text": "Text",
+        "list": "Integer",
+        "boxes/x": "Float",
+        "boxes/name": "Text",
+        "images": "Text",
+    }
