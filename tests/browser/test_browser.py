@@ -14,6 +14,7 @@ from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets.cli import main
+from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.explorer.searching import start_process
 from beam_datasets.cli.explorer.summaries import summary_of
@@ -249,6 +250,23 @@ def test_rows_are_found_and_filtered(page, url):
     follow(page, page.get_by_role("button", name="Show"))
     assert page.get_by_text("The key is that of example").count() == 1
     assert page.locator("tbody tr").first.locator("td").first.inner_text() == "17"
+
+
+def test_a_search_goes_on_and_keeps_what_is_typed(page, data, monkeypatch):
+    monkeypatch.setattr(pages, "MAX_SECONDS", 0)  # each request looks at one example
+    last = int(bd.load("words:1.0.0", split="train[2:3]", data_dir=data)[0]["id"])
+    with explorer(Catalogue(str(data))) as url:
+        address = f"{url}/rows?{WORDS}&slice=train[:3]&where=id = {last}"
+        page.goto(address)
+        wait_until_ready(page)
+        assert page.locator("tbody tr").count() == 1
+        with page.expect_response(lambda answer: "/rows" in answer.url and "data-next" not in answer.text()):
+            page.goto(address)
+            page.get_by_label("Slice").fill("test")
+        page.wait_for_timeout(1000)
+        assert (page.get_by_label("Slice").input_value(), page.locator("tbody tr").count()) == ("test", 0)
+        follow(page, page.get_by_role("link", name="go on from example"))
+        assert page.locator("tbody tr").count() == 1
 
 
 def test_lineage_and_sounds(page, url):
