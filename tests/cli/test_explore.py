@@ -204,6 +204,14 @@ def test_a_feature_without_a_name_and_texts_in_lists(tmp_path):
         assert "No examples." in text(url, "/rows", name="made:1.0.0", slice="train[:0]", where="true")
 
 
+def test_rows_say_what_sorting_sorts(url):
+    said = [
+        "The titles of columns sort the examples of this page" in text(url, "/rows", name=NAME, slice=part)
+        for part in ("train", "train[:20]", "train[:21]", "train[:0]")
+    ]
+    assert said == [True, False, True, False]
+
+
 def test_a_long_list_of_splits_is_cut(tmp_path):
     write_dataset(tmp_path / "many" / "1.0.0", {f"part{n}": [1] for n in range(20)}, manifest=True)
     with explorer(Catalogue(str(tmp_path))) as url:
