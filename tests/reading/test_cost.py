@@ -84,14 +84,6 @@ def _counted(text: bytes) -> tuple[int, int]:
     return int(numbers[b"syscr"]), int(numbers[b"rchar"])
 
 
-def test_a_slice_reads_nothing_behind_it(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = bd.builder_from_directory(write({"train": LENGTHS}, manifest=True))
-    size = builder.info.splits["train[1600:1605]"].num_bytes + 5 * 16
-    calls = Storage(monkeypatch)
-    assert len(list(builder.as_dataset("train[1600:1605]"))) == 5
-    assert [stop - start for _, start, stop in calls.reads] == [size]
-
-
 def test_iterating_reads_each_byte_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = write({"train": LENGTHS}, size=400)
     builder = bd.builder_from_directory(directory)

@@ -101,17 +101,6 @@ def test_a_range_makes_no_int_for_each_index() -> None:
     assert peak < 40 * n  # arrays of 8 bytes; a list of ints takes as many for the pointers, and 32 for each int
 
 
-def test_series_are_arrays(read_once: Any) -> None:
-    for kind in ("int64", "int32", "uint8"):
-        assert read_once[pd.Series([4, 0, 4], dtype=kind)] == [4, 0, 4]
-    assert read_once[pd.Index([-1])] == [32]
-
-
-def test_the_error_of_a_mask_of_objects_shows_a_bool_mask(read_once: Any) -> None:
-    with pytest.raises(TypeError, match=r"not True. A mask is np.array\(mask, dtype=bool\), with a flag for each"):
-        read_once[np.array([True] * 33, dtype=object)]
-
-
 def test_dataset_order_ends_with_an_operation(builder: Any) -> None:
     for changed in (dataset(builder).take(3), dataset(builder).shuffle(1), dataset(builder).batch(2)):
         with pytest.raises(TypeError, match="dataset order"):

@@ -135,27 +135,6 @@ def test_supervised_keys_that_are_not_decoded() -> None:
         bd.load("spec_three", split="train", data_dir=ROOT, as_supervised=True, decoders=partial)
 
 
-def test_even_splits_are_read() -> None:
-    parts = [bd.load("spec_three", split=part, data_dir=ROOT) for part in bd.even_splits("train+test", 3)]
-    assert [len(part) for part in parts] == [10, 10, 8]
-    part = bd.split_for_jax_process("train", process_index=1, process_count=2)
-    assert len(bd.load("spec_three", split=part, data_dir=ROOT)) == 11
-
-
-def test_seeded_shuffle_of_files_is_a_function_of_the_epoch() -> None:
-    config = bd.ReadConfig(shuffle_seed=3, interleave_block_length=1)
-    builder = bd.builder("spec_inter", data_dir=ROOT)
-    dataset = builder.as_dataset("train", shuffle_files=True, read_config=config).map(lambda e: int(e["idx"]))
-    first, second = list(dataset), list(dataset.iterate(epoch=1))
-    assert first == list(dataset)
-    assert first != second
-    assert sorted(first) == sorted(second)
-    assert list(dataset.repeat(2)) == first + second
-    config = bd.ReadConfig(shuffle_seed=3, shuffle_reshuffle_each_iteration=False)
-    dataset = builder.as_dataset("train", shuffle_files=True, read_config=config).raw()
-    assert list(dataset) == list(dataset.iterate(epoch=1))
-
-
 @pytest.mark.parametrize("given", [{"shuffle_seed": 3}, {}, 0, False, "x", bd.ReadConfig])
 def test_a_read_config_is_none_but_its_own(given: Any) -> None:
     words = re.escape(f"(interleave_cycle_length=1), not {given!r} of type {type(given).__name__}.")
@@ -164,11 +143,6 @@ def test_a_read_config_is_none_but_its_own(given: Any) -> None:
         bd.load("spec_three", split="train", data_dir=ROOT, read_config=given)
     with pytest.raises(TypeError, match=words):
         bd.builder("spec_three", data_dir=ROOT).as_dataset(read_config=given)
-
-
-def test_a_data_source_is_the_dataset_by_its_index() -> None:
-    source = bd.builder("spec_three", data_dir=ROOT).as_data_source("test")
-    assert [int(source[i]["idx"]) for i in range(len(source))] == [int(example["idx"]) for example in source[:]]
 
 
 def test_datasets_without_examples(write: Any) -> None:
@@ -333,23 +307,6 @@ def test_as_supervised() -> None:
     assert next(iter(dataset)) == (b"train_8_xxxx", 8)
     with pytest.raises(ValueError, match="no supervised_keys"):
         reader("spec_multi__small__1.0.0").as_dataset("train", as_supervised=True)
-
-
-def test_batches_are_padded() -> None:
-    builder = reader("spec_many__2.0.1")
-    batch = builder.as_dataset("train", batch_size=5, decoders=bd.decode.PartialDecoding({"seq": True, "n": True}))
-    first = next(iter(batch))
-    assert first["n"].shape == (5,)
-    single = [example["seq"] for example in builder.as_dataset("train").take(5)]
-    assert first["seq"].shape == (5, max(map(len, single)))
-    for row, values in zip(first["seq"], single):
-        assert row[: len(values)].tolist() == values.tolist()
-        assert not row[len(values) :].any()
-    whole = builder.as_dataset("train", batch_size=-1)
-    assert whole["label"].shape == (12,)
-    assert whole["image"].shape[0] == 12
-    assert len(whole["rag"]) == 12
-    assert whole["text"].dtype == object
 
 
 def test_ordered_dataset_is_guarded() -> None:

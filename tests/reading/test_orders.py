@@ -78,15 +78,6 @@ def test_walk_is_that_of_tf_data():
         assert [list(place) for place in walk(lengths, cycle, block)] == case["order"]
 
 
-@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{len(case['order'])}")
-def test_recorded_orders(case):
-    order = InterleaveOrder(case["shard_lengths"], case["cycle_length"], case["block_length"])
-    expected = [tuple(place) for place in case["order"]]
-    assert len(order) == len(expected)
-    assert flat(runs_of(order)) == expected
-    assert [locate(order, p) for p in range(len(order))] == expected
-
-
 @cases(200)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20), st.data())
 def test_any_files(lengths, cycle, block, data):

@@ -26,8 +26,8 @@ from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.source import Source
 from tests.cases import cases
-from tests.published import flip, upload
-from tests.reading.conftest import Storage, write_dataset
+from tests.published import upload
+from tests.reading.conftest import Storage
 
 
 def chunk_of(reader: RunReader) -> Any:
@@ -228,14 +228,6 @@ def test_parts_make_up_their_run(write: Any, lengths: list[int], range_bytes: in
         assert min(part.take for part in parts) > 0
 
 
-def test_one_large_shard_is_divided_evenly(write: Any) -> None:
-    builder = published(write, 1000, size=1000)
-    [run] = builder.info.splits["train"].file_instructions
-    sizes = [ranges.size_of(part, builder.pool) for part in ranges.cut(run, builder.pool, 100_000)]
-    assert len(sizes) == 11
-    assert max(sizes) - min(sizes) < 2 * 1100
-
-
 def test_a_shard_without_index_stays_whole(write: Any) -> None:
     builder = published(write, 50, 50, indexed=False)
     runs = builder.info.splits["train[10:70]"].file_instructions
@@ -288,28 +280,6 @@ def test_no_other_bytes_are_read(write: Any, monkeypatch: pytest.MonkeyPatch) ->
         assert len(list(ranges.read_range(part, builder.pool, (Raw(),)))) == part.take
         assert sum(stop - start for _, start, stop in calls.reads) == ranges.size_of(part, builder.pool)
         assert calls.opened() == [part.filename]
-
-
-def test_an_empty_run_yields_nothing(write: Any) -> None:
-    builder = published(write, 3)
-    [run] = builder.info.splits["train"].file_instructions
-    empty = FileInstruction(run.filename, 1, 0, 3)
-    assert list(ranges.read_range(empty, builder.pool, (Raw(),))) == []
-
-
-@pytest.mark.parametrize("indexed", [True, False])
-def test_damage_names_file_byte_and_record(tmp_path: Path, indexed: bool) -> None:
-    builder = bd.builder_from_directory(write_dataset(tmp_path / "d" / "1.0.0", {"train": [50]}, indexed=indexed))
-    [run] = builder.info.splits["train"].file_instructions
-    shard = Path(builder.dataset_dir, run.filename)
-    offset = int(tfrecord.scan(shard.read_bytes(), path="")[33])
-    flip(shard, offset + 20)
-    builder = bd.builder_from_directory(builder.dataset_dir)
-    place = rf"train.tfrecord-00000-of-00001, byte {offset} \(record 33\): data CRC"
-    with pytest.raises(errors.CorruptRecordError, match=place):
-        list(ranges.read_range(run, builder.pool, (Raw(),)))
-    before = FileInstruction(run.filename, 0, 33, 50)
-    assert len(list(ranges.read_range(before, builder.pool, (Raw(),)))) == 33
 
 
 def test_a_record_that_does_not_fit_is_named(write: Any) -> None:

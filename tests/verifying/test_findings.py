@@ -102,17 +102,6 @@ def test_what_is_read_at_a_time_changes_nothing(copy: Path, monkeypatch: pytest.
     assert [str(finding.lost) for finding in whole] == ["train[18:19]", "train[22:23]", "train[29:30]"]
 
 
-def test_swapped_shards_are_replaced(copy: Path) -> None:
-    other = copy / "ds-train.tfrecord-00003-of-00004"
-    one_content, other_content = (copy / SHARD).read_bytes(), other.read_bytes()
-    assert len(one_content) == len(other_content)
-    (copy / SHARD).write_bytes(other_content)
-    other.write_bytes(one_content)
-    first, second = bd.verify(copy).findings
-    assert (first.file, first.kind, str(first.lost)) == (SHARD, "replaced", "train[15:30]")
-    assert (second.file, second.kind) == (other.name, "replaced")
-
-
 def test_a_record_that_is_whole_but_not_the_published_one(copy: Path) -> None:
     path = copy / SHARD
     content, ends = path.read_bytes(), bounds(path)
