@@ -73,22 +73,18 @@ class Shard:
         if found is not None and _size(found) != self.reader.size:
             found, self.index = None, read_index(path) if indexed else None
         self._offsets: NDArray[Any] | None = None
-        self._places: memoryview | None = None  # the same, for the native module
         self._scanning = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
-            self._know(self.index.offsets)
+            self._offsets = self.index.offsets
         elif found is not None and not isinstance(found, Index):
-            self._know(found)
+            self._offsets = found
         self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
                 f"{path}{INDEX_SUFFIX} is of a shard of {self.index.shard_size} bytes, but {path} has "
                 f"{self.reader.size}: the shard is cut off or replaced, or the index is of another one. Restore both."
             )
-
-    def _know(self, offsets: NDArray[np.uint64]) -> None:
-        self._places, self._offsets = offsets.data, offsets  # in this order: other threads look at the latter first
 
     def __del__(self) -> None:
         reader = self.__dict__.get("reader")
@@ -111,8 +107,8 @@ class Shard:
             with self._scanning:
                 if self._offsets is None:
                     parts = [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
-                    self._know(np.append(np.concatenate(parts), self.reader.size).astype(np.uint64))
-        return self._offsets  # type: ignore[return-value]
+                    self._offsets = np.append(np.concatenate(parts), self.reader.size).astype(np.uint64)
+        return self._offsets
 
     def scan(self) -> Iterator[tfrecord.Chunk]:
         """Yields all records, a bounded number of bytes at a time; their data are not checked.
@@ -154,8 +150,8 @@ class Shard:
             return None
         pieces = self.reader.pieces
         if pieces is None:
-            return _run(self, self.reader.descriptor, self._places, first, stop, chunk_bytes)
-        return _run(self, -1, self._places, first, stop, chunk_bytes, *pieces)
+            return _run(self, self.reader.descriptor, self._offsets, first, stop, chunk_bytes)
+        return _run(self, -1, self._offsets, first, stop, chunk_bytes, *pieces)
 
     def read_one(self, record: int) -> bytes:
         """Returns the data of one record, checked.
@@ -163,9 +159,9 @@ class Shard:
         Raises:
             CorruptRecordError: it is damaged.
         """
-        if _read_record is not None and self._places is not None:
+        if _read_record is not None and self._offsets is not None:
             descriptor = self.reader.descriptor
-            data = None if descriptor is None else _read_record(descriptor, self._places, record)
+            data = None if descriptor is None else _read_record(descriptor, self._offsets, record)
             if data is not None:
                 return data  # type: ignore[no-any-return]
         offsets = self.offsets
