@@ -9,6 +9,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -96,12 +97,33 @@ def cut(text: str, width: int) -> str:
     return f"{text}..."
 
 
+def folded(text: str, width: int) -> list[str]:
+    """Returns a text as lines of at most `width` columns, 2 or more, which end after a slash if they have one.
+
+    >>> folded("objects/box/corner", 14), folded("elephants", 4)
+    (['objects/box/', 'corner'], ['elep', 'hant', 's'])
+    """
+    lines = []
+    while text_width(text) > width:
+        line = text[:width]
+        while text_width(line) > width:
+            line = line[:-1]
+        lines.append(line[: line.rfind("/") + 1] or line)
+        text = text[len(lines[-1]) :]
+    return [*lines, text]
+
+
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = (0,), short: Sequence[int] = ()
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    left: Sequence[int] = (0,),
+    short: Sequence[int] = (),
+    fold: Sequence[int] = (),
 ) -> str:
     """Returns columns of text, those of `left` aligned left, the others right.
 
-    Those of `short` are cut, to 12 characters at least, if lines were wider than the terminal.
+    If lines were wider than the terminal, columns of `fold` have several lines a row, and those of `short` are cut, to
+    12 characters at least.
 
     >>> print(table(["split", "examples"], [["train", 1000]]))
     split  examples
@@ -110,12 +132,15 @@ def table(
     texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in [header, *rows]]
     cells = [[printable(text).replace("\n", r"\n").replace("\t", r"\t") for text in row] for row in texts]
     widths = [max(map(text_width, column)) for column in zip(*cells)]
-    for i in short if sys.stdout.isatty() else ():
+    for i in (*fold, *short) if sys.stdout.isatty() else ():
         over = sum(widths) + 2 * len(widths) - 2 - line_width()
         widths[i] = min(widths[i], max(widths[i] - over, MIN_WIDTH))
     lines = []
-    for row in cells:
-        shown = [cut(cell, width) for cell, width in zip(row, widths)]
+    parts = [
+        [folded(cell, width) if i in fold else [cut(cell, width)] for i, (cell, width) in enumerate(zip(row, widths))]
+        for row in cells
+    ]
+    for shown in (line for row in parts for line in zip_longest(*row, fillvalue="")):
         gaps = [" " * (width - text_width(cell)) for cell, width in zip(shown, widths)]
         lines.append("  ".join(c + gap if i in left else gap + c for i, (c, gap) in enumerate(zip(shown, gaps))))
     return "\n".join(line.rstrip() for line in lines)

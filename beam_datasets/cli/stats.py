@@ -161,11 +161,11 @@ def lines(found: Statistics) -> Iterator[str]:
         yield from [""] * bool(part["features"])
         rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
         if rows:
-            yield table(["feature", "type", *_HEADER], rows, left=(0, 1), short=(0,))
+            yield table(["feature", "type", *_HEADER], rows, left=(0, 1), fold=(0,))
         for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
             texts = [(path, text) for path, feature in part["features"].items() if (text := text_of(feature))]
             if texts:
-                yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(0, 1))}"
+                yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"
     if found.unknown:
         yield f"\nleft out, as their class is not known here: {', '.join(found.unknown)}"
 

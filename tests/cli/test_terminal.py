@@ -103,6 +103,19 @@ def test_tables_are_aligned_and_cut_in_a_terminal(monkeypatch):
     assert table(["feature", "values"], rows).splitlines()[2] == whole[2]  # names to be typed are not cut
 
 
+def test_long_names_of_features_are_folded_in_a_terminal(tmp_path, monkeypatch, capsys):
+    long = "corner_of_its_box"
+    features = {"objects": F.Sequence({"label": np.int64, "box": {long: np.float32}})}
+    dataset_of(tmp_path, features, [{"objects": [{"label": 1, "box": {long: 0.5}}]}])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["stats", "made", "--data_dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("objects/"))
+    assert [line.split()[0] for line in lines[begin : begin + 4]] == ["objects/box/", "corner_of_its", "_box", "items"]
+    assert max(map(len, lines[begin - 2 : begin + 4])) <= 80
+
+
 def test_the_page_of_statistics_shows_it_as_escapes(evil):
     file = evil / "page.html"
     assert main(["stats", "made", "--no_save", "--html", str(file), "--data_dir", str(evil)]) == 0
