@@ -348,7 +348,8 @@ def _beam_parser() -> argparse.ArgumentParser:
 def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     """Prints what may stand at the cursor and ends the process; returns without argcomplete.
 
-    Commands, options, choices, directories, and the names of published datasets and of their splits are completed.
+    Commands, options, choices, directories, and the names of published datasets, their splits and features are
+    completed.
 
     Args:
         commands: name -> its module, and its function there. Only the module of the command that is typed is imported.
@@ -359,10 +360,11 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     except ImportError:
         return
     directories, sources = DirectoriesCompleter(), FilesCompleter(("py",))
-    datasets = lambda prefix, **given: directories(prefix) if "/" in prefix else _datasets(prefix, **given)  # noqa: E731
+    datasets = lambda prefix, **given: [*_datasets(prefix, **given), *directories(prefix)]  # noqa: E731
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
-    completers |= dict.fromkeys(("SPLIT", "SLICE"), _splits) | dict.fromkeys(("DATA_DIR", "DIR"), directories)
+    completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B/C": _features}
+    completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
     below = parser.add_subparsers()
     words = os.environ.get("COMP_LINE", "").split()
@@ -400,9 +402,24 @@ def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
                 yield from catalog.list_published(name, root)
 
 
-def _splits(parsed_args: Any, **_: Any) -> Iterator[str]:
-    """Yields the splits of the dataset that was named."""
+def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+    """Returns what is typed, such as `train=a+`, with each split of the dataset that was named."""
+    before = re.sub("[^=+]*$", "", prefix)
+    return [before + split for info in _infos(parsed_args) for split in info.splits]
+
+
+def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+    """Returns what is typed, such as `a,`, with the path of each feature of the dataset that was named."""
+    from beam_datasets.features.sequence import below
+
+    before = prefix.rpartition(",")
+    return ["".join(before[:2]) + path for info in _infos(parsed_args) for path, _, _ in below(info.features)]
+
+
+def _infos(parsed_args: Any) -> Iterator[Any]:
+    """Yields the information about the dataset that was named; nothing if there is none."""
     from beam_datasets.reading.opening import open_published
 
-    with contextlib.suppress(Exception):  # a dataset that does not exist has none to propose
-        yield from open_published(parsed_args.dataset, parsed_args.data_dir, None).info.splits
+    with contextlib.suppress(Exception):
+        data_dir = getattr(parsed_args, "source_data_dir", None) or parsed_args.data_dir
+        yield open_published(getattr(parsed_args, "dataset", None) or parsed_args.source, data_dir).info

@@ -73,12 +73,21 @@ def test_zsh(line, expected, data):
         ("head --data_dir {data} pets --split ", ["test", "train"]),
         ("slices --data_dir {data} pets t", ["test", "train"]),
         ("info {data}/p", ["{data}/pets/"]),
+        ("site {data}/p", ["{data}/pets/"]),
+        ("explore {data}/p", ["{data}/pets/"]),
+        ("explore --data_dir {data} my", ["my_data/"]),
+        ("materialize pets --data_dir {data} --split train=te", ["test"]),
+        ("materialize pets --data_dir {data} --split all=train+te", ["train+test"]),
+        ("stats --data_dir {data} pets --features parts/s", ["parts/size"]),
+        ("stats --data_dir {data} pets --features text,la", ["text,label"]),
         ("head --data_dir {data} nothing --split ", [""]),
     ],
 )
-def test_what_may_stand_at_the_cursor(line, expected, data):
+def test_what_may_stand_at_the_cursor(line, expected, data, tmp_path_factory):
+    here = tmp_path_factory.mktemp("here")
+    (here / "my_data").mkdir()
     command = ["bash", "-c", ASK.format(bin=BIN), "bash", f"beam-datasets {line.format(data=data)}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=here)
     assert (sorted(text.strip() for text in done.stdout.splitlines()), done.stderr) == (
         [text.format(data=data) for text in expected],
         "",
