@@ -23,6 +23,13 @@ def data(tmp_path_factory):
     return root
 
 
+def check_links(site):
+    """Checks that what pages link to is there; the icon is in the pages themselves."""
+    for path in site.rglob("*.html"):
+        for link in re.findall(r'(?:href|src)="(?!data:)([^"#]+)', path.read_text()):
+            assert (path.parent / link).is_file(), (path, link)
+
+
 def test_the_site(data, run, tmp_path, monkeypatch):
     site = tmp_path / "site"
     assert run("site", data, "--to", site)[:2] == (0, f"2 versions in {site / 'index.html'}\n")
@@ -33,12 +40,11 @@ def test_the_site(data, run, tmp_path, monkeypatch):
         embedded = re.findall(r'<script type="application/ld\+json">(.*?)</script>', text)
         assert len(re.findall("<script", text)) == 1 + len(embedded)
         assert not re.search(r"<[^>]* (on\w+|style)=|javascript:[^<]*>", re.sub("<script type.*?</script>", "", text))
-        for link in re.findall(r'(?:href|src)="([^"#]+)', text):
-            assert (path.parent / link).is_file(), link
         for one in embedded:
             described = json.loads(one)
             assert described["description"].startswith(SCRIPT)
             assert described["url"] == "index.html"  # not the homepage, which is a script
+    check_links(site)
     entries = json.loads((site / "catalog.json").read_text())["datasets"]
     published = bd.builder_from_directory(data / "hostile" / "1.0.1")
     assert [entry["digest"] for entry in entries if entry["dataset"] == "hostile:1.0.1"] == [published.digest]
@@ -91,9 +97,7 @@ def test_damage_ends_neither_the_site_nor_the_other_pages(run, tmp_path):
     assert "features.json" in (site / "index.html").read_text()
     entries = json.loads((site / "catalog.json").read_text())["datasets"]
     assert [entry["dataset"] for entry in entries] == ["early:1.0.0", "late:1.0.0", "whole:1.0.0"]
-    for path in site.rglob("*.html"):
-        for link in re.findall(r'(?:href|src)="([^"#]+)', path.read_text()):
-            assert (path.parent / link).is_file(), (path, link)
+    check_links(site)
 
 
 def test_damage_that_only_the_comparison_finds(run, tmp_path):
@@ -186,9 +190,7 @@ def test_what_is_left_out(data, run, tmp_path):
         path.unlink()
     assert run("site", data, "--to", tmp_path, "--no_statistics", "--no_changes")[0] == 0
     assert not [*tmp_path.rglob("statistics.*"), *tmp_path.rglob("changes.json")]
-    for path in tmp_path.rglob("*.html"):
-        for link in re.findall(r'(?:href|src)="([^"#]+)', path.read_text()):
-            assert (path.parent / link).is_file(), link
+    check_links(tmp_path)
 
 
 def test_types_are_those_of_features_where_the_samples_have_no_value(run, tmp_path):
