@@ -21,7 +21,7 @@ from beam_datasets.beam.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics import report as statistics
-from beam_datasets.statistics.summary import Range, Request, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import Request, ShardRange, cut, gather, merge, prepare
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
 
@@ -192,7 +192,7 @@ class SummarizeDataset(beam.PTransform):
             | "ListRuns" >> beam.FlatMap(Request.runs)
             | "ReshuffleRuns" >> beam.Reshuffle()
             | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
-            | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(Range)
+            | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(ShardRange)
             | "Gather" >> beam.Map(gather, self.request)
             | "Merge" >> beam.CombineGlobally(merge)
             | "Conclude" >> beam.Map(statistics.conclude, self.request)

@@ -73,7 +73,7 @@ SHOWN = 20  # keys of a list
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    from beam_datasets.materializing.appending import AppendOptions, built, plan_append, run_append
+    from beam_datasets.materializing.appending import AppendOptions, build_sources, plan_append, run_append
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
@@ -95,7 +95,7 @@ def run(args: Sequence[str]) -> int:
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options = AppendOptions(**given, delete=keys, num_shards=count)
         taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
-        with built(known.dataset, new, options, **taken) as (parent, sources, notes):
+        with build_sources(known.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
                 say(note)
             plan = plan_append(parent, sources, options)

@@ -18,8 +18,6 @@ from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import Shard, read_index
 
-Range = tuple[int, int]
-
 BAR = 64  # characters
 MAX_LINES = 40
 _FILLED = "·░▒▓█"  # by the share of a character's examples that is selected: none, some, all
@@ -110,7 +108,7 @@ def _text(
     return "\n".join([head, *pictures, table(["shard", "records", "selected", "of", "bytes"], rows), *left_out])
 
 
-def bar(start: int, stop: int, ranges: Sequence[Range], width: int) -> str:
+def bar(start: int, stop: int, ranges: Sequence[tuple[int, int]], width: int) -> str:
     """Returns a bar of examples [start, stop) in which those in ranges are filled.
 
     >>> bar(0, 100, [(25, 75)], 8)
@@ -125,9 +123,9 @@ def bar(start: int, stop: int, ranges: Sequence[Range], width: int) -> str:
     return f"▕{''.join(map(_character, shares.tolist()))}▏"
 
 
-def _union(ranges: Sequence[Range]) -> list[Range]:
+def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns the ranges in order, those that touch or overlap as one."""
-    joined: list[Range] = []
+    joined: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1])

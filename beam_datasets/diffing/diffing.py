@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
 from beam_datasets.diffing.features import Reader, compare_features
-from beam_datasets.diffing.result import KINDS, DatasetDiff, ExampleChange, Kind, SplitDiff, judge
+from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, ExampleChange, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.metadata.shards import FileInstruction
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Keys = NDArray[np.uint8]
 KeyBlocks = Iterator[tuple[int, Keys]]
 Content = Mapping[bytes, bytes]
-Version = ReadOnlyBuilder | str | os.PathLike[str]
+DirOrBuilder = ReadOnlyBuilder | str | os.PathLike[str]
 
 NONE = np.zeros(0, np.int64)
 
@@ -179,7 +179,7 @@ def _diff_split(
 ) -> SplitDiff:
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
-    kinds: dict[Kind, _Some] = {kind: _Some() for kind in KINDS}
+    kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
         changed, num_alike = _changed(old, new, reader, pairs)
@@ -434,8 +434,8 @@ class _Some:
 
 
 def _with_moved(
-    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], *, by_index: bool
-) -> dict[Kind, _Some]:
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[ChangeKind, _Some], *, by_index: bool
+) -> dict[ChangeKind, _Some]:
     """Returns the kinds of differences after looking for records that are elsewhere.
 
     Paired by index, an example that is inserted makes pairs of all that follow differ, and they are moved.
@@ -462,7 +462,7 @@ def _with_moved(
 
 
 def _examples(
-    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[Kind, _Some], count: int
+    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[ChangeKind, _Some], count: int
 ) -> Iterator[ExampleChange]:
     """Yields the first examples of each kind, decoded."""
     for kind in KINDS:
@@ -479,8 +479,8 @@ def _examples(
 
 
 def diff(
-    old: Version,
-    new: Version,
+    old: DirOrBuilder,
+    new: DirOrBuilder,
     *,
     data_dir: str | os.PathLike[str] | None = None,
     splits: str | Iterable[str] | None = None,
@@ -537,8 +537,8 @@ def diff(
 
 
 def open_versions(
-    old: Version,
-    new: Version,
+    old: DirOrBuilder,
+    new: DirOrBuilder,
     *,
     data_dir: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
 
 
-Kind = Literal["changed", "removed", "added", "moved"]
-KINDS: tuple[Kind, ...] = ("changed", "removed", "added", "moved")
+ChangeKind = Literal["changed", "removed", "added", "moved"]
+KINDS: tuple[ChangeKind, ...] = ("changed", "removed", "added", "moved")
 
 _FEATURE_CHANGES: Mapping[str, tuple[Level, str]] = {
     "removed": ("MAJOR", "was removed"),
@@ -61,7 +61,7 @@ class ExampleChange:
         new: what is read.
     """
 
-    kind: Kind
+    kind: ChangeKind
     old_index: int | None
     new_index: int | None
     old: Mapping[str, Any] = field(default_factory=dict)

@@ -28,7 +28,7 @@ _DEPTH = 3  # of directories below a data_dir: dataset, config, version
 BUILD = "append"
 """Name of the target beside which `append` to an object store builds, in the directory for temporary files."""
 
-Kind = Literal["staging", "run", "temporary", "build"]
+LeftoverKind = Literal["staging", "run", "temporary", "build"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Leftover:
     """
 
     path: str
-    kind: Kind
+    kind: LeftoverKind
     num_bytes: int
     modified: float
     abandoned: bool
@@ -205,7 +205,7 @@ class _Search:
             elif depth and not _is_file_of_a_dataset(name) and storage.is_dir(path):
                 yield from self.below(path, depth - 1)
 
-    def _found(self, path: str, kind: Kind) -> Iterator[Leftover]:
+    def _found(self, path: str, kind: LeftoverKind) -> Iterator[Leftover]:
         try:
             leftover = self.judge(path, kind)
         except StorageError as error:  # such as a damaged record, which must not hide what else there is
@@ -213,7 +213,7 @@ class _Search:
         if leftover is not None:
             yield leftover
 
-    def judge(self, path: str, kind: Kind) -> Leftover | None:
+    def judge(self, path: str, kind: LeftoverKind) -> Leftover | None:
         """Returns what a path is now; None if it is gone, or is not a leftover any more."""
         if storage.is_link(path):
             return None

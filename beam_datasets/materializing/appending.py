@@ -266,7 +266,7 @@ def _selected(
 
 def _row_keys(
     datasets: Sequence[ReadOnlyBuilder],
-    built: Mapping[str, RowKeys | None],
+    recorded: Mapping[str, RowKeys | None],
     runs: Mapping[str, Sequence[SortedRun]],
 ) -> dict[int, RowKeys]:
     """Returns, by the number of a new dataset, the keys of its rows that may be in another split of those before it.
@@ -276,9 +276,9 @@ def _row_keys(
     """
     published, found = publishing.read_inputs(datasets[0].dataset_dir), {}
     for number, dataset in enumerate(datasets[1:], 1):
-        if dataset.dataset_dir in built and (keys := built[dataset.dataset_dir]) is not None:
+        if dataset.dataset_dir in recorded and (keys := recorded[dataset.dataset_dir]) is not None:
             found[number] = keys
-        elif published and published.splits and dataset.dataset_dir not in built:
+        elif published and published.splits and dataset.dataset_dir not in recorded:
             theirs = publishing.read_inputs(dataset.dataset_dir)
             if theirs and theirs.splits is not None:
                 published.check_options(theirs)
@@ -568,7 +568,7 @@ def append(
     given = {name: value for name, value in locals().items() if name in AppendOptions.__dataclass_fields__}
     options, listed = AppendOptions(**given), list(new) if isinstance(new, (list, tuple)) else [new]
     taken = {"take_changed": take_changed, "compare_checksums": compare_checksums}
-    with built(source, listed, options, **taken) as (source, sources, notes):
+    with build_sources(source, listed, options, **taken) as (source, sources, notes):
         for note in notes:
             warnings.warn(note, stacklevel=2)
         plan = plan_append(source, sources, options)
@@ -576,7 +576,7 @@ def append(
 
 
 @contextlib.contextmanager
-def built(
+def build_sources(
     source: NameOrDir,
     new: Sequence[Any],
     options: AppendOptions,

@@ -392,12 +392,12 @@ class Request:
     slices: tuple[tuple[str, FileInstructions], ...]
     whole: bool
 
-    def runs(self) -> Iterator[Range]:
+    def runs(self) -> Iterator[ShardRange]:
         """Yields the runs of all slices, each a range."""
         for number, (_, runs) in enumerate(self.slices):
             first = 0
             for run in runs:
-                yield Range(number, first, run)
+                yield ShardRange(number, first, run)
                 first += run.take
 
     @property
@@ -412,7 +412,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Range:
+class ShardRange:
     """Records of a shard.
 
     Attributes:
@@ -479,13 +479,13 @@ def _chosen(leaves: list[Leaf], names: abc.Sequence[str], dataset: str) -> list[
     return [leaf for leaf in leaves if any(map(leaf.is_below, wanted))]
 
 
-def cut(whole: Range, request: Request, range_bytes: int) -> Iterator[Range]:
+def cut(whole: ShardRange, request: Request, range_bytes: int) -> Iterator[ShardRange]:
     """Yields consecutive ranges of `whole`; see `reading.ranges.cut`."""
     for part in ranges.cut(whole.run, request.pool, range_bytes):
-        yield Range(whole.number, whole.first + part.skip - whole.run.skip, part)
+        yield ShardRange(whole.number, whole.first + part.skip - whole.run.skip, part)
 
 
-def gather(part: Range, request: Request) -> Gathered:
+def gather(part: ShardRange, request: Request) -> Gathered:
     """Returns the statistics of a range.
 
     Raises:
@@ -520,7 +520,7 @@ def merge(parts: Iterable[Gathered]) -> Gathered:
     return merged
 
 
-def _blocks(part: Range, pool: ShardPool) -> Iterator[list[bytes]]:
+def _blocks(part: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
     block: list[bytes] = []
     size = 0
     for records in ranges.read_blocks(part.run, pool):
@@ -533,7 +533,7 @@ def _blocks(part: Range, pool: ShardPool) -> Iterator[list[bytes]]:
         yield block
 
 
-def _named(error: Exception, records: list[bytes], part: Range, done: int, request: Request) -> Exception:
+def _named(error: Exception, records: list[bytes], part: ShardRange, done: int, request: Request) -> Exception:
     """Finds the first record that cannot be decoded, and returns its error with file, byte and record."""
     decode = compile_decoder(stored_tree(request.features, {leaf.path for leaf in request.leaves}))
     for number, record in enumerate(records, part.run.skip + done):

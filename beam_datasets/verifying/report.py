@@ -24,7 +24,7 @@ from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChe
 if TYPE_CHECKING:
     from beam_datasets.verifying.expected import Expected, ExpectedSplit
 
-Progress = Callable[[int, int | None], None]
+OnProgress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def verify(
     *,
     decode: bool = False,
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Reads a published dataset from end to end and returns what is damaged; changes nothing.
@@ -86,7 +86,7 @@ def examine(
     *,
     decode: bool = False,
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Examination:
     """Reads a dataset and returns what it should contain and what it contains; see `verify`."""
@@ -134,7 +134,7 @@ def _read(
 class _Counter:
     """Adds up what threads have read; stops them after one has failed."""
 
-    def __init__(self, progress: Progress | None, total: int | None) -> None:
+    def __init__(self, progress: OnProgress | None, total: int | None) -> None:
         self.is_stopped = False
         self._progress = progress
         self._total = total

@@ -87,7 +87,7 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
 def test_checksums_decide_where_the_time_does_not(tmp_path):
     def append(**options):
         new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
-        with appending.built("ds", [new], appending.AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
+        with appending.build_sources("ds", [new], appending.AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
             return notes
 
     def crc_of(name):
@@ -418,7 +418,7 @@ def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_publishe
     kept = bd.append("ds", more, data_dir=data, on_duplicate="keep_old")
     assert splits_of(kept) == expected | first
     options = appending.AppendOptions(data_dir=data, on_duplicate="replace", version="3.0.0")
-    with appending.built("ds:1.0.0", [more], options) as (source, sources, _):
+    with appending.build_sources("ds:1.0.0", [more], options) as (source, sources, _):
         plan = appending.plan_append(source, sources, options)
         replaced = appending.run_append(plan)
     assert splits_of(replaced) == expected

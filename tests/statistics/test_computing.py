@@ -20,7 +20,7 @@ from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.page import content, number_text, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
-from beam_datasets.statistics.summary import Range, cut, gather, image_size, merge, prepare
+from beam_datasets.statistics.summary import ShardRange, cut, gather, image_size, merge, prepare
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
 f = bd.features
@@ -196,7 +196,7 @@ def pieces(whole, random):
     run = whole.run
     cuts = sorted({0, run.take, *random.integers(0, run.take + 1, 4).tolist()})
     return [
-        Range(
+        ShardRange(
             whole.number,
             whole.first + start,
             FileInstruction(run.filename, run.skip + start, stop - start, run.examples_in_shard),
