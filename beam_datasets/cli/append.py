@@ -122,7 +122,8 @@ def _builder(request: Request, known: argparse.Namespace) -> Any:
         given |= builder_arguments(known, request.builder)
         return request.builder(**{name: value for name, value in given.items() if value is not None})
     except (ValueError, UsageError) as error:  # `--split` is an option of this command
-        raise type(error)(re.sub(r"--split\b", "--splits", str(error))) from None
+        hint = ". --split selects from SOURCE; the option of the builder is --splits here" if known.split else ""
+        raise type(error)(re.sub(r"--split\b", "--splits", str(error)) + hint) from None
 
 
 def _read_keys(path: str) -> list[str]:

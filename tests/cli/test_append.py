@@ -61,6 +61,11 @@ def test_plan_append_and_again(data, run):
         (["--from=nope.py"], 2, "the file nope.py does not exist"),
         (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
         (["--from=jsnl", "--pattern=logs"], 2, "--from jsnl: expected a builder or a format of files, got 'jsnl'. D"),
+        (
+            ["--from=jsonl", "--pattern=logs", "--split_by=group=user", "--split=train=100%"],
+            2,
+            "got {}. --split selects from SOURCE; the option of the builder is --splits here",
+        ),
         (["--from=jsonl", "--splits=train"], 2, "--splits: expected NAME=VALUE, such as a=b, got 'train'"),
         (["--from=jsonl", "--pattern=logs", "--splits=train=logs/*"], 2, "give shares (--splits train=80% --splits te"),
     ],
