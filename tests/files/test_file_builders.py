@@ -231,20 +231,6 @@ def test_text_lines(files, tmp_path, caplog):
     assert "blank" not in files.said()
 
 
-def test_parquet(files):
-    vectors = np.arange(60, dtype=np.float32).reshape(20, 3)
-    columns = {
-        "id": [f"r{i}" for i in range(20)],
-        "v": pa.array(list(vectors), pa.list_(pa.float32(), 3)),
-        "n": range(20),
-    }
-    pq.write_table(pa.table(columns), files.write("a.parquet"), row_group_size=7)
-    found = {row["id"].decode(): row for row in files.read("parquet", "--key=id", "--feature=n=uint8")}
-    for i in range(20):
-        np.testing.assert_array_equal(found[f"r{i}"]["v"], vectors[i])
-        assert (found[f"r{i}"]["n"], found[f"r{i}"]["n"].dtype) == (i, np.uint8)
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_tfrecord(files, given):
     old = DATA / "tfds" / "spec_three" / "1.2.3"

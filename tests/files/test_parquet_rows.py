@@ -86,12 +86,6 @@ def test_row_groups_and_keys(tmp_path):
     assert [key for key, _ in read(tmp_path, "n")] == list(range(30))
 
 
-def test_not_parquet(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"")
-    with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file \(0 bytes\)"):
-        row_groups(find(str(tmp_path)))
-
-
 def test_type_that_no_feature_has(tmp_path):
     write(tmp_path / "a.parquet", {"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "n": [1]})
     fields, _ = row_groups(find(str(tmp_path)))

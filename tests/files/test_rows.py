@@ -208,14 +208,6 @@ def test_bad_json(text_path, line, problem):
     assert [example for _, example in read_lines(text_path, reader, skip_bad=True)] == [{"a": 1}, {"a": 3}]
 
 
-def test_bad_says_place_lazily(text_path):
-    text_path.write_text("x\n{\n")
-    [file] = find(str(text_path))
-    assert str(Bad(file, "odd", offset=2)) == f"{text_path}, line 2 (byte 2): odd"
-    assert str(Bad(file, "odd", "row 7")) == f"{text_path}, row 7: odd"
-    assert str(Bad(file, "odd", "")) == f"{text_path}: odd"
-
-
 # Finding files and cutting them into pieces, against plain reads
 
 
@@ -251,10 +243,6 @@ def test_names_do_not_depend_on_the_folder(folder, monkeypatch):
     (folder / "deep2").mkdir()
     (folder / "deep2" / "d.csv").touch()
     assert [f.name for f in find(["deep", "deep2"])] == ["deep/c.csv", "deep/x[1].csv", "deep2/d.csv"]
-
-
-def test_find_each_file_once(folder):
-    assert len(find([f"{folder}/*.csv", f"{folder}/a*"])) == 2
 
 
 def test_nothing_matches(folder):

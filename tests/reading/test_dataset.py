@@ -159,39 +159,6 @@ def test_resumes_anywhere(builder: Any, chain: Chain, data: st.DataObject) -> No
     assert whole[:seen] + list(map(plain, iterator)) == whole
 
 
-EVERY_KIND: list[Chain] = [
-    [],
-    [("shuffle", 1)],
-    [("shuffle", 1, 8)],
-    [("repeat", 3)],
-    [("shuffle", 1), ("repeat", 3)],
-    [("repeat", 3), ("shuffle", 1, 8)],
-    [("repeat", 2), ("shuffle", 1), ("repeat", 2)],
-    [("skip", 3), ("shuffle", 2, 5), ("take", 21), ("repeat", 2)],
-    [("batch", 4, False), ("repeat", 3)],
-    [("repeat", 3), ("batch", 4, False)],
-    [("shuffle", 0, 6), ("repeat", 2), ("batch", 5, True), ("skip", 2)],
-    [("batch", 4, True), ("shuffle", 3), ("repeat", 2)],
-    [("shard", 1, 3), ("batch", 2, False)],
-    [("batch", 2, False), ("shard", 1, 3)],
-    [("repeat", 2), ("shard", 2, 3)],
-    [("shard", 1, 2), ("shuffle", 1, 4), ("repeat", 2)],
-    [("repeat", 2), ("block", 1, 2, 3), ("batch", 3, False)],
-]
-
-
-@pytest.mark.parametrize("chain", EVERY_KIND, ids=str)
-def test_resumes_at_every_position(builder: Any, chain: Chain) -> None:
-    read = chained(dataset(builder, shuffle_files=True), chain)
-    whole = expected(chain)
-    iterator, states = iter(read), []
-    for position in range(len(whole) + 1):
-        states.append(iterator.get_state())
-        assert list(map(plain, itertools.islice(iterator, 1))) == whole[position : position + 1]
-    for position, state in enumerate(states):
-        assert list(map(plain, read.iterate(state=state))) == whole[position:]
-
-
 @pytest.mark.parametrize("window", [None, 8])
 def test_endless(builder: Any, window: int | None) -> None:
     read = dataset(builder, shuffle_files=True).shuffle(3, window).repeat()
@@ -218,20 +185,6 @@ def test_endless(builder: Any, window: int | None) -> None:
 def test_what_does_not_end_has_no_whole_range_to_shuffle(builder: Any, times: int | None) -> None:
     with pytest.raises(ValueError, match="whole range"):
         dataset(builder).repeat(times).shuffle(1)
-
-
-def test_a_state_moves_to_other_workers_and_batches(builder: Any) -> None:
-    base = dataset(builder).shuffle(1)
-    whole = list(base)
-    iterators = [iter(base.shard(worker, 2).batch(3)) for worker in range(2)]
-    for iterator in iterators:
-        next(iterator)
-    states = [iterator.get_state() for iterator in iterators]
-    assert states[0] == states[1]
-    assert states[0]["position"] == 6
-    left = [list(base.shard(worker, 3).batch(4).iterate(state=states[0])) for worker in range(3)]
-    assert sorted(np.concatenate([batch for share in left for batch in share]).tolist()) == sorted(whole[6:])
-    assert [plain(share[0]) for share in left] == [whole[6 + 4 * worker :][:4] for worker in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -296,12 +249,6 @@ def test_iterators_do_not_disturb_each_other(builder: Any) -> None:
     read = dataset(builder).shuffle(1, 5)
     whole = list(read)
     assert list(zip(read, read)) == list(zip(whole, whole))
-
-
-def test_pickles(builder: Any) -> None:
-    read = builder.as_dataset("train").shuffle(2).batch(4)
-    again = pickle.loads(pickle.dumps(read))
-    assert [batch["id"].tolist() for batch in again] == [batch["id"].tolist() for batch in read]
 
 
 @pytest.mark.parametrize("taken", [0, 1])

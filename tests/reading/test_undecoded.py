@@ -156,39 +156,6 @@ def test_in_dataset_order(
         check(pair, raised.value, [next(i for i in wanted if i in BAD)])
 
 
-def test_text_is_what_it_was_before_the_place(pair: Pair) -> None:
-    dataset = bd.builder_from_directory(pair.bad).as_dataset("train")
-    for example, kind in BAD.items():
-        with pytest.raises(kind) as raised:
-            dataset[example]
-        record = dataset.raw()[example]
-        with pytest.raises(kind) as alone:
-            features.compile_decoder(dataset.features)(record)
-        assert type(raised.value) is type(alone.value)
-        assert str(raised.value).startswith(str(alone.value).removesuffix(".") + ". It is in ")
-
-
-def test_partial_decoding(pair: Pair) -> None:
-    dataset = bd.builder_from_directory(pair.bad).as_dataset(
-        "train", decoders=bd.decode.PartialDecoding({"id": True}), read_config=bd.ReadConfig(interleave_cycle_length=1)
-    )
-    for chain in ([], [("batch", 4)]):
-        iterator = iter(chained(dataset.skip(3), chain))
-        with pytest.raises(FeatureError) as raised:
-            list(iterator)
-        check(pair, raised.value, [6])
-
-
-def test_of_two_in_a_batch_the_one_is_named_whose_error_it_is(pair: Pair) -> None:
-    config = bd.ReadConfig(interleave_cycle_length=1)
-    partial = bd.decode.PartialDecoding({"id": True})
-    for decoders in (None, partial):
-        dataset = bd.builder_from_directory(pair.bad).as_dataset("train[1:20]", read_config=config, decoders=decoders)
-        with pytest.raises(ExampleError) as raised:  # all records of a batch are parsed before any is decoded
-            next(iter(dataset.batch(19)))
-        check(pair, raised.value, [6, 7])
-
-
 def test_of_a_function_it_is_not_said(pair: Pair) -> None:
     def refuse(_: Any) -> None:
         raise FeatureValueError("not this one")
@@ -280,13 +247,6 @@ def test_an_error_that_names_an_object_of_its_own(images: Path) -> None:
     for get in (lambda: dataset[17], lambda: dataset[3:20], lambda: list(dataset.batch(30))):
         with pytest.raises(FeatureError, match=r"at 0x\w+> is none\. It is in .*, byte \d+ \(record 17\)$"):
             get()
-
-
-def test_of_images_that_make_no_batch_it_is_not_said(images: Path) -> None:
-    iterator = iter(bd.builder_from_directory(images).as_dataset("train").skip(20).batch(10))
-    with pytest.raises(FeatureValueError, match="pad=True") as raised:
-        next(iterator)
-    assert " It is in " not in str(raised.value)
 
 
 def test_byte_is_left_out_where_it_cannot_be_known(images: Path) -> None:
