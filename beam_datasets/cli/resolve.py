@@ -61,13 +61,14 @@ def resolve(text: str) -> Request:
     Raises:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
-    if data := _DATA_FILE.fullmatch(text):
+    code = _CODE.fullmatch(text)
+    data = _DATA_FILE.fullmatch(text)
+    if data and not (code and code["where"] == text and _exists(text)):  # a module, such as beam_datasets.files.csv
         suffix = data[1].lower()
         raise UsageError(
-            f"{text}: expected a dataset or the file of a builder, got data. Build them by their format: "
+            f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
             f"beam-datasets build {_FORMAT_OF.get(suffix, suffix)} --name NAME --pattern {shlex.quote(text)}"
         )
-    code = _CODE.fullmatch(text)
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
     except ValueError as error:

@@ -44,6 +44,7 @@ def test_by_name():
 
 def test_by_module():
     assert resolve("beam_datasets.files.csv:Csv/small:1.*.*").builder.__name__ == "Csv"
+    assert resolve("beam_datasets.files.csv").builder.__name__ == "Csv"
     with pytest.raises(UsageError, match="cannot find module 'nothing.here'"):
         resolve("nothing.here")
 
@@ -59,7 +60,7 @@ def test_by_module():
 )
 def test_a_file_of_data_is_built_by_its_format(file, command):
     """The error has the whole command, which can be copied."""
-    with pytest.raises(UsageError, match="expected a dataset or the file of a builder, got data") as error:
+    with pytest.raises(UsageError, match="expected a dataset or the file of a builder, got a file of data") as error:
         resolve(file)
     assert str(error.value).endswith(f"beam-datasets build {command}")
 
