@@ -172,17 +172,6 @@ def test_damage_is_named(tmp_path, run):
     assert f"{shard}, byte 0 (record 0): data CRC is" in err
 
 
-def test_as_a_function(root):
-    found = bd.diff("pets:1.0.0", bd.builder("pets:1.0.1", data_dir=root), data_dir=root, splits="train")
-    assert isinstance(found, bd.DatasetDiff)
-    assert (found.verdict.needed, found.verdict.kept, found.whole) == ("MAJOR", False, False)
-    assert [(e.kind, e.old_index, e.new_index) for e in found.splits["train"].examples] == [
-        ("changed", 0, 0),
-        ("removed", 17, None),
-        ("added", None, 2),
-    ]
-
-
 def test_a_feature_of_another_type_is_not_compared(run, tmp_path):
     """Examples are not called the same where the type of a feature changed, whose values were not compared."""
     tree = features.FeaturesDict({**FEATURES.features, "id": features.Scalar(np.int64)})

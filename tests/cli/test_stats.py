@@ -1,7 +1,6 @@
 """`stats` and `export`: what they print, where they write, and what they say of mistakes."""
 
 import json
-import os
 import re
 import sys
 from html.parser import HTMLParser
@@ -62,11 +61,6 @@ def test_a_place_that_cannot_be_written(copy, run):
     assert (code, "4 features of 72 examples" in out) == (0, True)
     assert err.startswith(f"not saved: {copy.parent}")
     assert "--no_save" in err
-
-
-def test_json(copy, run):
-    code, out, _ = run("stats", copy, "--json", "--num_workers", 1)
-    assert (code, out) == (0, json_text(compute(copy)))
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -181,13 +175,6 @@ def test_mistakes(published, run, args, code, said):
     assert (found, out) == (code, "")
     assert said in err
     assert "Traceback" not in err
-
-
-def test_no_dataset(tmp_path, run):
-    code, _, err = run("stats", "squares", "--data_dir", tmp_path)
-    assert (code, "no dataset 'squares' is published" in err) == (1, True)
-    assert run("stats")[0] == 2
-    assert not os.listdir(tmp_path)
 
 
 # `beam-datasets export`: what it prints, and what it says of what cannot be
