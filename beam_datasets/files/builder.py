@@ -322,7 +322,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
-        return super().build(**{"inputs": inputs, "checksums": SourceUnits(files, _checksum_of), **options})
+        whole = SourceUnits(files, _checksum_of) if self._trial_examples is None else None  # a trial reads few rows
+        return super().build(**{"inputs": inputs, "checksums": whole, **options})
 
     def only_new(
         self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False

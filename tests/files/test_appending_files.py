@@ -101,6 +101,8 @@ def test_checksums_decide_where_the_time_does_not(tmp_path):
         csv(logs, name, "id,n", f"{name},1")
     made = Csv(name="ds", pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path).build(num_workers=1)
     assert inputs_of(made)["checksums"] == {name: crc_of(name) for name in ("1.csv", "2.csv")}
+    trial = Csv(pattern=f"{logs}/*.csv").elsewhere(tmp_path / "trial", first=1).build(num_workers=1)
+    assert inputs_of(trial)["checksums"] == {}
     os.utime(logs / "1.csv", (1, 1))
     assert append() == []  # the content is the same
     time = (logs / "2.csv").stat().st_mtime_ns
