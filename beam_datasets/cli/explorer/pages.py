@@ -209,22 +209,20 @@ def rows_page(
 
 
 def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = False) -> dict[str, Any]:
-    """Returns the values of an example, or the error of one that cannot be read."""
+    """Returns the values of an example, or the error of one that cannot be read.
+
+    A value is a text, `whole` or cut, or the images or sounds that it is.
+    """
+    cells: list[dict[str, Any]] = []
     try:
-        return {"index": index, "cells": _cells(dataset[index], features, width, whole=whole), "error": ""}
+        for path, value, leaf in leaves_with_features(dataset[index], features):
+            media = media_of(value, leaf)
+            text = value_text(value, leaf, width) if media is None else f"{len(media):,}" if len(media) > 4 else ""
+            cells.append({"path": path, "text": text, "media": media, "sound": isinstance(leaf, SOUNDS)})
+            cells[-1] |= _whole(value, leaf) if whole and media is None else {}
+        return {"index": index, "cells": cells, "error": ""}
     except BeamDatasetsError as error:
         return {"index": index, "cells": [], "error": str(error)}
-
-
-def _cells(example: Any, features: Any, width: int, *, whole: bool = False) -> list[dict[str, Any]]:
-    """Returns the values of an example: the text of each, `whole` or cut, or the images or sounds that it is."""
-    cells = []
-    for path, value, leaf in leaves_with_features(example, features):
-        media = media_of(value, leaf)
-        text = value_text(value, leaf, width) if media is None else f"{len(media):,}" if len(media) > 4 else ""
-        cells.append({"path": path, "text": text, "media": media, "sound": isinstance(leaf, SOUNDS)})
-        cells[-1] |= _whole(value, leaf) if whole and media is None else {}
-    return cells
 
 
 def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -> dict[str, Any]:
@@ -267,15 +265,14 @@ def sample_images(
         path of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
     """
     features = published.info.features
-    found: dict[str, dict[tuple[str, str], None]] = {}
     paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
+    found: dict[str, list[tuple[str, str]]] = {path: [] for path in paths}
     dataset = read(published, expression) if paths else ()
     for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
         for path in paths if row["error"] else ():
-            found.setdefault(path, {})["", row["error"]] = None
+            found[path].append(("", row["error"]))
         for cell in row["cells"]:
             items = [one["item"] for one in cell["media"] or () if not one["note"]]
-            if cell["path"] in paths and items and (address := url(row["index"], cell["path"], items[0])):
-                text = f"{cell['path']} of example {row['index']} of {expression}"
-                found.setdefault(cell["path"], {})[address, text] = None
-    return {path: list(images) for path, images in found.items()}
+            if cell["path"] in found and items and (address := url(row["index"], cell["path"], items[0])):
+                found[cell["path"]].append((address, f"{cell['path']} of example {row['index']} of {expression}"))
+    return found

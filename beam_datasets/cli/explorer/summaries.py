@@ -54,8 +54,7 @@ class Summary:
                 if _FREE.acquire(blocking=False):
                     self._ended.clear()
                     threading.Thread(target=self._run, daemon=True).start()
-        if self.found is None:
-            self._ended.wait(seconds)
+        self._ended.wait(seconds)
         if self._error:
             raise BeamDatasetsError(self._error)
         return self.found is not None
