@@ -90,11 +90,12 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         lost = max((part["missing"] / (part["missing"] + part["values"] or 1) for part in known), default=0)
         distinct = max(known, key=lambda part: part["distinct"])
         gap, _ = _drift(parts)
+        notes = f'<td class="long">{marks}</td>' if (marks := _marks(parts)) else "<td></td>"
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
             f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_kinds(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
-            f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}<td>{_marks(parts)}</td></tr>'
+            f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
     numbers = ("missing", "distinct", "drift")
     columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)

@@ -269,6 +269,13 @@ def test_a_search_goes_on_and_keeps_what_is_typed(page, data, monkeypatch):
         assert page.locator("tbody tr").count() == 1
 
 
+def test_a_table_that_scrolls_has_no_tall_rows(page, url):
+    page.set_viewport_size({"width": 400, "height": 800})
+    visit(page, f"{url}/dataset?{WORDS}")
+    rows = page.locator("[aria-label=splits] tbody tr").all()
+    assert all(row.bounding_box()["height"] < 50 for row in rows)
+
+
 def test_lineage_and_sounds(page, url):
     visit(page, f"{url}/dataset?name=words_part:1.0.0")
     source, made = page.locator(".box").nth(1).bounding_box(), page.locator(".box").nth(0).bounding_box()
