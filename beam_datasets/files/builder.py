@@ -199,7 +199,7 @@ def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksu
     for name, text in zip(asked, found):
         if text == known.checksums[name]:
             same.add(name)
-        elif text.partition(":")[0] == known.checksums[name].partition(":")[0]:  # else they cannot be compared
+        elif not text or text.partition(":")[0] == known.checksums[name].partition(":")[0]:  # not of another store
             same.discard(name)
     return same
 

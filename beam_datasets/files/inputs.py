@@ -103,18 +103,27 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]
 def _matched(pattern: str) -> Any:
     try:
         return FileSystems.match([pattern])
-    except (BeamIOError, ValueError):  # S3 and HDFS need options, which a process lacks that has made no pipeline
+    except (BeamIOError, ValueError) as error:
+        if "options" not in str(error):
+            raise
+        # S3 and HDFS need options, which a process lacks that has made no pipeline.
         FileSystems.set_options(PipelineOptions([]))
         return FileSystems.match([pattern])
 
 
 def checksum(file: InputFile) -> str:
-    """Returns a checksum of a file: of its bytes, or what its store records; '' if it has changed since it was found.
+    """Returns a checksum of a file: of its bytes, or what its store records.
 
-    Checksums of different kinds of stores cannot be compared; each begins with its kind.
+    It is '' if the file cannot be read or has changed since it was found, and if its store has none. Checksums of
+    different kinds of stores cannot be compared; each begins with its kind.
     """
-    if "://" in file.path:
-        return _checksum_in_store(file)
+    try:
+        return _checksum_in_store(file) if "://" in file.path else _checksum_of_bytes(file)
+    except Exception:  # of any client of a store; if the file cannot be read, its rows say so
+        return ""
+
+
+def _checksum_of_bytes(file: InputFile) -> str:
     crc = 0
     with open(file.path, "rb") as stream:
         while block := stream.read(_CHECKSUM_BLOCK):
@@ -125,10 +134,7 @@ def checksum(file: InputFile) -> str:
 
 def _checksum_in_store(file: InputFile) -> str:
     system = FileSystems.get_filesystem(file.path)
-    try:
-        text, found = system.checksum(file.path), system.metadata(file.path)
-    except BeamIOError:  # its store has none; if the file cannot be read, its rows say so
-        return ""
+    text, found = system.checksum(file.path), system.metadata(file.path)
     is_later = found.last_updated_in_seconds - file.modified >= 1  # some stores list times with fractions, of one not
     return "" if is_later or found.size_in_bytes != file.size else f"{system.scheme()}:{text}"
 

@@ -1,5 +1,6 @@
 """Appending files to a published dataset: which are taken, types of columns, and a month by the script of the page."""
 
+import dataclasses
 import json
 import os
 import re
@@ -16,13 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.beam.materialize import Materialize
 from beam_datasets.cli.main import main
-from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DuplicateKeyError, NoExamplesError
+from beam_datasets.errors import (
+    AlreadyPublishedError,
+    BeamDatasetsError,
+    DuplicateKeyError,
+    InputError,
+    NoExamplesError,
+)
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
@@ -31,6 +39,7 @@ from beam_datasets.files.splits import SplitBy
 from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
+from beam_datasets.metadata.manifest import Inputs
 from tests.published import build
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
@@ -138,6 +147,29 @@ def test_a_file_that_changes_while_it_is_built_has_no_checksum(tmp_path):
     csv(tmp_path, "1.csv", "id,n", "a,2")
     os.utime(tmp_path / "1.csv", (1, 1))
     assert not checksum(file)
+    (tmp_path / "1.csv").unlink()
+    assert not checksum(file)
+    assert not checksum(dataclasses.replace(file, path="nope://1.csv"))
+
+
+def test_a_file_that_cannot_be_compared_counts_as_changed(tmp_path, monkeypatch):
+    csv(tmp_path, "1.csv", "id,n", "a,1")
+    [file] = find(f"{tmp_path}/*.csv")
+    known = Inputs({"1.csv": (file.size, file.modified)}, checksums={"1.csv": checksum(file)})
+    for changed in ([], ["1.csv"]):
+        new = Csv(pattern=f"{tmp_path}/*.csv", key="id")
+        assert new.only_new(known, take_changed=False, compare_checksums=True) == changed
+        monkeypatch.setattr("beam_datasets.files.builder.checksum", lambda _: "")
+
+
+def test_files_that_cannot_be_listed_leave_the_options_of_beam(monkeypatch):
+    calls = []
+    monkeypatch.setattr(FileSystems, "set_options", calls.append)
+    with pytest.raises(
+        InputError, match=r"^nope://a/\*: expected files that can be listed, got an error: Unable to get"
+    ):
+        find("nope://a/*")
+    assert not calls
 
 
 def test_copies_know_the_files_and_versions_without_a_record_take_all(tmp_path):
