@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from beam_datasets import storage
@@ -69,9 +70,10 @@ def run_prune(args: Sequence[str]) -> int:
     if known.yes:
         removed = {}
         for version in old:
-            num_bytes = storage.freed([version.directory])  # of shared shards, those without another name by now
-            if remove_version(version):
-                removed[version] = num_bytes
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it meanwhile
+                num_bytes = storage.freed([version.directory])  # of shared shards, those without another name by now
+                if remove_version(version):
+                    removed[version] = num_bytes
         done = f"{plural(len(removed), 'version')}, {size_text(sum(removed.values()))}, removed"
     else:
         freed = storage.freed(version.directory for version in old)

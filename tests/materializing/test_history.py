@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import uuid
 
 import pytest
@@ -129,6 +130,19 @@ def test_shared_shards_are_not_counted_as_freed(tmp_path, capsys):
     for option, end in (("--keep_tagged", "; --yes removes them"), ("--yes", ", removed")):
         assert main(["prune", "ds", "--keep=1", option, f"--data_dir={tmp_path}"]) == 0
         assert capsys.readouterr().out.splitlines()[-1] == f"2 versions, {size_text(expected)}{end}"
+
+
+def test_a_version_that_another_process_removes_is_not_counted(tmp_path, monkeypatch, capsys):
+    days(tmp_path, 3)
+
+    def also_the_next(version):
+        shutil.rmtree(tmp_path / "ds/2.0.0")
+        return history.remove_version(version)
+
+    monkeypatch.setattr("beam_datasets.cli.history.remove_version", also_the_next)
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 version, ")
+    assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
 
 
 def test_the_commands(tmp_path, capsys):
