@@ -77,6 +77,6 @@ def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, s
         return Catalogue(root, dataset), catalog.list_published(dataset, root)[-1]
     published = open_published(dataset, data_dir, storage_options)
     name, directory = published.info.display_name, published.dataset_dir
-    if directory == storage.join(root, name.replace(":", "/")) and dataset != directory:
+    if not storage.is_dir(dataset) and directory == storage.join(root, name.replace(":", "/")):
         return Catalogue(root, published.info.name), name
     return Catalogue(root, name, directory), name

@@ -477,7 +477,7 @@ def versions(tmp_path_factory):
         ("cat", "cat:1.10.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
         ("cat:1.9.0", "cat:1.9.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
         ("{root}/cat", "cat:1.10.0", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0"]),
-        ("{root}/cat/1.9.0", "cat:1.9.0", ["cat:1.9.0"]),
+        ("{root}/cat/1.9.0/", "cat:1.9.0", ["cat:1.9.0"]),
         ("dog", "dog/small:1.0.0", ["dog/big:2.0.0", "dog/small:1.0.0"]),
         ("dog/big", "dog/big:2.0.0", ["dog/big:2.0.0", "dog/small:1.0.0"]),
         ("{root}", "", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0", "cow:1.0.0", "dog/big:2.0.0", "dog/small:1.0.0"]),
