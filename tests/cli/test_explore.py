@@ -384,10 +384,29 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
     published = bd.builder(NAME, data_dir=data)
     waiting = [summaries.Summary(published, f"train[{n}:]") for n in range(1, 9)]
     deadline = time.monotonic() + 60
-    while sum(summary.wait(0.01) for summary in waiting) < len(waiting):
+    while sum(summary.wait(0.01, again=True) for summary in waiting) < len(waiting):
         assert time.monotonic() < deadline
     assert max(most) == 2
     assert [summary.found["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]
+
+
+def test_an_error_of_statistics_that_take_long_is_shown(url, monkeypatch):
+    """The page that shows progress asks until there is an error, and is loaded again, which shows the error."""
+
+    def damaged(*_):
+        time.sleep(0.5)
+        raise BeamDatasetsError("a record is damaged")
+
+    monkeypatch.setattr(app, "_WAIT", 0.1)
+    monkeypatch.setattr(summaries, "gather", damaged)
+    at = {"name": NAME, "slice": "train[7:]"}
+    for _ in range(2):
+        assert "data-next" in text(url, "/statistics", **at)
+        deadline = time.monotonic() + 60
+        while get(url, "/statistics", headers={"X-Poll": "1"}, **at)[0] == 200:
+            assert time.monotonic() < deadline
+        status, _, body = get(url, "/statistics", **at)
+        assert (status, b"a record is damaged" in body) == (400, True)
 
 
 def test_who_may_ask(url, data):

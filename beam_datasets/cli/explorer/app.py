@@ -128,14 +128,15 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
             first = chosen[0][1]
             raise ValueError(f"slice2: expected another slice than {first!r}, got {argument('slice2') or first!r}")
         found, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
-        waited = [summary.wait(end - time.monotonic()) for summary in found.values()]
+        polls = "X-Poll" in web.request.headers  # asks whether all is there; then the page is loaded, or its error
+        waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in found.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
             place = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
             return str(web.url_for(endpoint, **place))
 
         body = ""
-        if all(waited) and "X-Poll" not in web.request.headers:  # which asks whether all is there
+        if all(waited) and not polls:
             slices = {label: summary.found for label, summary in found.items()}
             images = pages.sample_images(*chosen[0], partial(url, chosen[0], "file"))
             body = content(slices, lambda label, index: url(at[label], "example", index), images)

@@ -84,13 +84,11 @@ class Catalogue:
         split, target = next((part.splitname for part in parts), "selection"), f"{published.name}_part"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
         command += [*(["--where", where] if where else []), "--to", target]
+        at = f"{source!r}, data_dir={self.root!r}"
+        opening = f"bd.builder_from_directory({source!r})" if self.directory else f"bd.builder({at})"
+        python = f"ds = {opening}.as_dataset(split={expression!r})" + ("" if rows is None else "\nexamples = ds[:]")
         if where:
-            chosen = f"split={{{split!r}: {expression!r}}}, where={where!r}, to={target!r}"
-            python = f"bd.materialize({source!r}, data_dir={self.root!r}, {chosen})"
-        else:
-            named = f"bd.builder({source!r}, data_dir={self.root!r})"
-            opening = f"bd.builder_from_directory({source!r})" if self.directory else named
-            python = f"ds = {opening}.as_dataset(split={expression!r})" + ("" if rows is None else "\nexamples = ds[:]")
+            python = f"bd.materialize({at}, split={{{split!r}: {expression!r}}}, where={where!r}, to={target!r})"
         return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
 
 

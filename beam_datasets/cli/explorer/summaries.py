@@ -41,22 +41,22 @@ class Summary:
         saved = read_saved(prepare(directory))
         self.found: dict[str, Any] | None = None if saved is None else saved.slices.get(expression)
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float, *, again: bool) -> bool:
         """Waits for the statistics, for some seconds, and returns whether they are there.
 
         Raises:
-            BeamDatasetsError: they cannot be computed; the next call tries again.
+            BeamDatasetsError: they cannot be computed; if `again`, the next call tries again.
         """
         self.asked = time.monotonic()
         with self._lock:
-            if self.found is None and self._ended.is_set():
-                self.done, self._error = 0, ""
-                if _FREE.acquire(blocking=False):
-                    self._ended.clear()
-                    threading.Thread(target=self._run, daemon=True).start()
+            if self.found is None and not self._error and self._ended.is_set() and _FREE.acquire(blocking=False):
+                self.done = 0
+                self._ended.clear()
+                threading.Thread(target=self._run, daemon=True).start()
         self._ended.wait(seconds)
-        if self._error:
-            raise BeamDatasetsError(self._error)
+        if error := self._error:
+            self._error = "" if again else error
+            raise BeamDatasetsError(error)
         return self.found is not None
 
     def _run(self) -> None:
