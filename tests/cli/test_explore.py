@@ -30,7 +30,7 @@ from beam_datasets.statistics.summary import image_size
 from tests.exporting.conftest import dataset_of
 from tests.hostile import IMAGE, LONG, SCRIPT, explorer, png, publish
 from tests.processes import started
-from tests.published import build
+from tests.published import build, flip
 from tests.reading.conftest import write_dataset
 
 NAME = "hostile:1.0.0"
@@ -224,11 +224,10 @@ def test_the_other_examples_of_a_page_are_shown_where_one_is_damaged(tmp_path):
     examples = [{"n": n, "text": f"text {n}"} for n in range(60)]
     folder = dataset_of(tmp_path, {"n": np.int64, "text": bd.features.Text()}, examples, shards=2)
     shards = sorted(folder.glob("*.tfrecord*"))
-    content = bytearray(shards[0].read_bytes())
+    content = shards[0].read_bytes()
     place = content.index(b"text 5")
     offset = content.rfind(b"text 4", 0, place) + len("text 4") + 4  # behind the text comes a checksum
-    content[place] ^= 1
-    shards[0].write_bytes(content)
+    flip(shards[0], place)
     where = "n % 2 = 0"
     with explorer(Catalogue(str(tmp_path))) as url:
         at = {"name": "made:1.0.0", "slice": "train"}

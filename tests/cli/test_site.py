@@ -106,9 +106,7 @@ def test_damage_that_only_the_comparison_finds(run, tmp_path):
     for version in ("1.0.0", "1.0.1"):
         write_dataset(root / "late" / version, {"train": [40 + int(version[-1])]}, manifest=True)
     [shard] = (root / "late" / "1.0.0").glob("*-train.tfrecord-*-of-00001")
-    data = bytearray(shard.read_bytes())
-    data[-30] ^= 255
-    shard.write_bytes(data)
+    flip(shard, -30)
     code, out, err = run("site", root, "--to", site, "--no_statistics")
     assert (code, out) == (1, f"2 versions in {site / 'index.html'}\n")
     assert (err.startswith("late:1.0.1: "), str(shard) in err) == (True, True)

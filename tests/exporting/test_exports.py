@@ -28,7 +28,7 @@ from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
-from tests.published import flip
+from tests.published import flip, upload
 from tests.reading.conftest import Storage, write_dataset
 
 # ------------------------------------------------------------------------------------------------- before it begins
@@ -305,10 +305,8 @@ def test_export_json(tmp_path: Path, inter: Any) -> None:
 
 def test_to_and_from_an_object_store(tmp_path: Path) -> None:
     pytest.importorskip("obstore")
-    source = "memory://exports/d/1.0.0"
     local = write_dataset(tmp_path / "d" / "1.0.0", {"train": [10, 30]}, manifest=True)
-    for file in local.iterdir():
-        storage.write_bytes(storage.join(source, file.name), file.read_bytes())
+    source = upload(local, "memory://exports/d/1.0.0")
     for name in FORMATS:
         plan = plan_export(source, f"memory://exports/out/{name}", name, num_shards=2)
         with staging(plan):

@@ -1,7 +1,6 @@
 """iterator.c against the same type in Python; memory of batches; wrong arguments of functions in C."""
 
 import gc
-import itertools
 import os
 import platform
 import subprocess
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from beam_datasets.features import native_encoding
 from beam_datasets.native import core
 from beam_datasets.reading.blocks import PlainBlockIterator
-from tests.native.test_block import block_of
 
 KINDS = [PlainBlockIterator] if core is None else [PlainBlockIterator, core.BlockIterator]
 BLOCKS = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=8)
@@ -70,14 +68,6 @@ def test_does_what_the_type_in_python_does(blocks: list[list[int]], steps: list[
 
 
 @of_each_kind
-def test_hands_out_all_and_counts(kind: Any) -> None:
-    iterator = made(kind, [[], (1, 2), [], [3], block_of([b"a", b"bc"]), []])
-    items = [1, 2, 3, b"a", b"bc"]
-    assert [(item, iterator._taken) for item in iterator] == list(zip(items, itertools.count(1)))
-    assert iterator._finish is None
-
-
-@of_each_kind
 @pytest.mark.parametrize("block", [5, None, iter([1])])
 def test_blocks_are_sequences(kind: Any, block: Any) -> None:
     iterator = made(kind, [block])
@@ -85,18 +75,6 @@ def test_blocks_are_sequences(kind: Any, block: Any) -> None:
         with pytest.raises(TypeError):
             next(iterator)
     assert iterator._taken == 0
-
-
-@of_each_kind
-def test_a_function_may_change_the_iterator(kind: Any) -> None:
-    def finish(item: int) -> Any:
-        if item == 1:
-            return item, next(iterator)
-        iterator._items, iterator._finish = (), None
-        return item
-
-    iterator = made(kind, [[1, 2, 3], [4]], finish)
-    assert (list(iterator), iterator._taken) == ([(1, 2), 4], 3)
 
 
 @of_each_kind

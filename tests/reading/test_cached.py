@@ -15,6 +15,7 @@ from beam_datasets.native import core
 from beam_datasets.reading.runs import RunReader
 from beam_datasets.reading.shards import ShardPool
 from beam_datasets.storage import caching
+from tests.published import flip, upload
 
 pytest.importorskip("obstore")
 LENGTHS = [30, 2, 17]
@@ -37,10 +38,7 @@ def local(write: Any) -> Path:
 
 def copied(directory: Path, tmp_path: Path) -> str:
     """Returns a copy of a dataset in an object store."""
-    remote = f"memory://{tmp_path.name}/{directory.parent.name}/1.0.0"
-    for file in directory.iterdir():
-        storage.write_bytes(storage.join(remote, file.name), file.read_bytes())
-    return remote
+    return upload(directory, f"memory://{tmp_path.name}/{directory.parent.name}/1.0.0")
 
 
 def records(directory: Any, **config: Any) -> list[bytes]:
@@ -139,9 +137,7 @@ def test_a_damaged_piece_that_cannot_be_replaced_costs_speed(
 def test_a_record_that_is_damaged_in_the_store_is_an_error(local: Path, cache: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(local, tmp_path / "d" / "1.0.0"))
     shard = next(damaged.glob("*00002-of-00003"))
-    content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
+    flip(shard, shard.stat().st_size // 2)
     with pytest.raises(CorruptRecordError) as expected:
         records(damaged)
     remote = copied(damaged, tmp_path)

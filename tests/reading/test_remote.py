@@ -134,13 +134,10 @@ def test_few_files_are_read_in_large_pieces(write: Any, monkeypatch: pytest.Monk
 def test_an_error_in_a_thread_reaches_the_reader(
     builders: tuple[Any, Any], write: Any, reading_threads: Callable[[], set[threading.Thread]]
 ) -> None:
-    source = builders[1].dataset_dir
-    remote = "memory://damaged/d/1.0.0"
-    for name in storage.list_dir(source):
-        content = storage.read_bytes(storage.join(source, name))
-        if name.endswith("00003-of-00008"):
-            content = content[:100_000]
-        storage.write_bytes(storage.join(remote, name), content)
+    remote = upload(builders[1].dataset_dir, "memory://damaged/d/1.0.0")
+    [shard] = (name for name in storage.list_dir(builders[1].dataset_dir) if name.endswith("00003-of-00008"))
+    path = storage.join(remote, shard)
+    storage.write_bytes(path, storage.read_bytes(path)[:100_000])
     dataset = bd.builder_from_directory(remote).as_dataset("train")
     with pytest.raises(bd.errors.BeamDatasetsError, match="00003-of-00008"):
         ids(dataset)
