@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import RaggedArray
-from beam_datasets.formats import example
 from beam_datasets.slim import (
     BackupHandler,
     BoundingBox,
     BoundingBoxSequence,
-    FixedLen,
     Image,
     ItemHandlerCallback,
     KeypointsSequence,
@@ -23,8 +21,6 @@ from beam_datasets.slim import (
     SparseTensor,
     SparseTensorValue,
     Tensor,
-    TFExampleDecoder,
-    VarLen,
 )
 
 pillow = pytest.importorskip("PIL.Image")
@@ -336,16 +332,6 @@ def test_repeated():
     assert np.array_equal(decode(Image(), np.array(files[:1], object)), RGB)
     with pytest.raises(FeatureValueError, match="image/encoded: 3 images, not one; is the item `repeated`"):
         decode(Image(), np.array(files, object))
-
-
-def test_in_a_record():
-    record = example.serialize({"png": [encoded(RGB, "PNG")], "kind": [b"png"]})
-    features = {"png": FixedLen((), "string"), "kind": FixedLen((), "string", "jpeg"), "all": VarLen("string")}
-    decoder = TFExampleDecoder(features, {"image": Image("png", "kind"), "all": Image("all", "kind", repeated=True)})
-    image, none = decoder.decode(record)
-    assert np.array_equal(image, RGB)
-    assert none == []
-    assert Image().keys == ["image/encoded", "image/format"]
 
 
 def test_what_is_no_image():
