@@ -202,6 +202,7 @@ def test_a_feature_without_a_name_and_texts_in_lists(tmp_path):
         for number in range(3):
             assert "words" in text(url, "/example", name="made:1.0.0", slice="train", index=number)
         assert "No examples." in text(url, "/rows", name="made:1.0.0", slice="train[:0]", where="true")
+        assert "train=train[:0]" in text(url, "/rows", name="made:1.0.0", slice="train[:0]")
 
 
 def test_rows_say_what_sorting_sorts(url):

@@ -79,8 +79,8 @@ class Catalogue:
         """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
-        if rows is not None and len(parts := _cut(parts, rows)):
-            expression = "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in parts)
+        if rows is not None and (shown := _cut(parts, rows)):
+            parts, expression = shown, "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in shown)
         split, target = next((part.splitname for part in parts), "selection"), f"{published.name}_part"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
         command += [*(["--where", where] if where else []), "--to", target]
