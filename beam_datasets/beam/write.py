@@ -61,6 +61,7 @@ MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, whe
 COUNTS = tuple[str, histograms.Histogram]
 SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _RUNS = "runs"
+_DONE = "done"  # output of what the processes that merge read and write
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
 
 
@@ -292,8 +293,9 @@ def write_blocks(
         keyless=keyless,
     )
     write = _WriteGroup(destination, publication.shard_records)
+    routed, merges = _routed(blocks, plan, engine)
     written = (
-        _routed(blocks, plan, engine)
+        routed
         | "GroupByShard" >> beam.GroupByKey()
         | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], Any])
     )
@@ -301,27 +303,33 @@ def write_blocks(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
     )
     start = start or blocks.pipeline | "Start" >> beam.Create([publication], reshuffle=False)
-    return publish_shards(start, publication, plan, shards)
+    return publish_shards(start, publication, plan, shards, merges)
 
 
-def _routed(blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions) -> beam.PCollection:
-    """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan."""
+def _routed(
+    blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions
+) -> tuple[beam.PCollection, Any]:
+    """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
+
+    Returns beside it what the processes that merge have read and written, as a side input; None without levels.
+    """
     groups, runs = KV[int, engine.block_type], KV[tuple[str, int], engine.block_type]
     max_levels = engine.merge_limits.max_levels
     if not max_levels:
-        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups)
+        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), None
 
     def typed(function: beam.DoFn) -> Any:
-        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs})
-        return route.with_outputs(_RUNS, main="groups")
+        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs, _DONE: Any})
+        return route.with_outputs(_RUNS, _DONE, main="groups")
 
     routed = blocks | "Route" >> typed(_Route(engine.spill_dir))
-    found = [routed.groups]
+    found, merges = [routed.groups], []
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
         routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1))
         found.append(routed.groups)
-    return found | "Groups" >> beam.Flatten()
+        merges.append(routed[_DONE])
+    return found | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
 
 
 def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
@@ -335,7 +343,11 @@ def _reserve(_: Any, publication: publishing.Publication) -> None:
 
 
 def publish_shards(
-    start: beam.PCollection, publication: publishing.Publication, plan: Any, shards: Any
+    start: beam.PCollection,
+    publication: publishing.Publication,
+    plan: Any,
+    shards: Any,
+    merges: Any = None,
 ) -> beam.PCollection:
     """Publishes staged shards; on an object store, workers copy them to their final names in parallel.
 
@@ -344,13 +356,15 @@ def publish_shards(
         publication: what was announced.
         plan: of the shards, as a side input.
         shards: lists of the written shards, as a side input.
+        merges: what processes that merge have read and written, as a side input; None for nothing.
 
     Returns:
         A PCollection of one element: the published directory.
     """
+    known = (plan, shards) if merges is None else (plan, shards, merges)
     if not publication.is_remote:
-        return start | "Publish" >> beam.Map(_publish, plan, shards)
-    decided = start | "Decide" >> beam.Map(_decide, plan, shards)
+        return start | "Publish" >> beam.Map(_publish, *known)
+    decided = start | "Decide" >> beam.Map(_decide, *known)
     committed = (
         decided
         | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
@@ -524,6 +538,11 @@ class _Merge(_Route):
         """Yields what is sent of some merged blocks when they are enough."""
         return super().process(merge_blocks(element[1], self._spill_dir or ""), plan)
 
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields also what this process has done since it last counted."""
+        yield from super().finish_bundle()
+        yield in_window(beam.pvalue.TaggedOutput(_DONE, count_requests()))
+
 
 class _WriteGroup(beam.DoFn):
     """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
@@ -578,12 +597,21 @@ Shards = list[list[shard_writer.WrittenShard]]
 Decided = tuple[publishing.Publication, Decision]
 
 
-def _publish(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> str:
-    return _published(publication, publishing.publish(publication, plan, [each for some in shards for each in some]))
+def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> str:
+    return _published(publication, publishing.publish(publication, _counting(plan, merges), _listed(shards)))
 
 
-def _decide(publication: publishing.Publication, plan: planning.Plan, shards: Shards) -> Decided:
-    return publication, publishing.decide(publication, plan, [shard for some in shards for shard in some])
+def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> Decided:
+    return publication, publishing.decide(publication, _counting(plan, merges), _listed(shards))
+
+
+def _counting(plan: Any, merges: Sequence[storage.Requests]) -> Any:
+    """Returns the plan with what merging has read and written, if anything was merged."""
+    return dataclasses.replace(plan, requests=storage.sum_requests([plan.requests, *merges])) if merges else plan
+
+
+def _listed(shards: Shards) -> list[shard_writer.WrittenShard]:
+    return [shard for some in shards for shard in some]
 
 
 def _files_of(decided: Decided) -> Iterator[StagedFile]:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from beam_datasets import features as F
+from beam_datasets import storage
+from beam_datasets.beam import engine, write
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.metadata.info import DatasetInfo
 from tests.directories import digests
 from tests.published import build
@@ -125,6 +128,21 @@ def test_the_report_counts_processes_that_encode_only(tmp_path, options):
     builder._split_generators = lambda: {"train": beam.Create(range(16)) | beam.Reshuffle() | beam.Map(busy)}
     report = json.loads((Path(builder.build(num_workers=4, num_shards=1, **options)) / "run.json").read_text())
     assert report["core_hours"] * 3600 >= 1.6, "one process writes the shard, and one publishes"
+
+
+def test_the_report_counts_processes_that_merge_only(tmp_path, monkeypatch):
+    finish = write._Merge.finish_bundle
+
+    def finish_and_end(self):
+        yield from finish(self)
+        storage.take_requests()  # as of a process that ends: what it has not reported by now is lost
+
+    monkeypatch.setattr(write._Merge, "finish_bundle", finish_and_end)
+    monkeypatch.setattr(engine, "ONE_MACHINE", MergeLimits(fan_in=2, few_reads=0, max_levels=1))
+    builder = Made([(n, {"t": "x" * 1000}) for n in range(2000)], True, {"t": F.Text()}, data_dir=tmp_path)
+    directory = Path(builder.build(num_workers=1, num_shards=4, block_size=50_000))
+    report = json.loads((directory / "run.json").read_text())
+    assert report["storage"]["bytes_written"] >= 3 * report["bytes"], "blocks, merged blocks and shards"
 
 
 @pytest.mark.parametrize("by_beam", [False, True])
