@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.reading.config import ReadConfig
+from beam_datasets.reading.config import ReadConfig, shuffled_files
 from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, _philox, file_order
 from tests.cases import cases
@@ -168,9 +168,10 @@ def test_philox_known_answers():
 
 @pytest.mark.parametrize("case", VECTORS["file_shuffle"], ids=lambda c: f"{c['num_files']}-{c['shuffle_seed']}")
 def test_recorded_file_orders(case):
-    reshuffle = case["reshuffle_each_iteration"] is not False
+    reshuffle, files = case["reshuffle_each_iteration"], range(case["num_files"])
+    config = ReadConfig(shuffle_seed=case["shuffle_seed"], shuffle_reshuffle_each_iteration=reshuffle)
     for epoch, expected in enumerate(case["epochs"]):
-        assert file_order(case["num_files"], case["shuffle_seed"], epoch, reshuffle=reshuffle) == expected
+        assert shuffled_files(files, config, epoch) == expected
 
 
 @pytest.mark.parametrize(

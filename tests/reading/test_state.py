@@ -119,6 +119,13 @@ def test_values_that_are_not_states_are_refused(state, said):
         ReadState.from_dict(state)
 
 
+def test_is_a_value():
+    parts = {"dataset": "a"}
+    state = ReadState(1, 2, parts)
+    parts["dataset"] = "b"
+    assert (state.fingerprint, hash(state)) == ({"dataset": "a"}, hash(ReadState(1, 2, {"dataset": "a"})))
+
+
 # States: those of an earlier version go on as then, and one of another order is refused before any example
 
 
