@@ -63,7 +63,7 @@ def resolve(text: str) -> Request:
     """
     code = _CODE.fullmatch(text)
     data = _DATA_FILE.fullmatch(text)
-    if data and not (code and code["where"] == text and _exists(text)):  # a module, such as beam_datasets.files.csv
+    if data and not (code and code["where"] == text and _exists(text)):  # beam_datasets.files.csv is code
         suffix = data[1].lower()
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "

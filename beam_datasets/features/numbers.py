@@ -57,7 +57,7 @@ def check_rounding(allow_rounding: Any, dtype: np.dtype[Any]) -> bool:
     """Returns the argument `allow_rounding` of a feature of a dtype.
 
     Raises:
-        ValueError: the dtype is not one of floats.
+        ValueError: it is not a dtype of floats.
     """
     if boolean("allow_rounding", allow_rounding) and dtype.kind not in "fV":
         raise ValueError(f"allow_rounding=True is for floats, not for {dtype}. Round the values first")

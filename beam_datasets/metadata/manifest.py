@@ -451,7 +451,7 @@ class Inputs:
     checksums: Mapping[str, str] = field(default_factory=dict)
 
     def with_files(self, other: Inputs) -> Inputs:
-        """Returns these with the files of others, which win."""
+        """Returns these inputs with the files of `other`, which replace those of the same name."""
         kept = {name: checksum for name, checksum in self.checksums.items() if name not in other.files}
         return replace(self, files={**self.files, **other.files}, checksums={**kept, **other.checksums})
 
@@ -490,7 +490,7 @@ class Inputs:
             files = {name: (int(size), float(time)) for name, (size, time) in content["files"].items()}
             key, splits = (value if isinstance(value := content.get(name), str) else None for name in ("key", "splits"))
             columns = {name: str(spec) for name, spec in content["columns"].items()}
-            checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # new; some lack them
+            checksums = {name: str(text) for name, text in content.get("checksums", {}).items()}  # older: none
             return cls(files, columns, key, splits, checksums)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

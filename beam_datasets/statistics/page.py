@@ -296,9 +296,9 @@ _NOTES = (
 
 
 def _drift(found: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bool]:
-    """Returns the largest difference of (cumulative) shares between the first slice and another, and if it is no noise.
+    """Returns the largest difference of shares between the first slice and another, and whether it is more than noise.
 
-    It is of the values, or of the shares that are missing; None without two slices.
+    The shares are the cumulative ones of the values, and those that are missing; None without two slices.
     """
     gaps = []
     for name in _CAPTIONS:

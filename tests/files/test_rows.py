@@ -239,7 +239,7 @@ def test_find(folder, pattern, names):
 def test_names_do_not_depend_on_the_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert [f.name for f in find("*.csv")] == [f.name for f in find(f"{folder}/*.csv")]
-    assert [f.name for f in find(["deep/*.csv", "a.csv"])] == ["a.csv", "deep/c.csv", "deep/x[1].csv"]
+    assert [f.name for f in find(["deep/*.csv", "a.csv", "a*"])] == ["a.csv", "deep/c.csv", "deep/x[1].csv"]
     (folder / "deep2").mkdir()
     (folder / "deep2" / "d.csv").touch()
     assert [f.name for f in find(["deep", "deep2"])] == ["deep/c.csv", "deep/x[1].csv", "deep2/d.csv"]
