@@ -211,24 +211,30 @@ class _ReuseUnits(beam.DoFn):
             yield from (beam.pvalue.TaggedOutput(_DAMAGED, unit) for unit in units)
             return
         self._units.inc(len(units))
-        for block in checkpoint.blocks:
-            counts = histogram_of(block, self._hash_shift or 0)
-            libraries = frozenset(checkpoint.libraries)
-            counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
-            yield block
-            yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
+        yield from _reused(checkpoint, self._hash_shift)
+
+
+def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
+    """Yields the blocks of a checkpoint, and beside them a histogram of each."""
+    for block in checkpoint.blocks:
+        counts = histogram_of(block, hash_shift or 0)
+        libraries = frozenset(checkpoint.libraries)
+        counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
+        yield block
+        yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 
 
 class _EncodeUnits(beam.DoFn):
     """(name, unit) -> the blocks of its examples, and beside them a histogram of each.
 
     If payload is spilled, checkpoints record which units are finished: once they make a block, and at the end of a
-    bundle.
+    bundle. A bundle that an engine runs again, because a machine was lost, reuses the checkpoints of the attempt before
+    that have units of this bundle only.
     """
 
     def __init__(self, options: EncodeUnits) -> None:
         self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
-        self._engine = options.engine
+        self._engine, self._hash_shift = options.engine, options.hash_shift
         self._encoders = {
             split: EncodeBlocks(split, options.features, options.engine, options.hash_shift)
             for split in options.reader.splits
@@ -241,6 +247,9 @@ class _EncodeUnits(beam.DoFn):
 
     def setup(self) -> None:
         self._reporting = contextlib.ExitStack()
+        spill_dir = self._engine.spill_dir
+        self._checkpoints = load_checkpoints([spill_dir]) if spill_dir is not None else []
+        self._finished = {name for checkpoint in self._checkpoints for name in checkpoint.units}
         for encoder in self._encoders.values():
             encoder.setup()
 
@@ -249,6 +258,7 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.start_bundle()
         self._units: list[str] = []
+        self._held: dict[str, NamedUnit] = {}
         self._since, self._bytes_before = time.monotonic(), 0
         if len(self._encoders) == 1:
             [(split, encoder)] = self._encoders.items()
@@ -257,6 +267,12 @@ class _EncodeUnits(beam.DoFn):
             )
 
     def process(self, element: NamedUnit) -> Iterator[Any]:
+        if element[0] in self._finished:
+            self._held[element[0]] = element
+        else:
+            yield from self._encode(element)
+
+    def _encode(self, element: NamedUnit) -> Iterator[Any]:
         name, unit = element
         pair: Any = None
         count = 0
@@ -284,6 +300,13 @@ class _EncodeUnits(beam.DoFn):
                 yield from self._flush()
 
     def finish_bundle(self) -> Iterator[Any]:
+        for checkpoint in choose(self._checkpoints, self._held):
+            if checkpoint.is_whole:
+                for name in checkpoint.units:
+                    del self._held[name]
+                yield from map(in_window, _reused(checkpoint, self._hash_shift))
+        for element in self._held.values():
+            yield from map(in_window, self._encode(element))
         yield from map(in_window, self._flush())
         self._reporting.close()
         for encoder in self._encoders.values():

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
-from beam_datasets.generate.resume import fingerprint
+from beam_datasets.generate.resume import Resumable, fingerprint
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, Units, write_sources
@@ -199,6 +200,27 @@ def test_usage(tmp_path, paths):
     with pytest.raises(BeamDatasetsError, match="expected units that differ in their repr, got 2 such"):
         Units(data_dir=tmp_path, paths=[*paths, paths[0]]).build(num_workers=1)
     assert Path(builder.build(**OPTIONS, resume=True)).is_dir()  # nothing to resume: a run like any other
+
+
+def test_an_engine_that_runs_a_bundle_again_reuses_what_the_attempt_before_has_finished(tmp_path, paths, monkeypatch):
+    whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
+    builder = Units(data_dir=tmp_path / "data", paths=paths)
+    finished(tmp_path)
+    fail(builder, monkeypatch, resume=True)
+    first = finished(tmp_path)
+    [earlier] = {path.parent for path in (tmp_path / "data").rglob("*.units.json")}
+    save = Resumable.save
+
+    def save_beside_an_attempt(self, spill_dir):
+        save(self, spill_dir)
+        for path in [*earlier.glob("*.block"), *earlier.glob("*.units.json")]:
+            shutil.copy(path, spill_dir)
+
+    monkeypatch.setattr(Resumable, "save", save_beside_an_attempt)
+    directory = builder.build(**OPTIONS)
+    assert 0 < len(first) < FILES
+    assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
+    assert digests(directory) == digests(whole)
 
 
 SCRIPT = """

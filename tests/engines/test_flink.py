@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
     JOB_SECONDS,
     NUMBERS,
     OPTIONS,
+    ROOT,
     await_staged,
     end,
     fails,
@@ -85,6 +87,31 @@ def test_one_of_two_task_managers_is_killed(
         run(*command)
         assert "resumed" in (tmp_path / "numbers" / "1.0.0" / "run.json").read_text()
     assert version(tmp_path) == version(local)
+
+
+def test_units_are_read_once_if_the_job_is_started_again(
+    cluster: flink.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flink runs all stages again if the only TaskManager is lost, and with it what the finished ones have made."""
+    log = tmp_path / "examples"
+    monkeypatch.setenv("UNITS_EXAMPLES", str(log))
+    paths = [f"--path={path}" for path in write_sources(tmp_path / "sources")]
+    units = ["build", str(ROOT / "tests" / "end_to_end" / "units_dataset.py"), *paths, "--num_shards=2", "--resume"]
+    run(*units, "--data_dir", str(tmp_path / "local"))
+    log.unlink()
+    with own_pool(tmp_path) as pool:
+        command = [*units, "--data_dir", str(tmp_path), *cluster.options(), *pool.options]
+        process = start(*command)
+        try:
+            kill_in(cluster, "GroupByShard", process)
+            cluster.start_task_manager()
+        finally:
+            code, _ = end(process)
+        if code != 0:
+            cluster.await_task_managers(1)
+            run(*command)
+    assert len(log.read_text().splitlines()) == FILES * EXAMPLES
+    assert version(tmp_path, "units") == version(tmp_path / "local", "units")
 
 
 def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
