@@ -4,6 +4,7 @@ import io
 import stat
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.formats import example
+from beam_datasets.generate.histogram import Histogram, count_keys, merge
 from beam_datasets.metadata.manifest import Manifest
 
 
@@ -178,6 +180,13 @@ def test_what_was_encoded_is_recorded(feature: Any, value: Any, expected: set[st
     assert not used
     assert encode({"x": value}) == other({"x": value})
     assert used == expected
+
+
+def test_histograms_keep_them() -> None:
+    one, other = (count_keys(np.array([[0, n]], np.uint64), np.array([9])) for n in (1, 2))
+    named = [replace(part, libraries=frozenset(names)) for part, names in ((one, "a"), (other, "ab"), (merge([]), "ü"))]
+    merged = Histogram.from_bytes(merge([Histogram.from_bytes(part.to_bytes()) for part in named]).to_bytes())
+    assert (merged.libraries, merged.total) == ({"a", "b", "ü"}, 2)
 
 
 @pytest.mark.parametrize(
