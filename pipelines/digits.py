@@ -7,16 +7,14 @@ The source is small, so it is a plain generator; Beam takes over from the first 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from beam_datasets import DatasetBuilder, DatasetInfo
 from beam_datasets.errors import MissingDependencyError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WHITE = 16  # the largest value of a pixel in the source
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def train(

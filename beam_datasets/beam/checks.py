@@ -5,6 +5,7 @@ A Flink cluster is asked by its REST interface for its version, where its worker
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.client
 import importlib.util
@@ -14,7 +15,7 @@ import socket
 import urllib.request
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from apache_beam.options.pipeline_options import (
@@ -29,9 +30,6 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, e
 
 from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 from beam_datasets.extras import install_command
-
-if TYPE_CHECKING:
-    import argparse
 
 CONNECT_SECONDS = 10  # that a server may take to answer
 WORKER_SECONDS = 60  # that a worker may take to start

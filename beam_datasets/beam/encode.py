@@ -21,6 +21,7 @@ from beam_datasets.generate.blocks import BlockBuilder, SpilledBlocks, histogram
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.units import (
     Checkpoint,
+    SourceUnits,
     checksum,
     choose,
     load_checkpoints,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.engine import EngineOptions
-    from beam_datasets.generate.units import SourceUnits
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
 HISTOGRAMS = "histograms"

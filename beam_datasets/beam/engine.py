@@ -8,9 +8,9 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.internal.cloudpickle import cloudpickle
@@ -28,16 +28,10 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import checks, local_runner
 from beam_datasets.beam.checks import runner_of, short_name
 from beam_datasets.errors import StorageError, StoreOptionsError, did_you_mean
-from beam_datasets.generate.blocks import Block, SpilledBlocks
+from beam_datasets.generate.blocks import AnyBlock, Block, SpilledBlocks
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
-from beam_datasets.generate.publish import is_published_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from beam_datasets.generate.blocks import AnyBlock
-    from beam_datasets.generate.publish import Publication
+from beam_datasets.generate.publish import Publication, is_published_by
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import count_requests
+from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
@@ -27,24 +29,16 @@ from beam_datasets.beam.write import (
 )
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate.blocks import histogram_of
-from beam_datasets.generate.shard_writer import Destination
+from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import Progress
+from beam_datasets.generate.publish import Publication
+from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing import run as running
 from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
-from beam_datasets.materializing.plan import check_unchanged, plan_job, with_counts
-from beam_datasets.materializing.records import blocks, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from beam_datasets.beam.engine import EngineOptions
-    from beam_datasets.generate.plan import ShardingOptions
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.generate.publish import Publication
-    from beam_datasets.generate.shard_writer import WrittenShard
-    from beam_datasets.materializing.plan import Job
-    from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform
-    from beam_datasets.materializing.selection import NameOrDir
-    from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.materializing.plan import Job, check_unchanged, plan_job, with_counts
+from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
+from beam_datasets.materializing.selection import NameOrDir
+from beam_datasets.metadata.manifest import Lineage
 
 _HISTOGRAMS, _NUMBERS = "histograms", "numbers"
 

@@ -19,14 +19,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from multiprocessing.context import ForkServerProcess
+from typing import Any
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerProcess
-
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]

@@ -6,11 +6,12 @@ The stages only wire; what they do stands in beam_datasets.generate as plain fun
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -22,13 +23,15 @@ from apache_beam.typehints import KV, with_input_types, with_output_types
 from beam_datasets import catalog, storage
 from beam_datasets.beam import coders
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, count_requests, in_window
+from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, count_requests, in_window
+from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import runs, shard_writer
 from beam_datasets.generate.blocks import (
+    AnyBlock,
     Block,
     BlockCollector,
     choose_spill_dir,
@@ -37,24 +40,14 @@ from beam_datasets.generate.blocks import (
     split_by_key,
 )
 from beam_datasets.generate.merge import merge_blocks
+from beam_datasets.generate.plan import MergeLimits
+from beam_datasets.generate.resume import ShardRecords
 from beam_datasets.generate.runs import Decision, StagedFile
+from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
-from beam_datasets.metadata.version import Version
+from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import note_if_missing
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from beam_datasets.beam.encode import UnitReader
-    from beam_datasets.beam.engine import EngineOptions
-    from beam_datasets.generate.blocks import AnyBlock
-    from beam_datasets.generate.plan import MergeLimits
-    from beam_datasets.generate.resume import ShardRecords
-    from beam_datasets.generate.units import SourceUnits
-    from beam_datasets.metadata.version import VersionOrStr
-
 
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet

@@ -9,14 +9,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from beam_datasets.exporting.schema import Struct
 from beam_datasets.exporting.writing import Block, Format, Output
 from beam_datasets.metadata.names import FilenameTemplate
-
-if TYPE_CHECKING:
-    from beam_datasets.exporting.schema import Struct
-
 
 FILE_FORMAT = "array_record"
 

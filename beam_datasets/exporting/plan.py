@@ -5,31 +5,26 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, PathExistsError, did_you_mean
 from beam_datasets.exporting.array_record import ArrayRecord
 from beam_datasets.exporting.jsonl import JsonLines
 from beam_datasets.exporting.parquet import Parquet
-from beam_datasets.exporting.schema import schema_of
+from beam_datasets.exporting.schema import Struct, schema_of
 from beam_datasets.exporting.webdataset import WebDataset
+from beam_datasets.exporting.writing import Format
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.runs import EXPORT_FILE, Run
-from beam_datasets.materializing.copying import plan_copy
+from beam_datasets.materializing.copying import SplitCopy, plan_copy
 from beam_datasets.materializing.plan import plan_job, target_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from beam_datasets.exporting.schema import Struct
-    from beam_datasets.exporting.writing import Format
-    from beam_datasets.materializing.copying import SplitCopy
-    from beam_datasets.materializing.selection import NameOrDir
-    from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.manifest import Lineage
+from beam_datasets.materializing.selection import NameOrDir
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.manifest import Lineage
 
 FORMATS: dict[str, Format] = {kind.name: kind() for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
 

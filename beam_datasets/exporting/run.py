@@ -7,14 +7,15 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import features as feature_trees
 from beam_datasets import storage
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, PathExistsError, StorageError
 from beam_datasets.exporting.array_record import FILE_FORMAT, ArrayRecord
-from beam_datasets.exporting.plan import check_free
+from beam_datasets.exporting.plan import ExportPlan, check_free
 from beam_datasets.exporting.schema import as_files
 from beam_datasets.exporting.writing import Block, Decoder, Output
 from beam_datasets.features.class_label import parse_names
@@ -25,15 +26,9 @@ from beam_datasets.generate.progress import watch
 from beam_datasets.generate.runs import EXPORT_FILE
 from beam_datasets.generate.shard_writer import WrittenShard, new_dir
 from beam_datasets.materializing.plan import check_unchanged, record_names
-from beam_datasets.reading.decoding import Decode, Map, Raw
+from beam_datasets.reading.decoding import Decode, Map, Raw, Step
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import ShardPool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from beam_datasets.exporting.plan import ExportPlan
-    from beam_datasets.reading.decoding import Step
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together, at most

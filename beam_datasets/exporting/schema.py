@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
 from beam_datasets.features import (
@@ -21,9 +23,6 @@ from beam_datasets.features import (
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from crc32c import crc32c
 
+from beam_datasets.exporting.schema import Struct
 from beam_datasets.extras import framework
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
@@ -18,10 +19,6 @@ from beam_datasets.reading.decoding import Decode, Step, compose, compose_many
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.undecoded import UNDECODED, place_of
 from beam_datasets.storage import Writer
-
-if TYPE_CHECKING:
-    from beam_datasets.exporting.schema import Struct
-
 
 _Made = TypeVar("_Made")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
@@ -15,10 +17,6 @@ from beam_datasets.generate.resume import hint
 from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping
 
 WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something counts as abandoned if its owner cannot be asked."""

@@ -22,15 +22,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.generate.blocks import KEY_BYTES, Block, gather, key_array, sort_order, spill
+from beam_datasets.generate.blocks import (
+    KEY_BYTES,
+    AnyBlock,
+    Block,
+    SpilledBlocks,
+    gather,
+    key_array,
+    sort_order,
+    spill,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
-
-    from beam_datasets.generate.blocks import AnyBlock, SpilledBlocks
 
     Read = Callable[[int, int], bytes]
 

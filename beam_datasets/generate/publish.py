@@ -20,9 +20,10 @@ import resource
 import sys
 import time
 import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import crc32c
 
@@ -40,19 +41,14 @@ from beam_datasets.features.features_dict import to_feature
 from beam_datasets.generate import compatibility, resume, runs, shard_writer
 from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
+from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.resume import ShardRecords
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
+from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
-from beam_datasets.metadata.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from beam_datasets.generate.plan import ShardingOptions
-    from beam_datasets.generate.resume import ShardRecords
-    from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.version import VersionOrStr
+from beam_datasets.metadata.version import Version, VersionOrStr
 
 _log = logging.getLogger(__name__)
 

@@ -23,19 +23,16 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import __version__, storage
 from beam_datasets.errors import ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.plan import Plan
 from beam_datasets.generate.runs import SHARDS_SUFFIX, SPILL_SUFFIX, has_units
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
-
-if TYPE_CHECKING:
-    from beam_datasets.generate.plan import Plan
-
 
 RESUME_FILE = "resume.json"
 KEEP_SECONDS = 60.0

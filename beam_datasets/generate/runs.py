@@ -30,9 +30,10 @@ import json
 import re
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import crc32c
 
@@ -41,9 +42,6 @@ from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotF
 from beam_datasets.generate.owners import Owner
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PUBLISH, ABANDON = "publish", "abandon"
 RUNS_PREFIX = "incomplete.runs."

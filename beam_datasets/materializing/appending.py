@@ -7,10 +7,10 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import (
@@ -29,28 +29,26 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.progress import watch
+from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
-from beam_datasets.materializing.merging import KeyRanges, MergedSplit, merge_split, threads
-from beam_datasets.materializing.moving import Built, in_two_splits, keys_elsewhere, stored_keys
+from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
+from beam_datasets.materializing.moving import Built, RowKeys, in_two_splits, keys_elsewhere, stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
-from beam_datasets.materializing.selection import Sources, named_splits, select_splits
+from beam_datasets.materializing.selection import (
+    NameOrDir,
+    SelectedSplit,
+    SortedRun,
+    Sources,
+    named_splits,
+    select_splits,
+)
 from beam_datasets.materializing.union import union
+from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import Key, key_bytes
 from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
-from beam_datasets.metadata.version import Version
+from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from beam_datasets.generate.progress import Progress
-    from beam_datasets.materializing.merging import Counts
-    from beam_datasets.materializing.moving import RowKeys
-    from beam_datasets.materializing.selection import NameOrDir, SelectedSplit, SortedRun
-    from beam_datasets.metadata.info import DatasetInfo
-    from beam_datasets.metadata.version import VersionOrStr
 
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
@@ -28,16 +30,9 @@ from beam_datasets.generate.runs import take
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.run import MAX_THREADS
-from beam_datasets.materializing.selection import keys_of
+from beam_datasets.materializing.selection import SortedRun, keys_of
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.reading.shards import INDEX_SUFFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from beam_datasets.materializing.selection import SortedRun
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4

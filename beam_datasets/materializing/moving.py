@@ -7,7 +7,7 @@ hashed as each other split does it, and looked up in the indexes; no record of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,8 @@ from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
-if TYPE_CHECKING:
-    RowKeys: TypeAlias = "Callable[[], Iterable[Mapping[str, Sequence[Key]]]]"
-    """Yields keys of the rows of a dataset by their splits, some at a time."""
+RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]
+"""Yields keys of the rows of a dataset by their splits, some at a time."""
 
 
 KEYS_AT_ONCE = 1 << 18

@@ -18,16 +18,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import MetadataError, MissingDependencyError, SplitError, did_you_mean
 from beam_datasets.metadata.names import Filenames, FilenameTemplate, check_split_name
 from beam_datasets.metadata.shards import FileInstructions, shard_offsets
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Unit: TypeAlias = Literal["abs", "%", "shard"]
 Rounding: TypeAlias = Literal["closest", "pct1_dropremainder"]

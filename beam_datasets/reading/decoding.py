@@ -9,7 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import shape_of
@@ -22,9 +24,6 @@ from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
 from beam_datasets.reading.blocks import Items, paced
 from beam_datasets.reading.threads import TASK_BYTES, Ahead, Later, Start, Started, one_by_one, usable_cores
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Function: TypeAlias = Callable[[Any], Any]
 

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,9 @@ from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
+from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.native import core
 from beam_datasets.storage import caching
-
-if TYPE_CHECKING:
-    from beam_datasets.metadata.shards import FileInstructions
 
 Ints = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ from beam_datasets.errors import FeatureKeyError, FeatureValueError
 from beam_datasets.features.dtypes import STRING, dtype_name, to_dtype
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
-
-if TYPE_CHECKING:
-    from beam_datasets.slim.handlers import ItemHandler
+from beam_datasets.slim.handlers import ItemHandler
 
 Steps = Iterable[Any]
 """The tf.train.Feature messages of the time steps of a sequence."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.storage import local, paths
+from beam_datasets.storage.backend import Backend
 from beam_datasets.storage.backend import Reader as Reader
 from beam_datasets.storage.backend import Requests as Requests
 from beam_datasets.storage.backend import Usage as Usage
@@ -27,6 +28,7 @@ from beam_datasets.storage.backend import Writer as Writer
 from beam_datasets.storage.backend import sum_requests as sum_requests
 from beam_datasets.storage.backend import take_requests as take_requests
 from beam_datasets.storage.paths import TEMPORARY_PREFIX as TEMPORARY_PREFIX
+from beam_datasets.storage.paths import PathLike
 from beam_datasets.storage.paths import basename as basename
 from beam_datasets.storage.paths import dirname as dirname
 from beam_datasets.storage.paths import has_options as has_options
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from beam_datasets.storage.backend import Backend
-    from beam_datasets.storage.paths import PathLike
 
 _FILES_AT_ONCE = 8
 _CREATING_STORES = frozenset(["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory"])

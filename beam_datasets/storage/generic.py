@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 from beam_datasets.errors import MissingDependencyError, PathNotFoundError, PathPermissionError, StorageError
 from beam_datasets.extras import install_command
 from beam_datasets.storage.backend import Reader
 from beam_datasets.storage.paths import basename, options_of, url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TAGS = ("ETag", "etag", "mtime", "LastModified", "modified", "created")
 

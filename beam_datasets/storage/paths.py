@@ -19,12 +19,10 @@ import shutil
 import tempfile
 import threading
 import urllib.parse
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 from beam_datasets.errors import StorageError, StoreOptionsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 

@@ -11,13 +11,10 @@ import json
 import logging
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from beam_datasets.beam.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 REPEATED = ("num_shards", "split", "source")
 MORE = "options"  # the parameter that holds further arguments, as in a shell

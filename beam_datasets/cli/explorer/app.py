@@ -5,19 +5,17 @@ from __future__ import annotations
 import hmac
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, media
+from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.explorer.summaries import summary_of
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.extras import framework
 from beam_datasets.statistics.page import asset, content
-
-if TYPE_CHECKING:
-    from beam_datasets.cli.explorer.pages import Catalogue
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports

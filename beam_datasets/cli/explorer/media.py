@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import io
 import wave
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beam_datasets.cli.examples import files_in, leaves_with_features, to_image
 from beam_datasets.errors import DatasetNotFoundError, FeatureValueError
-from beam_datasets.features import Audio, Image, Video
+from beam_datasets.features import Audio, FeatureConnector, Image, Video
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.formats.endings import ending_of
+from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.summary import image_size
-
-if TYPE_CHECKING:
-    from beam_datasets.features import FeatureConnector
-    from beam_datasets.reading.opening import ReadOnlyBuilder
 
 PICTURES, SOUNDS = (Image, Video), (Audio,)
 MAX_PIXELS = 30_000_000  # that are decoded for a small image

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +23,7 @@ from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.features.sequence import below, innermost
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder
 
 PAGE_ROWS = 20
 SAMPLE = 12  # examples whose images are among the statistics

@@ -7,21 +7,17 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.materializing.where import Where
-from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.connection import Connection
-
-    from beam_datasets.reading.opening import ReadOnlyBuilder
+from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MAX_BYTES = 2 << 30  # of memory
 MAX_START = 60.0  # seconds until the process runs

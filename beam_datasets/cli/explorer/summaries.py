@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.report import conclude, read_saved
-from beam_datasets.statistics.summary import cut, gather, merge, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from beam_datasets.reading.opening import ReadOnlyBuilder
-    from beam_datasets.statistics.summary import Gathered, Request
+from beam_datasets.statistics.summary import Gathered, Request, cut, gather, merge, prepare
 
 RANGE_BYTES = 4 << 20  # between two steps of progress
 PATIENCE = 60.0  # seconds after which nobody waits
