@@ -11,7 +11,7 @@ from beam_datasets.arguments import asks_for_beam
 from beam_datasets.extras import without_beam
 
 if TYPE_CHECKING:
-    from beam_datasets.exporting.plan import ExportPlan
+    from beam_datasets.exporting.run import ExportPlan
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
 
@@ -67,7 +67,7 @@ def export(
         BeamDatasetsError: any other reason why nothing was exported.
         ValueError: an argument is unusable.
     """
-    from beam_datasets.exporting.plan import plan_export
+    from beam_datasets.exporting.run import plan_export
 
     plan = plan_export(source, to, format, **request)
     engine = {"num_workers": num_workers, "shared_disk": shared_disk, "progress": progress}
@@ -153,7 +153,7 @@ def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
         MissingDependencyError: Beam is asked for and not installed.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    return _run("materialize", "beam_datasets.materializing.run", job, beam_options, engine)
+    return _run("materialize", "beam_datasets.materializing.plan", job, beam_options, engine)
 
 
 def _run(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[str, Any]) -> str:

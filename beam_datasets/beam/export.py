@@ -9,8 +9,7 @@ from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
-from beam_datasets.exporting.plan import ExportPlan, plan_export
-from beam_datasets.exporting.run import finish, staging, watching, write_shard
+from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 
 if TYPE_CHECKING:
     import os

@@ -22,8 +22,16 @@ from beam_datasets.generate.blocks import choose_spill_dir
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.resume import Resumable, ShardRecords, command_to_resume, find_attempts, fingerprint
-from beam_datasets.generate.units import SourceUnits, pair_of, read_together
+from beam_datasets.generate.units import (
+    Resumable,
+    ShardRecords,
+    SourceUnits,
+    command_to_resume,
+    find_attempts,
+    fingerprint,
+    pair_of,
+    read_together,
+)
 from beam_datasets.metadata.manifest import Inputs
 
 if TYPE_CHECKING:

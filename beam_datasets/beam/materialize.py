@@ -33,9 +33,8 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
-from beam_datasets.materializing import run as running
 from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
-from beam_datasets.materializing.plan import Job, check_unchanged, plan_job, with_counts
+from beam_datasets.materializing.plan import Job, announce, check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.manifest import Lineage
@@ -122,9 +121,9 @@ def run(
 
 
 def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: str | None) -> Publication:
-    """Returns what is going to be published, checked; see `materializing.run.announce`."""
+    """Returns what is going to be published, checked; see `materializing.plan.announce`."""
     engines.refuse_template(engine)
-    publication = running.announce(job, engine, engine.name, payload, spill_dir)
+    publication = announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
     places = {"data_dir": publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
@@ -21,7 +22,6 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import KV, with_input_types, with_output_types
 
 from beam_datasets import catalog, storage
-from beam_datasets.beam import coders
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, count_requests, in_window
 from beam_datasets.beam.engine import EngineOptions
@@ -34,16 +34,17 @@ from beam_datasets.generate.blocks import (
     AnyBlock,
     Block,
     BlockCollector,
+    SpilledBlocks,
     choose_spill_dir,
     merge_unique,
     num_buckets,
     split_by_key,
 )
+from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.merge import merge_blocks
 from beam_datasets.generate.plan import MergeLimits
-from beam_datasets.generate.resume import ShardRecords
 from beam_datasets.generate.runs import Decision, StagedFile
-from beam_datasets.generate.units import SourceUnits
+from beam_datasets.generate.units import ShardRecords, SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_config_name, check_dataset_name, check_split_name
 from beam_datasets.metadata.version import Version, VersionOrStr
@@ -382,7 +383,7 @@ class _MergeHistograms(beam.CombineFn):
         self._max_bins = max_bins
 
     def get_accumulator_coder(self) -> beam.coders.Coder:
-        return beam.coders.ListCoder(coders.HistogramCoder())
+        return beam.coders.ListCoder(HistogramCoder())
 
     def create_accumulator(self) -> list[histograms.Histogram]:
         return []
@@ -624,3 +625,58 @@ def _published(publication: publishing.Publication, directory: str) -> str:
     if not publication.is_awaited:
         publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory
+
+
+# --------------------------------------------------------------------------------------------------------------- coders
+
+# They are registered with Beam when this module is imported, which unpickling them on a worker does. Equal values have
+# equal bytes, on any machine. Each coder belongs to one class: a pipeline either spills all of its blocks, or none.
+
+
+class _PlainCoder(Coder):
+    """A coder whose encoding depends on the value alone, and is the value's own.
+
+    Attributes:
+        kind: class of what is encoded.
+    """
+
+    kind: type[Any]
+
+    def is_deterministic(self) -> bool:
+        """Returns True."""
+        return True
+
+    def to_type_hint(self) -> type[Any]:
+        """Returns the class of what is encoded."""
+        return self.kind
+
+    def encode(self, value: Any) -> bytes:
+        """Returns the value's own encoding."""
+        encoded: bytes = value.to_bytes()
+        return encoded
+
+    def decode(self, encoded: bytes) -> Any:
+        """Returns the value."""
+        return self.kind.from_bytes(encoded)
+
+
+class BlockCoder(_PlainCoder):
+    """Encodes blocks whose payload is inline."""
+
+    kind = Block
+
+
+class SpilledBlocksCoder(_PlainCoder):
+    """Encodes where lists of spilled blocks are."""
+
+    kind = SpilledBlocks
+
+
+class HistogramCoder(_PlainCoder):
+    """Encodes histograms of sort keys."""
+
+    kind = Histogram
+
+
+for _coder in (BlockCoder, SpilledBlocksCoder, HistogramCoder):
+    registry.register_coder(_coder.kind, _coder)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from beam_datasets.cli.options import DATA_DIR_HELP, SHARDS, STORAGE, Command, as_usage_errors, num_shards
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.exporting.plan import FORMATS, ExportPlan, plan_export
+from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
 
 COMMAND = Command(
     "export",

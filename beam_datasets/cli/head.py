@@ -14,11 +14,10 @@ from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, files_in, leaves_with_features, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import line_width, say
-from beam_datasets.exporting.jsonl import numbers_json
+from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.formats.endings import ending_of
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 
 _PICTURES = (Image, Video)

@@ -19,7 +19,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.diff import as_json, text_lines
 from beam_datasets.cli.examples import feature_at, leaves_with_features, value_text
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
+from beam_datasets.cli.explorer.pages import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
 from beam_datasets.cli.info import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import plural, printable, say

@@ -98,8 +98,7 @@ def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
     expression = next(iter(found.slices), None)
     if expression is None or not importlib.util.find_spec("PIL"):
         return {}
-    from beam_datasets.cli.explorer.media import media
-    from beam_datasets.cli.explorer.pages import sample_images
+    from beam_datasets.cli.explorer.pages import media, sample_images
     from beam_datasets.cli.explorer.searching import opened
 
     published = opened(found.directory)

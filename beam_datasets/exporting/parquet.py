@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError
-from beam_datasets.exporting.jsonl import json_converter
 from beam_datasets.exporting.schema import (
     Array,
     Binary,
@@ -32,7 +31,7 @@ from beam_datasets.exporting.schema import (
     Text,
     items_of,
 )
-from beam_datasets.exporting.writing import Block, Format, Output
+from beam_datasets.exporting.writing import Block, Format, Output, json_converter
 from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 

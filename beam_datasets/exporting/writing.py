@@ -1,19 +1,45 @@
-"""What a format is: the blocks of examples that it writes, and the file that it writes them to."""
+"""The formats that are written: what a format is, JSON lines, ArrayRecord and WebDataset; see `parquet` for Parquet.
+
+A format writes blocks of examples to a file.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import io
+import json
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
+import numpy as np
 from crc32c import crc32c
 
-from beam_datasets.exporting.schema import Struct
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.exporting.schema import (
+    Array,
+    Binary,
+    Column,
+    File,
+    Items,
+    Label,
+    Number,
+    Struct,
+    Text,
+    items_of,
+    text_of,
+)
 from beam_datasets.extras import framework
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
+from beam_datasets.features.features_dict import join
+from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.decoding import Decode, Step, compose, compose_many
 from beam_datasets.reading.shards import Shard
@@ -168,3 +194,283 @@ class Output(io.RawIOBase):
         self.num_bytes += view.nbytes
         self.crc32c = crc32c(view, self.crc32c)
         return view.nbytes
+
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+class JsonLines(Format):
+    """Writes JSON lines: an object a line, in UTF-8.
+
+    A number is the shortest text that reads back as the same value of its dtype: the float32 0.1 is `0.1`. JSON has
+    neither NaN nor infinities: they become null. Bytes that are not text (images, sound, what is named as binary) are
+    `{"b64": "..."}`.
+    """
+
+    name: ClassVar[str] = "jsonl"
+
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+        """Writes a shard; see `Format.write`."""
+        convert = json_converter(schema)
+        for block in blocks:
+            lines = block.map(lambda example: json_text(convert(example)))
+            out.write("\n".join([*lines, ""]).encode())
+
+
+def json_text(value: Any) -> str:
+    """Returns a value as JSON, on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def json_converter(column: Column, name: str = "") -> Convert:
+    """Returns the function from a column's value to one of JSON; the errors that it raises name the column."""
+    if isinstance(column, Struct):
+        fields = [(key, json_converter(field, join(name, key))) for key, field in column.fields.items()]
+        return lambda value: {key: convert(value[key]) for key, convert in fields}
+    if isinstance(column, Items):
+        item = json_converter(column.item, name)
+        if isinstance(column.item, (Number, Label)):
+            return numbers_json
+        return lambda value: [item(part) for part in items_of(value)]
+    convert = _array(column, name) if isinstance(column, Array) else _scalar(column, name)
+    return lambda value: None if value is None else convert(value)
+
+
+def _scalar(column: Column, name: str) -> Convert:
+    if isinstance(column, Text):
+        return lambda value: text_of(value, name)
+    if isinstance(column, (Binary, File)):
+        return lambda value: {"b64": base64.b64encode(value).decode()}
+    return lambda value: numbers_json(np.asarray(value))
+
+
+def _array(column: Array, name: str) -> Convert:
+    if isinstance(column.item, Number):
+        return numbers_json
+    item = json_converter(column.item, name)
+
+    def strings(value: Any) -> Any:
+        return item(value) if isinstance(value, bytes) else [strings(part) for part in value]
+
+    return strings
+
+
+def numbers_json(value: Any) -> Any:
+    """Returns an array of any shape as a number or nested lists of numbers."""
+    if value.dtype.kind in "biu":
+        return value.tolist()
+    if value.dtype != np.float64:
+        short = _short if value.dtype.kind == "f" else _short_bfloat16
+        value = np.fromiter(map(short, value.reshape(-1)), np.float64, value.size).reshape(value.shape)
+    finite = np.isfinite(value)
+    if finite.all():
+        return value.tolist()
+    objects = value.astype(object)
+    objects[~finite] = None
+    return objects.tolist()
+
+
+def _short(number: np.floating[Any]) -> float:
+    """Returns the number of the fewest digits that is `number` in its dtype.
+
+    >>> float(np.float32(0.1)), _short(np.float32(0.1))
+    (0.10000000149011612, 0.1)
+    """
+    return float(np.format_float_scientific(number))
+
+
+def _short_bfloat16(number: Any) -> float:
+    """Returns the same for dtypes that NumPy itself does not have, of few bits."""
+    exact = float(number)
+    rounded = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+    with np.errstate(over="ignore"):
+        return next((short for short in rounded if type(number)(short) == number), exact)
+
+
+FILE_FORMAT = "array_record"
+
+
+class ArrayRecord(Format):
+    """Writes ArrayRecord files by the package array_record, for Grain and for `tfds.data_source`.
+
+    They hold the records as they are, tf.train.Examples. dataset_info.json, features.json and the label files stand
+    beside them, as TensorFlow Datasets has them.
+    """
+
+    name: ClassVar[str] = "arrayrecord"
+    module: ClassVar[str] = "array_record.python.array_record_module"
+    decodes: ClassVar[bool] = False
+
+    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
+        """Returns the name of a shard."""
+        return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
+
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+        """Writes a shard, by way of this machine's directory for temporary files."""
+        with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
+            path = os.path.join(folder, "shard")
+            # each record is compressed alone, as by TensorFlow Datasets: reading one reads no other
+            writer = self.package().ArrayRecordWriter(path, "group_size:1")
+            try:
+                for block in blocks:
+                    for _ in block.map(writer.write):
+                        pass
+            finally:
+                writer.close()
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, out, 1 << 20)
+
+
+Files: TypeAlias = Callable[[Any], list[tuple[str, bytes]]]
+"""From a feature's value to (ending, content) of its files."""
+
+_ITEM = re.compile(r"[0-9]{4,}")  # the number of a file of a sequence
+
+
+class WebDataset(Format):
+    """Writes tar files by the package webdataset; the files of an example are consecutive and named by its key.
+
+    The key is the split and the example's index in it, `train-000000017`. A feature is a file of its name:
+
+        image.png, image.jpg    an image, as it is stored; sound likewise
+        frames.0000.png, ...    sequences of them
+        text.txt, data.bin      text, and bytes
+        label.cls               a class label's index
+        tokens.npy              an array or a sequence of numbers
+        json                    what is left: one object, as in JSON lines
+
+    Names are in lower case, as the package reads them, and '.' replaces '/'.
+    """
+
+    name: ClassVar[str] = "webdataset"
+    module: ClassVar[str] = "webdataset"
+
+    def check(self, schema: Struct) -> None:
+        """Checks that the features' names can be names of files, all different; see `Format.check`."""
+        super().check(schema)
+        taken: dict[str, str] = {}
+        for name in (name for name, column in schema.fields.items() if _files(column)):
+            file = file_name(name)
+            if not file or file.startswith((".", "_")):
+                raise BeamDatasetsError(
+                    f"feature {name!r} cannot be a file in a tar file: readers skip such names. "
+                    "Name the others (--features), or export it to another format."
+                )
+            if file in taken:
+                raise BeamDatasetsError(
+                    f"features {taken[file]!r} and {name!r} would be the same file, {file!r}: readers ignore the case, "
+                    "and '/' becomes '.'. Name one of them (--features), or export to another format."
+                )
+            taken[file] = name
+        for file, name in taken.items():
+            outer, _, number = file.rpartition(".")
+            if outer in taken and _ITEM.fullmatch(number) and _is_files(schema.fields[taken[outer]]):
+                raise BeamDatasetsError(
+                    f"feature {name!r} would be the file of an item of {taken[outer]!r}, {file!r}. Name one of them "
+                    "(--features), or export to another format."
+                )
+
+    def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
+        """Returns the name of a shard."""
+        return f"{split}-{shard:06d}.tar"
+
+    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+        """Writes a shard; see `Format.write`."""
+        sample = _sample_maker(schema)
+        prefix = split.replace(".", "_")
+        writer = self.package().TarWriter(out, encoder=False, mtime=0)
+        try:
+            for block in blocks:
+                for index, files in enumerate(block.map(sample), block.first):
+                    writer.write({"__key__": f"{prefix}-{index:09d}", **files})
+                writer.tarstream.members.clear()  # tarfile keeps what it has written
+        except BaseException:
+            with contextlib.suppress(Exception):  # it writes the end of the tar, and its error would hide this one
+                writer.close()
+            raise
+        writer.close()
+
+
+def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
+    """Returns the function from an example to its files: name without the key -> content."""
+    makers = {name: _files(column) for name, column in schema.fields.items()}
+    files = [(name, file_name(name), make) for name, make in makers.items() if make]
+    rest = {name: schema.fields[name] for name, make in makers.items() if not make}
+    as_json = json_converter(Struct(rest)) if rest else None
+
+    def sample(example: dict[str, Any]) -> dict[str, bytes]:
+        found = {
+            f"{file}.{ending}": content
+            for name, file, make in files
+            if example[name] is not None
+            for ending, content in make(example[name])
+        }
+        return found if as_json is None else {**found, "json": json_text(as_json(example)).encode()}
+
+    return sample
+
+
+def file_name(name: str) -> str:
+    """Returns what a feature's files are called, without the ending."""
+    return name.replace("/", ".").lower()
+
+
+def _files(column: Column) -> Files | None:
+    """Returns the function that makes the files of a feature; None if its value belongs into the JSON object."""
+    if isinstance(column, Text):
+        return lambda value: [("txt", value)]
+    if isinstance(column, Binary):
+        return lambda value: [("bin", value)]
+    if isinstance(column, Label):
+        return lambda value: [("cls", b"%d" % value)]
+    if isinstance(column, File):
+        return lambda value: [(ending_of(value), value)]
+    if _is_files(column):
+        return lambda values: [(f"{i:04d}.{ending_of(value)}", value) for i, value in enumerate(values)]
+    return (lambda value: [("npy", _npy(value))]) if _is_array(column) else None
+
+
+def _is_files(column: Column) -> bool:
+    """Returns whether every value is some files, which are numbered."""
+    return isinstance(column, Items) and isinstance(column.item, File)
+
+
+def _is_array(column: Column) -> bool:
+    """Returns whether every value is an array of numbers."""
+    if isinstance(column, Array):
+        return isinstance(column.item, Number)
+    if not isinstance(column, Items):
+        return False
+    item = column.item
+    return isinstance(item, (Number, Label)) or (_is_array(item) and isinstance(item, Array) and None not in item.shape)
+
+
+def _npy(array: Any) -> bytes:
+    if array.dtype.kind not in "biuf":  # bfloat16, which NumPy alone cannot read
+        array = array.astype(np.float32)
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"fLaC", "flac"),
+    (b"ID3", "mp3"),
+    (b"OggS", "ogg"),
+)
+_IN_RIFF = {b"WAVE": "wav", b"WEBP": "webp"}
+
+
+def ending_of(content: bytes) -> str:
+    r"""Returns the usual ending of an image's or a sound's file, by how it begins; 'bin' for others.
+
+    >>> ending_of(b"\xff\xd8\xff\xe0..."), ending_of(b"RIFF....WAVEfmt "), ending_of(b"?")
+    ('jpg', 'wav', 'bin')
+    """
+    if content[:4] == b"RIFF":
+        return _IN_RIFF.get(content[8:12], "bin")
+    return next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "bin")

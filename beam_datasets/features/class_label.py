@@ -12,10 +12,19 @@ import numpy as np
 
 from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
-from beam_datasets.features.base import DocArg, Encode, FeatureConnector, Items, Json, Shape, to_names
+from beam_datasets.features.base import (
+    DocArg,
+    Encode,
+    FastPathSpec,
+    FeatureConnector,
+    Form,
+    Items,
+    Json,
+    Shape,
+    to_names,
+)
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
-from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
 from beam_datasets.formats import example

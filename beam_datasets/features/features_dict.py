@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
-from beam_datasets.features import native_encoding
 from beam_datasets.features.base import (
     Decode,
     DocArg,
@@ -19,6 +18,7 @@ from beam_datasets.features.base import (
     Lengths,
     RowsEncode,
     dtype_of,
+    native_encoder,
     shape_of,
 )
 from beam_datasets.features.dtypes import is_dtype
@@ -152,7 +152,7 @@ class FeaturesDict(FeatureConnector):
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
-        native = native_encoding.encoder(described, encode, whole=whole) if in_order else None
+        native = native_encoder(described, encode, whole=whole) if in_order else None
         return native or ((lambda value: record(encode(value))) if whole else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:

@@ -17,6 +17,7 @@ from beam_datasets.features.base import (
     Decode,
     DocArg,
     Encode,
+    FastPathSpec,
     FeatureConnector,
     Items,
     Json,
@@ -28,7 +29,6 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
-from beam_datasets.features.native_encoding import FastPathSpec
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.features.tensor import Scalar, Tensor
 

@@ -15,7 +15,9 @@ from beam_datasets.features.base import (
     Decode,
     DocArg,
     Encode,
+    FastPathSpec,
     FeatureConnector,
+    Form,
     Json,
     RowsEncode,
     Shape,
@@ -24,7 +26,6 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
-from beam_datasets.features.native_encoding import FastPathSpec, Form
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
 
 

@@ -15,10 +15,9 @@ from typing import Any
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
-from beam_datasets.files.builder import Bad, FilesBuilder, Item, assigned, read_piece
+from beam_datasets.files.builder import Assignment, Bad, FilesBuilder, Item, SplitBy, assigned, assignment, read_piece
 from beam_datasets.files.convert import storable_image
 from beam_datasets.files.inputs import InputFile, find, open_bytes
-from beam_datasets.files.splits import Assignment, SplitBy, assignment
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 

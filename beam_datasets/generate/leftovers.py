@@ -13,8 +13,8 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner, remove_owned
-from beam_datasets.generate.resume import hint
 from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
+from beam_datasets.generate.units import hint
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.metadata.version import Version
 

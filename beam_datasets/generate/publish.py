@@ -38,13 +38,13 @@ from beam_datasets.errors import (
     StorageError,
 )
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.generate import compatibility, resume, runs, shard_writer
+from beam_datasets.generate import compatibility, runs, shard_writer, units
 from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.resume import ShardRecords
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
+from beam_datasets.generate.units import ShardRecords
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
@@ -77,7 +77,7 @@ class Publication(Run):
     source: Mapping[str, Any] | None
     check_against: str | None = None
     notes: Sequence[str] = ()
-    attempts: Sequence[resume.Attempt] = ()
+    attempts: Sequence[units.Attempt] = ()
     shard_records: ShardRecords | None = None
     is_awaited: bool = False
     inputs: tuple[str, int, int] | None = None
@@ -229,7 +229,7 @@ def read_inputs(dataset_dir: str) -> Inputs | None:
 def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
     """Reserves a directory for the duration of a run; if the run fails, gives it up and removes what it wrote.
 
-    Nothing is removed if finished units are kept for `--resume` (see `resume.keeps_units`), if the engine has not
+    Nothing is removed if finished units are kept for `--resume` (see `units.keeps_units`), if the engine has not
     confirmed that the job ended (JobStateUnknownError), if the run has decided to publish and only the last steps
     failed, and if the result is kept to be published under another number.
 
@@ -278,10 +278,10 @@ def _give_up(run: Run, error: BaseException) -> None:
                     f"beam-datasets gc {storage.dirname(run.target)} --yes"
                 ) from error
             return
-        if run.spill_dir and not isinstance(error, ResultKeptError) and resume.keeps_units(run, run.spill_dir):
+        if run.spill_dir and not isinstance(error, ResultKeptError) and units.keeps_units(run, run.spill_dir):
             for directory in (run.staging_dir, run.spill_dir):  # this process is done with them
                 storage.remove(storage.join(directory, OWNER_FILE))
-            note = f"What was finished is kept. To continue: {resume.hint(run.spill_dir)}"
+            note = f"What was finished is kept. To continue: {units.hint(run.spill_dir)}"
             error.__notes__ = [*getattr(error, "__notes__", []), note]  # add_note() came with Python 3.11
             return
         if run.spill_dir:

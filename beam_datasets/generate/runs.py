@@ -56,7 +56,7 @@ PUBLISHED_FROM = re.compile(r"(?P<staging>incomplete\..+)\.[0-9a-f]{8}")
 SPILL_SUFFIX = ".spill"
 """How the name of a spill directory ends; it begins as that of the staging directory."""
 CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
-"""How the names of files end that record finished units, and staged shards; see `units`, `resume.ShardRecords`."""
+"""How the names of files end that record finished units, and staged shards; see `units`."""
 RESULT_DIR = "result"
 """Directory in a staging directory of an object store with a complete version that was not published."""
 COPIES_AT_ONCE = 8

@@ -28,8 +28,8 @@ from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.runs import take
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
+from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
-from beam_datasets.materializing.run import MAX_THREADS
 from beam_datasets.materializing.selection import SortedRun, keys_of
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.reading.shards import INDEX_SUFFIX

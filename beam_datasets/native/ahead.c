@@ -7,7 +7,6 @@
  * done, and Python counts one thread. They end with the process.
  */
 #include "native.h"
-#include "ahead.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,6 @@
  *
  * Bytes are made of a record only where it is asked for. beam_datasets/formats/record_block.py has the same in Python.
  */
-#include "chunk.h"
 #include "decode.h"
 #include <stdlib.h>
 #include <structmember.h>

@@ -1,6 +1,6 @@
 /* Dicts -> tf.train.Example: a template is made once of the features of a dict, and encodes dicts by it.
  *
- * Only values of the kinds of native_encoding.py are encoded here. All else is passed to the field's own encoder in
+ * Only values of the kinds of features/base.py are encoded here. All else is passed to the field's own encoder in
  * Python, which also raises the errors, and the entries that it returns are put in their place; so what is accepted,
  * what is refused and what is written are those of Python.
  *

@@ -3,8 +3,7 @@
  * A chunk that cannot be read is NULL without an exception: the caller (beam_datasets/reading/runs.py) reads it again
  * and reports the error. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
-#include "chunk.h"
-#include "ahead.h"
+#include "native.h"
 
 #include <fcntl.h>
 #include <stdio.h>

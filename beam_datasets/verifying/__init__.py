@@ -1,10 +1,10 @@
 """Verifies that a dataset is what was published, and reports which of its examples are lost."""
 
 from beam_datasets.verifying.expected import Expected as Expected
+from beam_datasets.verifying.expected import Finding as Finding
+from beam_datasets.verifying.expected import Lost as Lost
+from beam_datasets.verifying.expected import Report as Report
 from beam_datasets.verifying.expected import read_expected as read_expected
-from beam_datasets.verifying.findings import Finding as Finding
-from beam_datasets.verifying.findings import Lost as Lost
-from beam_datasets.verifying.findings import Report as Report
 from beam_datasets.verifying.report import Examination as Examination
 from beam_datasets.verifying.report import conclude as conclude
 from beam_datasets.verifying.report import examine as examine

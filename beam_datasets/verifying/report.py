@@ -17,8 +17,7 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.verifying.expected import read_expected
-from beam_datasets.verifying.findings import Finding, Lost, Report
+from beam_datasets.verifying.expected import Finding, Lost, Report, read_expected
 from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
 if TYPE_CHECKING:

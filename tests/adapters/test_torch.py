@@ -209,7 +209,7 @@ def test_a_batch_crosses_in_one_piece(torch: Any, size: int) -> None:
     from multiprocessing import resource_sharer
     from multiprocessing.reduction import ForkingPickler
 
-    from beam_datasets.adapters.torch_transfer import Transferred
+    from beam_datasets.adapters.torch_data import Transferred
 
     def batch(start: int) -> dict[str, Any]:
         return {

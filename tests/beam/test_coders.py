@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
-from beam_datasets.beam.coders import BlockCoder, HistogramCoder, SpilledBlocksCoder
 from beam_datasets.beam.engine import unused_pipeline
+from beam_datasets.beam.write import BlockCoder, HistogramCoder, SpilledBlocksCoder
 from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram, count_keys
 

@@ -14,7 +14,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.beam import Export, SummarizeDataset, VerifyDataset, reports
 from beam_datasets.beam.main import main
-from beam_datasets.exporting.plan import FORMATS
+from beam_datasets.exporting.run import FORMATS
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare

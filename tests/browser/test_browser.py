@@ -15,9 +15,9 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets.cli import main
 from beam_datasets.cli.explorer import pages
+from beam_datasets.cli.explorer.app import summary_of
 from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.explorer.searching import start_process
-from beam_datasets.cli.explorer.summaries import summary_of
 from tests.hostile import SCRIPT, explorer
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"

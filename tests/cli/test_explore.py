@@ -21,8 +21,8 @@ from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets.cli import main
-from beam_datasets.cli.explore import find
-from beam_datasets.cli.explorer import app, pages, searching, summaries
+from beam_datasets.cli.explorer import app, pages, searching
+from beam_datasets.cli.explorer.app import find
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
 from beam_datasets.cli.printing import printable
 from beam_datasets.errors import BeamDatasetsError
@@ -371,7 +371,7 @@ def test_a_slice_is_not_compared_with_itself(url):
 
 
 def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
-    reading, most, gather = [], [], summaries.gather
+    reading, most, gather = [], [], app.gather
 
     def slow(*args):
         reading.append(1)
@@ -380,9 +380,9 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
         reading.pop()
         return gather(*args)
 
-    monkeypatch.setattr(summaries, "gather", slow)
+    monkeypatch.setattr(app, "gather", slow)
     published = bd.builder(NAME, data_dir=data)
-    waiting = [summaries.Summary(published, f"train[{n}:]") for n in range(1, 9)]
+    waiting = [app.Summary(published, f"train[{n}:]") for n in range(1, 9)]
     deadline = time.monotonic() + 60
     while sum(summary.wait(0.01, again=True) for summary in waiting) < len(waiting):
         assert time.monotonic() < deadline
@@ -398,7 +398,7 @@ def test_an_error_of_statistics_that_take_long_is_shown(url, monkeypatch):
         raise BeamDatasetsError("a record is damaged")
 
     monkeypatch.setattr(app, "_WAIT", 0.1)
-    monkeypatch.setattr(summaries, "gather", damaged)
+    monkeypatch.setattr(app, "gather", damaged)
     at = {"name": NAME, "slice": "train[7:]"}
     for _ in range(2):
         assert "data-next" in text(url, "/statistics", **at)

@@ -70,7 +70,7 @@ def test_what_gc_reports_is_what_came_of_it(store, monkeypatch, capsys):
     """The run decides, or ends, between the listing and the removal."""
     run = held(store)
     listed = leftovers.find_leftovers(store)
-    monkeypatch.setattr("beam_datasets.cli.gc.find_leftovers", lambda *_, **__: listed)
+    monkeypatch.setattr("beam_datasets.cli.history.find_leftovers", lambda *_, **__: listed)
     publish.decide(run, *staged(run))
     assert main(["gc", store, "--abandon", run.job]) == 0
     assert capsys.readouterr().out.endswith(f"run {run.job} is finished\n")

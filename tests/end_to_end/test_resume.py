@@ -22,7 +22,7 @@ from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
-from beam_datasets.generate.resume import Resumable, fingerprint
+from beam_datasets.generate.units import Resumable, fingerprint
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, Units, write_sources
@@ -105,7 +105,7 @@ def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monke
 def test_without_the_option_a_short_run_leaves_nothing(tmp_path, paths, monkeypatch):
     fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
     assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
-    monkeypatch.setattr("beam_datasets.generate.resume.KEEP_SECONDS", 0)
+    monkeypatch.setattr("beam_datasets.generate.units.KEEP_SECONDS", 0)
     fail(Units(data_dir=tmp_path / "data", paths=paths), monkeypatch)
     assert list((tmp_path / "data").rglob("*.units.json"))
 

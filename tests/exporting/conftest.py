@@ -10,8 +10,7 @@ from hypothesis import assume
 
 import beam_datasets as bd
 from beam_datasets import errors
-from beam_datasets.exporting.plan import plan_export
-from beam_datasets.exporting.run import run_in_process
+from beam_datasets.exporting.run import plan_export, run_in_process
 from beam_datasets.features import compile_encoder, to_json_text
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.metadata.info import DatasetIdentity

@@ -20,9 +20,8 @@ import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.beam import export as beam_export
-from beam_datasets.exporting.jsonl import JsonLines
-from beam_datasets.exporting.plan import FORMATS
-from beam_datasets.exporting.run import finish, run_in_process, staging, write_shard
+from beam_datasets.exporting.run import FORMATS, finish, run_in_process, staging, write_shard
+from beam_datasets.exporting.writing import JsonLines
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure

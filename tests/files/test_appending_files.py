@@ -31,11 +31,11 @@ from beam_datasets.errors import (
     InputError,
     NoExamplesError,
 )
+from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
-from beam_datasets.files.splits import SplitBy
 from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict

@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beam_datasets.materializing.plan import plan_job
+from beam_datasets.materializing.plan import plan_job, run_in_process
 from beam_datasets.materializing.records import RecordRanges
-from beam_datasets.materializing.run import run_in_process
 from beam_datasets.reading.opening import builder_from_directory
 
 

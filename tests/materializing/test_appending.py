@@ -26,8 +26,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.generate import merge
 from beam_datasets.materializing import appending, merging, moving, records
-from beam_datasets.materializing.plan import plan_job
-from beam_datasets.materializing.run import run_in_process
+from beam_datasets.materializing.plan import plan_job, run_in_process
 from tests.cases import cases
 from tests.materializing.generated import FEATURES, content, generate
 from tests.published import flip

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import hmac
+import logging
+import secrets
+import threading
 import time
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from beam_datasets import catalog, storage
 from beam_datasets.cli.explorer import pages
-from beam_datasets.cli.explorer.media import MAX_SHOWN, SMALL, media
-from beam_datasets.cli.explorer.pages import Catalogue
-from beam_datasets.cli.explorer.summaries import summary_of
+from beam_datasets.cli.explorer.pages import MAX_SHOWN, SMALL, Catalogue, media
+from beam_datasets.cli.explorer.searching import start_process
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
+from beam_datasets.cli.printing import say
 from beam_datasets.diffing.features import compare_features
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.extras import framework
+from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.statistics.page import asset, content
+from beam_datasets.statistics.report import conclude, read_saved
+from beam_datasets.statistics.summary import Gathered, Request, cut, gather, merge, prepare
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
@@ -154,3 +163,138 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         answer = web.Response(asset(name), mimetype=kind)
         app.add_url_rule(f"/{name}", endpoint, lambda answer=answer: answer)
     return app
+
+
+# ----------------------------------------------------------------------------------------------------------- statistics
+
+# Statistics that are computed while a page waits, with progress, and none that nobody waits for.
+
+RANGE_BYTES = 4 << 20  # between two steps of progress
+PATIENCE = 60.0  # seconds after which nobody waits
+MAX_KEPT = 32
+_FREE = threading.BoundedSemaphore(2)  # slices that are read at the same time
+
+
+class Summary:
+    """The statistics of a slice, which a thread computes.
+
+    Attributes:
+        done: examples read.
+        total: examples of the slice.
+        found: the statistics, {'examples': number, 'features': ...}; None before they are computed.
+    """
+
+    def __init__(self, published: ReadOnlyBuilder, expression: str) -> None:
+        directory = published.dataset_dir
+        self._name, self._request = expression, prepare(directory, [expression])
+        self._lock, self._ended, self._error = threading.Lock(), threading.Event(), ""
+        self._ended.set()
+        self.done, self.total = 0, sum(run.run.take for run in self._request.runs())
+        saved = read_saved(prepare(directory))
+        self.found: dict[str, Any] | None = None if saved is None else saved.slices.get(expression)
+
+    def wait(self, seconds: float, *, again: bool) -> bool:
+        """Waits for the statistics, for some seconds, and returns whether they are there.
+
+        Raises:
+            BeamDatasetsError: they cannot be computed; if `again`, the next call tries again.
+        """
+        self.asked = time.monotonic()
+        with self._lock:
+            if self.found is None and not self._error and self._ended.is_set() and _FREE.acquire(blocking=False):
+                self.done = 0
+                self._ended.clear()
+                threading.Thread(target=self._run, daemon=True).start()
+        self._ended.wait(seconds)
+        if error := self._error:
+            self._error = "" if again else error
+            raise BeamDatasetsError(error)
+        return self.found is not None
+
+    def _run(self) -> None:
+        try:
+            self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
+        except Exception as error:  # it is shown where it is asked for
+            self._error = str(error)
+        finally:
+            _FREE.release()
+            self._ended.set()
+
+    def _parts(self, request: Request) -> Iterator[Gathered]:
+        for run in request.runs():
+            for part in cut(run, request, RANGE_BYTES):
+                if time.monotonic() - self.asked > PATIENCE:
+                    raise TimeoutError(f"it was stopped after {PATIENCE:g} s in which no page asked for it; ask again")
+                yield gather(part, request)
+                self.done += part.run.take
+
+
+summary_of = lru_cache(MAX_KEPT)(Summary)
+
+
+# -------------------------------------------------------------------------------------------------------------- command
+
+
+COMMAND = Command(
+    "explore",
+    "Shows datasets in a browser: rows of slices, images, filters, statistics, comparisons. It changes nothing.",
+    f"""
+dataset [NAME_OR_DIR]  a dataset with all of its versions, or the directory of datasets or of one version; default: all
+  of --data_dir
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--port N  default 8420; 0 for any free one
+--host HOST  the address to listen on; default 127.0.0.1. Another one asks for a token, which the printed URL has
+--token  ask for a token on 127.0.0.1 as well, if other people use this machine
+""",
+    settings={"--port": {"default": 8420}, "--host": {"default": LOOPBACK[0]}},
+)
+
+
+def run(args: Sequence[str]) -> int:
+    """Serves the pages until it is interrupted."""
+    known = COMMAND.parse(args)
+    if not 0 <= known.port < 1 << 16:
+        raise UsageError(f"--port: expected 0 to 65535, got {known.port}")
+    serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
+    token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token
+    catalogue, first = find(known.dataset, known.data_dir, known.storage_options)
+    app = make_app(catalogue, token)
+    try:
+        server = serving.make_server(known.host, known.port, app, threaded=True)
+    except (OSError, SystemExit) as error:  # Werkzeug ends the process if the port is in use
+        raise UsageError(f"cannot listen on {known.host}:{known.port} ({error}); choose another --port") from error
+    with server:
+        host = f"[{known.host}]" if ":" in known.host else known.host
+        threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
+        query = urlencode({what: value for what, value in (("name", first), ("token", token)) if value}, safe=":/")
+        say(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)")
+        server.serve_forever()
+    return 0
+
+
+def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, str] | None) -> tuple[Catalogue, str]:
+    """Returns what is shown, and the version that is opened first; '' for the list of all.
+
+    Args:
+        dataset: a name shows all versions of its dataset; a directory that version, or the datasets in it.
+        data_dir: the root of the datasets, for a name.
+        storage_options: of its store.
+    """
+    root = catalog.root_dir(data_dir, storage_options)
+    if dataset is None:
+        return Catalogue(root), ""
+    if data_dir is None and storage.is_dir(dataset) and not catalog.is_published(dataset):
+        root = catalog.root_dir(dataset, storage_options)
+        above, name = storage.dirname(root), storage.basename(root)
+        if catalog.list_datasets(root) or not catalog.list_versions(name, data_dir=above):
+            return Catalogue(root), ""
+        dataset, root = name, above
+    if dataset in catalog.list_datasets(root):
+        return Catalogue(root, dataset), catalog.list_published(dataset, root)[-1]
+    published = open_published(dataset, data_dir, storage_options)
+    name, directory = published.info.display_name, published.dataset_dir
+    if not storage.is_dir(dataset) and directory == storage.join(root, name.replace(":", "/")):
+        return Catalogue(root, published.info.name), name
+    return Catalogue(root, name, directory), name
