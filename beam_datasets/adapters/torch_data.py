@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
-    from beam_datasets.reading.positions import Share
+    from beam_datasets.reading.state import Share
     from beam_datasets.reading.streams import Stream
 
 State = Mapping[str, Any]

@@ -20,8 +20,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog
-from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam import failures, local_runner
 from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
 from beam_datasets.errors import JobStateUnknownError
 from beam_datasets.generate import publish as publishing
@@ -146,7 +146,7 @@ class _Job:
     result: PipelineResult
     name: str
     page: str
-    cluster: checks.FlinkCluster | None = None
+    cluster: engines.FlinkCluster | None = None
     ends_here: bool = False
 
     def state(self) -> str:
@@ -202,10 +202,10 @@ class _Job:
 
 def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
-    cluster = checks.cluster_of(options)  # asked before the run, which forgets the runner's name
+    cluster = engines.cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
-        is_pool_here = wait and (cluster is None or checks.workers_are_here(options))
-        checks.check_servers(options, is_pool_here=is_pool_here)
+        is_pool_here = wait and (cluster is None or engines.workers_are_here(options))
+        engines.check_servers(options, is_pool_here=is_pool_here)
         name = _name(options)
         try:
             result = pipeline.run()
@@ -258,7 +258,7 @@ def _name(options: Any) -> str:
     return str(cloud.job_name)
 
 
-def _identity(result: Any, name: str, options: Any, cluster: checks.FlinkCluster | None) -> tuple[str, str]:
+def _identity(result: Any, name: str, options: Any, cluster: engines.FlinkCluster | None) -> tuple[str, str]:
     """Returns (id or name, page) of a job."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"

@@ -161,7 +161,7 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
             directory = trial.build(beam_options=beam_options, **options)
         say(repr(builder.info.features))
         for split in builder_from_directory(directory).info.splits:
-            head.run([directory, "--split", split, "--count", str(count)])
+            head.run_head([directory, "--split", split, "--count", str(count)])
             say("")
     hashed = ", ".join(trial.uncut_splits)
     say(f"Nothing was published (--trial).{hashed and f' Beam makes {hashed}: these have the lowest hashes.'}")

@@ -46,13 +46,9 @@ Options of every command:
   --debug                          shows the traceback of an error
 """
 
-_PLACES = {
-    "explore": ("explorer.app", "run"),
-    "plan": ("build", "run_plan"),
-    "info": ("info", "run_info"),
-    "list": ("info", "run_list"),
-}
-_PLACES |= {name: ("history", f"run_{name}") for name in ("publish", "tag", "prune", "gc")}
+_TOGETHER = {"info": ["info", "list"], "head": ["head", "slices"], "history": ["publish", "tag", "prune", "gc"]}
+_PLACES = {name: (module, f"run_{name}") for module, names in _TOGETHER.items() for name in names}
+_PLACES |= {"plan": ("build", "run_plan"), "explore": ("explorer.app", "run")}
 COMMANDS = {name: _PLACES.get(name, (name, "run")) for name in re.findall(r"^  beam-datasets (\w+)", DESCRIPTION, re.M)}
 """Name -> module of this package, function in it; only the module of the called command is imported."""
 

@@ -333,7 +333,7 @@ def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
 def _beam_parser() -> argparse.ArgumentParser:
     from apache_beam.options import pipeline_options
 
-    from beam_datasets.beam import checks  # noqa: F401  # has options of its own
+    from beam_datasets.beam import engine  # noqa: F401  # has options of its own
 
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> Any:

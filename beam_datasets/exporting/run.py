@@ -24,7 +24,6 @@ from beam_datasets.errors import (
     StorageError,
     did_you_mean,
 )
-from beam_datasets.exporting.parquet import Parquet
 from beam_datasets.exporting.schema import Struct, as_files, schema_of
 from beam_datasets.exporting.writing import (
     FILE_FORMAT,
@@ -34,6 +33,7 @@ from beam_datasets.exporting.writing import (
     Format,
     JsonLines,
     Output,
+    Parquet,
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names

@@ -47,7 +47,7 @@ typedef struct {
     size_t mask;
 } Schema;
 
-/* schema.c: returns the field of a name, or NULL. */
+/* lists.c: returns the field of a name, or NULL. */
 const Field *schema_find(const Schema *schema, Span name);
 
 /* lists.c: reads the values of a list of FLOATS or INTEGERS. Returns how many, or -1 where they are more than there is

@@ -14,7 +14,7 @@ extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk a
 extern PyMethodDef ahead_methods[];     /* ahead.c: threads that do tasks ahead */
 extern PyMethodDef examples_methods[]; /* examples.c: examples put together, and handed out */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
-extern PyMethodDef schema_methods[];  /* schema.c, lists.c, decode.c: tf.train.Example -> columns */
+extern PyMethodDef schema_methods[];  /* lists.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef lists_methods[];
 extern PyMethodDef decode_methods[];
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */

@@ -36,9 +36,8 @@ from beam_datasets.reading.operations import (
     Window,
     stream_of,
 )
-from beam_datasets.reading.positions import Share
 from beam_datasets.reading.source import Lookup, Source
-from beam_datasets.reading.state import fingerprint
+from beam_datasets.reading.state import Share, fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items, regrouped
-from beam_datasets.reading.positions import Partial, Share
 from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle
+from beam_datasets.reading.state import Partial, Share
 
 if TYPE_CHECKING:
     from beam_datasets.reading.runs import Session

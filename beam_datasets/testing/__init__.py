@@ -1,5 +1,193 @@
-"""What the author of a dataset tests it with."""
+"""What the author of a dataset tests it with: a builder on fake data, without a network, and the builders of TFDS."""
 
-from beam_datasets.testing.builder_case import DatasetBuilderTestCase as DatasetBuilderTestCase
-from beam_datasets.testing.builder_case import test_main as test_main
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import sys
+import tempfile
+import unittest
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from beam_datasets.downloads import DownloadManager, DownloadSettings, Resource, read_checksums
 from beam_datasets.testing.tfds_catalogue import load_tfds_builder as load_tfds_builder
+
+if TYPE_CHECKING:
+    from beam_datasets.builders import DatasetBuilder
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeDownloads(DownloadSettings):
+    """Settings whose manager finds files in a directory instead of fetching them.
+
+    Attributes:
+        results: {method of the manager: what it returns, with paths within the directory}; a method without any returns
+            the directory.
+        check: a URL without recorded checksum is an error.
+    """
+
+    results: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    check: bool = False
+
+    def manager(self) -> DownloadManager:
+        """Returns the manager."""
+        return _FakeManager(self)
+
+
+class _FakeManager(DownloadManager):
+    """Returns files of a directory, whatever is asked for."""
+
+    _settings: FakeDownloads
+
+    @property
+    def manual_dir(self) -> Path:
+        return self.download_dir
+
+    def download(self, urls: Any) -> Any:
+        return self._found("download", urls)
+
+    def extract(self, paths: Any) -> Any:
+        return self._found("extract", paths)
+
+    def download_and_extract(self, urls: Any) -> Any:
+        return self._found("download_and_extract", urls)
+
+    def download_kaggle_data(self, competition_or_dataset: str) -> Path:
+        del competition_or_dataset
+        return self.download_dir
+
+    def _found(self, method: str, asked: Any) -> Any:
+        if self._settings.check and method != "extract":
+            self._mapped(self._check_recorded, asked)
+        result = self._settings.results.get(method)
+        return self.download_dir if result is None else self._mapped(self.download_dir.joinpath, result)
+
+    def _check_recorded(self, resource: Any) -> None:
+        url = resource.url if isinstance(resource, Resource) else resource
+        if url not in self._settings.checksums:
+            raise AssertionError(
+                f"{url} has no recorded checksum. Record it: beam-datasets build ... --register_checksums; "
+                "or set SKIP_CHECKSUMS = True."
+            )
+
+
+class DatasetBuilderTestCase(unittest.TestCase):
+    """Builds a dataset twice from the fake sources in `dummy_data`, and compares what it finds.
+
+    Attributes:
+        DATASET_CLASS: the builder.
+        SPLITS: {split: number of examples}.
+        BUILDER_CONFIG_NAMES_TO_TEST: the configs; all where this is empty.
+        VERSION: which version is built; None for the builder's.
+        EXAMPLE_DIR: where the fake sources are; None for `dummy_data` beside the test, which `manual_dir` is too.
+        DL_EXTRACT_RESULT, DL_DOWNLOAD_RESULT, DL_EXTRACT_ONLY_RESULT: what `download_and_extract`, `download` and
+            `extract` return, with paths within EXAMPLE_DIR; None for that directory.
+        OVERLAPPING_SPLITS: splits that may have examples of others.
+        SKIP_CHECKSUMS: downloads need no recorded checksum.
+        SKIP_TF1_GRAPH_MODE, MOCK_OUT_FORBIDDEN_OS_FUNCTIONS: have no meaning here.
+    """
+
+    DATASET_CLASS: ClassVar[Any] = None
+    SPLITS: ClassVar[Mapping[str, int]] = {}
+    BUILDER_CONFIG_NAMES_TO_TEST: ClassVar[Any] = ()
+    VERSION: ClassVar[str | None] = None
+    EXAMPLE_DIR: ClassVar[str | os.PathLike[str] | None] = None
+    DL_EXTRACT_RESULT: ClassVar[Any] = None
+    DL_DOWNLOAD_RESULT: ClassVar[Any] = None
+    DL_EXTRACT_ONLY_RESULT: ClassVar[Any] = None
+    OVERLAPPING_SPLITS: ClassVar[Any] = ()
+    SKIP_CHECKSUMS: ClassVar[bool] = False
+    SKIP_TF1_GRAPH_MODE: ClassVar[bool] = True
+    MOCK_OUT_FORBIDDEN_OS_FUNCTIONS: ClassVar[bool] = False
+
+    @property
+    def dummy_data(self) -> Path:
+        """Where the fake sources are."""
+        return Path(self.EXAMPLE_DIR or Path(inspect.getfile(type(self))).parent / "dummy_data")
+
+    def setUp(self) -> None:
+        """Skips the base class itself, and checks what a test must have."""
+        if self.DATASET_CLASS is None:
+            self.skipTest("a subclass sets DATASET_CLASS")
+        self.assertTrue(self.dummy_data.is_dir(), f"{self.dummy_data} does not exist; put the fake sources there")
+
+    def test_registered(self) -> None:
+        """The builder is found by its name."""
+        from beam_datasets import catalog
+
+        self.assertIn(self.DATASET_CLASS.name, catalog.registered())
+
+    def test_info(self) -> None:
+        """The description is complete, for each config."""
+        for config in self._configs():
+            with self.subTest(config=config), tempfile.TemporaryDirectory() as data_dir:
+                info = self._builder(data_dir, config).info
+                self.assertIsNotNone(info.features, "DatasetInfo needs features")
+
+    def test_download_and_prepare_as_dataset(self) -> None:
+        """Building gives the numbers of examples, values that can be read, and the same bytes again."""
+        for config in self._configs():
+            with self.subTest(config=config), tempfile.TemporaryDirectory() as data_dir:
+                had_tensorflow = "tensorflow" in sys.modules
+                first, second = (self._built(os.path.join(data_dir, run), config) for run in ("first", "second"))
+                if not had_tensorflow and "tensorflow" in sys.modules:
+                    print(f"note: {self.DATASET_CLASS.name} imports TensorFlow while it generates", file=sys.stderr)
+                self._check(first)
+                self.assertEqual(_shards(first), _shards(second), "two runs gave different bytes")
+
+    def _configs(self) -> list[Any]:
+        return list(self.BUILDER_CONFIG_NAMES_TO_TEST) or list(self.DATASET_CLASS.configs()) or [None]
+
+    def _builder(self, data_dir: str, config: Any) -> DatasetBuilder:
+        builder: DatasetBuilder = self.DATASET_CLASS(data_dir=data_dir, config=config, version=self.VERSION)
+        results = {
+            "download_and_extract": self.DL_EXTRACT_RESULT,
+            "download": self.DL_DOWNLOAD_RESULT,
+            "extract": self.DL_EXTRACT_ONLY_RESULT,
+        }
+        checksums = read_checksums(builder.checksums_file())
+        builder.use_downloads(
+            FakeDownloads(self.dummy_data, checksums=checksums, results=results, check=not self.SKIP_CHECKSUMS)
+        )
+        return builder
+
+    def _built(self, data_dir: str, config: Any) -> DatasetBuilder:
+        builder = self._builder(data_dir, config)
+        builder.build(num_workers=1)
+        return builder
+
+    def _check(self, builder: DatasetBuilder) -> None:
+        splits = builder.info.splits
+        counts = {name: split.num_examples for name, split in splits.items()}
+        self.assertEqual(counts, dict(self.SPLITS), "examples of each split")
+        seen: dict[Any, str] = {}
+        for name in splits:
+            for example in builder.as_dataset(name):
+                key = _identity(example)
+                other = seen.setdefault(key, name)
+                if name not in self.OVERLAPPING_SPLITS and other not in self.OVERLAPPING_SPLITS:
+                    self.assertEqual(other, name, f"{name} has an example of {other}; OVERLAPPING_SPLITS allows it")
+
+
+def _identity(example: Any) -> Any:
+    """Returns a value that equal examples share."""
+    if isinstance(example, Mapping):
+        return tuple((name, _identity(value)) for name, value in sorted(example.items()))
+    if isinstance(example, (list, tuple)):
+        return tuple(map(_identity, example))
+    return example.tobytes() if hasattr(example, "tobytes") else repr(example)
+
+
+def _shards(builder: DatasetBuilder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(builder.dataset_dir).glob("*.tfrecord*"))}
+
+
+def test_main() -> None:
+    """Runs the tests of a file that is started as a script."""
+    unittest.main()
+
+
+test_main.__test__ = False  # type: ignore[attr-defined]  # of pytest: it is not a test

@@ -1,4 +1,6 @@
-"""From the arguments that the launcher of a Flex Template passes to those of this project's programs.
+"""The program of a Flex Template: passes the launcher's arguments to the command that the template is for.
+
+An image has this file under the name of its template: `generate.py` runs `beam-datasets build` on Dataflow.
 
 The launcher starts a program with `--name=value` for each parameter of the template and for each option of Dataflow.
 What the template's metadata names is the program's; all the rest is Beam's. A map has each name once, so what the
@@ -16,21 +18,18 @@ from pathlib import Path
 
 from beam_datasets.beam.main import main
 
+COMMANDS = {"generate": ["build"], "materialize": ["materialize"], "verify": ["verify", "--beam"]}
 REPEATED = ("num_shards", "split", "source")
 MORE = "options"  # the parameter that holds further arguments, as in a shell
 
 
-def run(template: str, *command: str) -> int:
-    """Runs `beam-datasets COMMAND` with the arguments of this process, and returns its exit code.
-
-    Args:
-        template: its parameters are in `metadata/TEMPLATE.json` beside this file.
-        command: such as "verify", "--beam".
-    """
+def run() -> int:
+    """Runs the template's command with the arguments of this process, and returns its exit code."""
     logging.basicConfig(level=logging.INFO)  # Beam's log names the job
+    template = Path(__file__).stem
     metadata = Path(__file__).with_name("metadata") / f"{template}.json"
     parameters = {each["name"]: each for each in json.loads(metadata.read_text(encoding="utf-8"))["parameters"]}
-    return main([*command, *arguments(sys.argv[1:], parameters)])
+    return main([*COMMANDS[template], *arguments(sys.argv[1:], parameters)])
 
 
 def arguments(given: Sequence[str], parameters: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -57,3 +56,7 @@ def _ours(name: str, value: str, kind: str) -> Iterator[str]:
         yield from [f"--{name}"] if value.lower() == "true" else []
     elif value:  # a form sends what was left empty
         yield from (f"--{name}={part.strip()}" for part in (value.split(";") if name in REPEATED else [value]))
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, MapStyle
 from beam_datasets.errors import StateError
-from beam_datasets.reading import positions
+from beam_datasets.reading import state as positions
 from tests.adapters.conftest import flat
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.beam import checks
+from beam_datasets.beam import engine as checks
 from beam_datasets.beam.engine import choose_engine
 from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features
 from beam_datasets.cli.examples import to_image, value_text
-from beam_datasets.cli.slices import bar
+from beam_datasets.cli.head import bar
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding
@@ -220,7 +220,7 @@ def test_slices_count_what_is_read(expression, dataset, pets, run):
 
 
 def test_of_many_shards_the_first_are_shown(run, monkeypatch):
-    monkeypatch.setattr("beam_datasets.cli.slices.MAX_LINES", 3)
+    monkeypatch.setattr("beam_datasets.cli.head.MAX_LINES", 3)
     lines = run("slices", TFDS / "spec_inter" / "1.2.3", "train[2shard:8shard]")[1].splitlines()
     assert [line[:41].strip() for line in lines[3:]] == [
         *(f"spec_inter-train.tfrecord-0000{i}-of-00020" for i in (2, 3, 4)),

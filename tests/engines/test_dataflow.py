@@ -5,8 +5,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -140,15 +142,18 @@ def launch(dataflow: Cloud, name: str, *given: str, **options: str | None) -> su
         "dataflow_endpoint": f"http://localhost:{dataflow.dataflow}",
     } | options
     words = [*given, "--no_auth", *(f"--{word}={value}" for word, value in flex.items() if value is not None)]
-    return subprocess.run(
-        [sys.executable, TEMPLATES / f"{name}.py", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **dataflow.env},
-        check=False,
-        timeout=120,
-    )
+    with tempfile.TemporaryDirectory() as image:  # as the Dockerfile makes it
+        shutil.copytree(TEMPLATES / "metadata", Path(image, "metadata"))
+        program = shutil.copyfile(TEMPLATES / "launch.py", Path(image, f"{name}.py"))
+        return subprocess.run(
+            [sys.executable, program, *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **dataflow.env},
+            check=False,
+            timeout=120,
+        )
 
 
 def submitted(dataflow: Cloud) -> tuple[dict[str, Any], beam_runner_api_pb2.Pipeline]:

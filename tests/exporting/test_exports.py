@@ -241,7 +241,7 @@ def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_memory_does_not_grow_with_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("beam_datasets.exporting.parquet.ROW_GROUP_BYTES", 1 << 18)
+    monkeypatch.setattr("beam_datasets.exporting.writing.ROW_GROUP_BYTES", 1 << 18)
 
     def peak(count: int) -> int:
         source = write_dataset(tmp_path / f"d{count}" / "1.0.0", {"train": [count]}, size=2000)

@@ -15,9 +15,8 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.exporting.parquet import _row_groups, arrow_array, arrow_schema
 from beam_datasets.exporting.schema import as_files, schema_of
-from beam_datasets.exporting.writing import Block
+from beam_datasets.exporting.writing import Block, _row_groups, arrow_array, arrow_schema
 from beam_datasets.features import compile_decoder
 from tests import strategies
 from tests.cases import cases
@@ -178,7 +177,7 @@ def test_batches_of_a_row_group_are_summed_up_once_each(monkeypatch: pytest.Monk
             Batch.calls += 1
             return 10
 
-    monkeypatch.setattr("beam_datasets.exporting.parquet.ROW_GROUP_BYTES", 30_000)
+    monkeypatch.setattr("beam_datasets.exporting.writing.ROW_GROUP_BYTES", 30_000)
     groups = list(_row_groups(Batch() for _ in range(7000)))
     assert [len(group) for group in groups] == [3000, 3000, 1000]
     assert Batch.calls == 7000

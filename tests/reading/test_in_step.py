@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading import positions
+from beam_datasets.reading import state as positions
 from tests.cases import cases
 
 COUNTS = st.integers(1, 5)
