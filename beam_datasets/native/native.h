@@ -8,10 +8,10 @@
 #include <string.h>
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
-extern PyMethodDef shards_methods[];  /* shards.c: indexes checked, records read at their places */
+extern PyMethodDef shards_methods[];  /* records.c: records read at their places */
 extern PyMethodDef block_methods[];   /* block.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
-extern PyMethodDef ahead_methods[];     /* ahead.c: threads that do tasks ahead */
+extern PyMethodDef ahead_methods[];     /* runs.c: threads that do tasks ahead */
 extern PyMethodDef examples_methods[]; /* examples.c: examples put together, and handed out */
 extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
 extern PyMethodDef schema_methods[];  /* lists.c, decode.c: tf.train.Example -> columns */

@@ -6,6 +6,7 @@
  */
 #include "native.h"
 #include <stdlib.h>
+#include <unistd.h>
 
 static uint32_t masked(const uint8_t *data, size_t n) { return crc32c_mask(crc32c_extend(0, data, n)); }
 
@@ -115,5 +116,179 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
 PyMethodDef records_methods[] = {
     {"unframe", unframe, METH_VARARGS, unframe_doc},
     {"scan", scan, METH_VARARGS, scan_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* Records of a shard read at random, at their places.
+ *
+ * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. What is wrong with a file is not said here:
+ * the functions know what is good, and the Python code beside their callers looks at the rest again.
+ */
+#define PORTION (256 << 10)  /* bytes of records that are read before values are made of them */
+#define MOST_AT_ONCE (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
+#define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
+
+/* Where a framed record stands in its file; its size is 0 where there is none. */
+typedef struct {
+    uint64_t start;
+    size_t size;
+} Place;
+
+static Place place_of(const Py_buffer *offsets, int64_t record) {
+    Place none = {0, 0};
+    if (record < 0 || record >= offsets->len / 8 - 1) return none;
+    const uint8_t *at = (const uint8_t *)offsets->buf + 8 * record;
+    uint64_t start = u64_at(at), stop = u64_at(at + 8);
+    if (stop > INT64_MAX || stop < OVERHEAD || start > stop - OVERHEAD || stop - start > MOST_AT_ONCE) return none;
+    return (Place){start, (size_t)(stop - start)};
+}
+
+static int descriptor_of(PyObject *object, int *descriptor) {
+    long value = PyLong_AsLong(object);
+    if (value == -1 && PyErr_Occurred()) return -1;
+    *descriptor = value < 0 || value > INT32_MAX ? -1 : (int)value;
+    return 0;
+}
+
+static int read_whole(int descriptor, uint64_t start, uint8_t *data, size_t n) {
+    return pread(descriptor, data, n, (off_t)start) == (ssize_t)n;
+}
+
+static PyObject *bytes_of(const uint8_t *data, Place place) {
+    return PyBytes_FromStringAndSize((const char *)data + HEADER, (Py_ssize_t)(place.size - OVERHEAD));
+}
+
+static PyObject *read_one(int descriptor, Place place) {
+    uint8_t little[ON_STACK], *data = little;
+    int good;
+    if (place.size == 0) Py_RETURN_NONE;
+    if (place.size > sizeof little && (data = PyMem_Malloc(place.size)) == NULL) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    good = read_whole(descriptor, place.start, data, place.size) && is_record(data, place.size, 1);
+    Py_END_ALLOW_THREADS
+    PyObject *result = good ? bytes_of(data, place) : Py_NewRef(Py_None);
+    if (data != little) PyMem_Free(data);
+    return result;
+}
+
+PyDoc_STRVAR(read_record_doc,
+             "read_record(descriptor, offsets, record, /)\n--\n\n"
+             "Returns the data of a record of a file, checked; None where it cannot be read or is bad.\n\n"
+             "Offsets are a buffer of uint64: where each record begins, and where the last one ends.");
+
+static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
+    int descriptor, overflow;
+    Py_buffer offsets;
+    if (n != 3) return PyErr_Format(PyExc_TypeError, "read_record() takes 3 arguments, got %zd.", n);
+    int64_t record = PyLong_AsLongLongAndOverflow(arguments[2], &overflow);
+    if (record == -1 && PyErr_Occurred()) return NULL;
+    if (descriptor_of(arguments[0], &descriptor) < 0 || bytes_get(arguments[1], &offsets) < 0) return NULL;
+    Place place = place_of(&offsets, record);
+    PyBuffer_Release(&offsets);
+    return read_one(descriptor, place);
+}
+
+/* Records that are read before values are made of them. */
+typedef struct {
+    Py_ssize_t n, good;
+    uint8_t *data;
+    size_t size, capacity;
+} Portion;
+
+/* Says how many of the places are read next, and reserves memory for them; 0, or -1 with an exception. */
+static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
+    portion->n = portion->good = 0;
+    portion->size = 0;
+    for (; portion->n < left && places[portion->n].size; portion->n++) {
+        if (portion->n && portion->size + places[portion->n].size > PORTION) break;
+        portion->size += places[portion->n].size;
+    }
+    if (portion->size <= portion->capacity) return 0;
+    uint8_t *data = PyMem_Realloc(portion->data, portion->size);
+    if (data == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    portion->data = data;
+    portion->capacity = portion->size;
+    return 0;
+}
+
+/* Reads and checks them; those that stand together are read in one piece. Needs no GIL. */
+static void read_portion(int descriptor, Portion *portion, const Place *places) {
+    uint8_t *data = portion->data;
+    for (Py_ssize_t first = 0, stop; first < portion->n; first = stop) {
+        uint64_t end = places[first].start;
+        for (stop = first; stop < portion->n && places[stop].start == end; stop++) end += places[stop].size;
+        if (!read_whole(descriptor, places[first].start, data, (size_t)(end - places[first].start))) return;
+        for (; portion->good < stop; portion->good++) {
+            if (!is_record(data, places[portion->good].size, 1)) return;
+            data += places[portion->good].size;
+        }
+    }
+}
+
+/* Appends the good ones of them; 0, or -1 with an exception. */
+static int append(const Portion *portion, const Place *places, PyObject *found) {
+    const uint8_t *data = portion->data;
+    for (Py_ssize_t i = 0; i < portion->good; i++) {
+        PyObject *record = bytes_of(data, places[i]);
+        int failed = record == NULL || PyList_Append(found, record) < 0;
+        Py_XDECREF(record);
+        if (failed) return -1;
+        data += places[i].size;
+    }
+    return 0;
+}
+
+static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) {
+    Portion portion = {0};
+    PyObject *found = PyList_New(0);
+    while (found != NULL && left) {
+        int failed = begin(&portion, places, left);
+        if (!failed) {
+            Py_BEGIN_ALLOW_THREADS
+            read_portion(descriptor, &portion, places);
+            Py_END_ALLOW_THREADS
+            failed = append(&portion, places, found) < 0 || PyErr_CheckSignals() < 0;
+        }
+        if (failed) Py_CLEAR(found);
+        if (portion.n == 0 || portion.good < portion.n) break;
+        places += portion.n;
+        left -= portion.n;
+    }
+    PyMem_Free(portion.data);
+    return found;
+}
+
+PyDoc_STRVAR(read_records_doc,
+             "read_records(descriptor, offsets, records, /)\n--\n\n"
+             "Returns the data of records of a file, checked: of those before the first that cannot be read or is\n"
+             "bad.\n\n"
+             "Offsets are as those of read_record(). Records that stand together are read in one piece.");
+
+static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
+    int descriptor;
+    Ints records;
+    Py_buffer offsets = {0};
+    if (n != 3) return PyErr_Format(PyExc_TypeError, "read_records() takes 3 arguments, got %zd.", n);
+    if (descriptor_of(arguments[0], &descriptor) < 0 || ints_get(arguments[2], &records, "records") < 0) return NULL;
+    PyObject *found = NULL;
+    Place *places = PyMem_Calloc((size_t)records.n + 1, sizeof *places);
+    if (places == NULL) {
+        PyErr_NoMemory();
+    } else if (bytes_get(arguments[1], &offsets) == 0) {
+        for (Py_ssize_t i = 0; i < records.n; i++) places[i] = place_of(&offsets, records.values[i]);
+        PyBuffer_Release(&offsets);
+        found = read_all(descriptor, places, records.n);
+    }
+    PyMem_Free(places);
+    ints_drop(&records);
+    return found;
+}
+
+PyMethodDef shards_methods[] = {
+    {"read_record", (PyCFunction)(void (*)(void))read_record, METH_FASTCALL, read_record_doc},
+    {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
     {NULL, NULL, 0, NULL},
 };

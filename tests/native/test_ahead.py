@@ -1,4 +1,4 @@
-"""ahead.c: chunks of runs that a thread reads ahead, and records that it helps to parse."""
+"""runs.c: chunks of runs that a thread reads ahead, and records that it helps to parse."""
 
 import gc
 import itertools

@@ -1,4 +1,4 @@
-"""records.c, gather.c, shards.c and example.c against Python, on good, damaged and hostile input."""
+"""records.c and gather.c against Python, on good, damaged and hostile input."""
 
 import functools
 import itertools
@@ -130,7 +130,7 @@ def test_gathers_what_fits_together() -> None:
         core.gather([], one, one, one)
 
 
-# shards.c against Python, on good, damaged and hostile input
+# records read at their places against Python, on good, damaged and hostile input
 
 
 WRITTEN = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end"]
