@@ -15,11 +15,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
+from beam_datasets.extras import Self
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
@@ -30,9 +31,6 @@ from beam_datasets.metadata.names import (
     check_split_name,
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (

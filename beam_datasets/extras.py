@@ -7,9 +7,15 @@ import importlib
 import os
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer as Buffer
+    from typing_extensions import Self as Self
+else:  # in annotations alone; the package need not be installed
+    Buffer = Self = Any
 
 
 @contextlib.contextmanager

@@ -19,11 +19,9 @@ import numpy as np
 
 from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import StateError
-from beam_datasets.extras import framework
+from beam_datasets.extras import Self, framework
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
     from beam_datasets.reading.state import Share

@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics.metric import MetricResults
@@ -32,9 +32,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineS
 
 from beam_datasets.beam.failures import WorkerDiedError
 from beam_datasets.beam.worker_pool import work
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from beam_datasets.extras import Self
 
 _UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})  # their threads cannot be forked
 _RELEASED = 3  # exit status of a forked worker that the runner has released

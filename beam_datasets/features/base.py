@@ -7,21 +7,17 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
 from beam_datasets.errors import did_you_mean
+from beam_datasets.extras import Self
 from beam_datasets.formats import example
+from beam_datasets.formats.example import Kind
 from beam_datasets.native import core
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from typing_extensions import Self
-
-    from beam_datasets.formats.example import Kind
-
 
 E = TypeVar("E", bound=Enum)
 Shape: TypeAlias = "tuple[int | None, ...]"

@@ -12,11 +12,12 @@ import abc
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
+from beam_datasets.extras import Self
 from beam_datasets.features.base import (
     Decode,
     Encode,
@@ -35,9 +36,6 @@ from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import array_unpacker, stack
 from beam_datasets.features.tensor import Encoding, Tensor
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from apache_beam.metrics import Metrics
 
@@ -21,6 +21,7 @@ from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
+from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
@@ -31,9 +32,6 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, share_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Place = str | int | None
 """What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""

@@ -21,17 +21,15 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from crc32c import crc32c
 from numpy.typing import ArrayLike, NDArray
 
 from beam_datasets.errors import MetadataError
+from beam_datasets.extras import Buffer
 from beam_datasets.formats.tfrecord import OVERHEAD
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 KEY_SIZE = 16
 """Bytes of a sort key."""

@@ -13,17 +13,15 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import crc32c as _crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError
+from beam_datasets.extras import Buffer
 from beam_datasets.native import core
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 OVERHEAD = 16
 HEADER = struct.Struct("<QI")

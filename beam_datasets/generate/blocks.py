@@ -15,24 +15,21 @@ import os
 import struct
 import tempfile
 import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import FeatureValueError, StorageError
+from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.histogram import Histogram, count_keys
 from beam_datasets.generate.runs import SPILL_SUFFIX
 from beam_datasets.metadata import keys as sort_keys
 from beam_datasets.native import core, note_if_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
 KEY_BYTES = 16
 SIZE_BYTES = 4

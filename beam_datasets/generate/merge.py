@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_datasets import storage
+from beam_datasets.extras import Buffer
 from beam_datasets.generate.blocks import (
     KEY_BYTES,
     AnyBlock,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
     Read = Callable[[int, int], bytes]
 

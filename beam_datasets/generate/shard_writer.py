@@ -11,25 +11,21 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import DuplicateKeyError, LostExamplesError
+from beam_datasets.extras import Buffer
 from beam_datasets.formats import example as example_format
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import AnyBlock
 from beam_datasets.generate.merge import Merge
+from beam_datasets.generate.plan import Group
 from beam_datasets.metadata.names import FilenameTemplate
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from beam_datasets.generate.plan import Group
-
 
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters

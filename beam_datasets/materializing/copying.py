@@ -15,6 +15,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
@@ -24,8 +25,6 @@ from beam_datasets.metadata.shards import FileInstruction, FileInstructions, sha
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from beam_datasets.materializing.selection import SelectedSplit
 
 

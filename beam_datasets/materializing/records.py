@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from beam_datasets import frames, storage
 from beam_datasets.errors import BeamDatasetsError, FeatureError, LostExamplesError, MetadataError, did_you_mean
+from beam_datasets.extras import Buffer
 from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
@@ -38,8 +39,6 @@ from beam_datasets.reading.runs import Session
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
     from beam_datasets.materializing.where import Where
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beam_datasets.extras import Self
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from beam_datasets.errors import CorruptRecordError
 
 Items: TypeAlias = Any

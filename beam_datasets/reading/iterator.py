@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from beam_datasets.arguments import integer
+from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
 from beam_datasets.reading.operations import (
     Partials,
@@ -28,8 +29,6 @@ from beam_datasets.reading.threads import Later
 from beam_datasets.reading.undecoded import UNDECODED, name_at_position
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from beam_datasets.reading.dataset import Dataset
 
 

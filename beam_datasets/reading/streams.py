@@ -14,19 +14,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
+from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
 from beam_datasets.reading.dataset import Dataset, ForTorch
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Unit: TypeAlias = Any
 """What an item was made of: its position in the dataset, or, behind a group, a list of units."""

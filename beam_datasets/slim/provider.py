@@ -36,15 +36,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, StateError
+from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
 from beam_datasets.reading.operations import ENDLESS
 from beam_datasets.reading.shuffle import WindowShuffle, file_order
 from beam_datasets.reading.state import ReadState
 from beam_datasets.slim.examples import DataDecoder, check_items
 from beam_datasets.storage.paths import PathLike
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is read or decompressed at a time."""

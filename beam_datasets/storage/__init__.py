@@ -15,10 +15,11 @@ import contextlib
 import fcntl
 import fnmatch
 import os
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.extras import Buffer
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import Backend
 from beam_datasets.storage.backend import Reader as Reader
@@ -39,12 +40,6 @@ from beam_datasets.storage.paths import normalize as normalize
 from beam_datasets.storage.paths import url as url
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from typing_extensions import Buffer
-
 
 _FILES_AT_ONCE = 8
 _CREATING_STORES = frozenset(["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory"])

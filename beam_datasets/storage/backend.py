@@ -11,16 +11,13 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from types import TracebackType
+from typing import NamedTuple, Protocol
 
 from beam_datasets.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import TracebackType
-
-    from typing_extensions import Buffer, Self
+from beam_datasets.extras import Buffer, Self
 
 Range = tuple[int, int]
 """Bytes [start, stop) of a file."""

@@ -22,19 +22,15 @@ import struct
 import time
 import uuid
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
 from beam_datasets import storage
+from beam_datasets.extras import Buffer
 from beam_datasets.storage.backend import Range, Reader
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme, url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from typing_extensions import Buffer
 
 DIR_VARIABLE = "BEAM_DATASETS_CACHE_DIR"
 BYTES_VARIABLE = "BEAM_DATASETS_CACHE_BYTES"

@@ -13,18 +13,14 @@ import stat
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
+from beam_datasets.extras import Buffer
 from beam_datasets.storage.backend import Reader, Usage, Writer, count_read, count_write
 from beam_datasets.storage.paths import TEMPORARY_PREFIX
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from typing_extensions import Buffer
 
 _WRITE_BUFFER = 128 << 10  # what is larger is written as it is; through the buffer it would be copied once more
 _MAX_BUFFERS = 1000  # written together; Linux and macOS allow 1024

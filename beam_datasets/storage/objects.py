@@ -6,10 +6,11 @@ import contextlib
 import functools
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
-from beam_datasets.extras import needs
+from beam_datasets.extras import Buffer, needs
 from beam_datasets.storage.backend import (
     Range,
     Reader,
@@ -20,11 +21,6 @@ from beam_datasets.storage.backend import (
     count_write,
 )
 from beam_datasets.storage.paths import StoreOptions, options_of, scheme, split_remote, url
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from typing_extensions import Buffer
 
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4

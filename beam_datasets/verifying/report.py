@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
@@ -17,13 +17,11 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.verifying.expected import Finding, Lost, Report, read_expected
+from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
 from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
-if TYPE_CHECKING:
-    from beam_datasets.verifying.expected import Expected, ExpectedSplit
-
 OnProgress = Callable[[int, int | None], None]
+Progress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)
