@@ -13,9 +13,8 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
-from beam_datasets.features.base import dtype_of, shape_of
+from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
-from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.metadata.info import value_at
 

@@ -46,7 +46,12 @@ Options of every command:
   --debug                          shows the traceback of an error
 """
 
-_TOGETHER = {"info": ["info", "list"], "head": ["head", "slices"], "history": ["publish", "tag", "prune", "gc"]}
+_TOGETHER = {
+    "info": ["info", "list"],
+    "head": ["head", "slices"],
+    "history": ["publish", "tag", "prune", "gc"],
+    "materialize": ["materialize", "export"],
+}
 _PLACES = {name: (module, f"run_{name}") for module, names in _TOGETHER.items() for name in names}
 _PLACES |= {"plan": ("build", "run_plan"), "explore": ("explorer.app", "run")}
 COMMANDS = {name: _PLACES.get(name, (name, "run")) for name in re.findall(r"^  beam-datasets (\w+)", DESCRIPTION, re.M)}

@@ -1,8 +1,9 @@
-"""`beam-datasets materialize`: slices of published datasets become a dataset of their own."""
+"""`beam-datasets materialize` and `export`: slices become a dataset of their own, or files of other formats."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
+    DATA_DIR_HELP,
     ENGINE,
     SHARDS,
     SOURCES,
     SOURCES_NAMES,
+    STORAGE,
     Command,
     UsageError,
     as_usage_errors,
@@ -22,13 +25,14 @@ from beam_datasets.cli.options import (
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
+from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
 from beam_datasets.reading.opening import builder_from_directory
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import SelectedSplit
 
-COMMAND = Command(
+MATERIALIZE = Command(
     "materialize",
     """\
 Writes slices of a published dataset as a dataset of its own; without --split all of it.
@@ -59,9 +63,9 @@ source SOURCE
 _REQUEST = (*SOURCES_NAMES, "to", "features", "filter", "where", "reshuffle", "refuse_repeats")
 
 
-def run(args: Sequence[str]) -> int:
+def run_materialize(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    known, beam_options = COMMAND.parse_with_beam(args)
+    known, beam_options = MATERIALIZE.parse_with_beam(args)
     from beam_datasets.jobs import run_job
 
     with as_usage_errors("materialize"):
@@ -148,3 +152,83 @@ def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
     about = "" if split.exact else "about "
     shards = num_shards or "by size"
     return [split.name, split.expression, len(names), files.num_examples, about + size_text(split.num_bytes), shards]
+
+
+# --------------------------------------------------------------------------------------------------------------- export
+
+
+EXPORT = Command(
+    "export",
+    """\
+Writes slices of a published dataset as files of another format, in dataset order; without --split all of it.
+
+SOURCE is name[/config][:version], or the directory of a version, those of TensorFlow Datasets too.
+
+  beam-datasets export digits --format parquet --to digits_parquet
+  beam-datasets export digits --split 'train=train[:10%]' --format jsonl --features label --to some_labels
+  beam-datasets export digits --split train --format webdataset --num_shards 8 --to digits_tar""",
+    f"""
+source SOURCE
+--format FORMAT  {", ".join(FORMATS)}
+--to DIR  the directory to make; nothing that exists is overwritten
+--split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. Default: all splits as
+  they are
+--data_dir DATA_DIR  root of the datasets: {DATA_DIR_HELP}
+--features A,B/C  only these features; can be nested
+--binary A,B/C  features whose strings are bytes, not text
+--storage{STORAGE.format("the store of --to")}
+--source_storage{STORAGE.format("the stores of sources")}
+--dry_run  say what would be written, and do nothing
+{SHARDS}
+engine (they change no byte):
+--num_workers N  processes of a local run, 0 for one a core; default: this one
+--shared_disk  remote workers see this machine's paths
+""",
+    usage="SOURCE --format FORMAT --to DIR [options] [options of Beam]",
+    settings={
+        "--format": {"required": True, "choices": [*FORMATS]},
+        "--to": {"required": True},
+        "--binary": {"default": ()},
+    },
+)
+
+
+def run_export(args: Sequence[str]) -> int:
+    """Runs the command and returns its exit code."""
+    from beam_datasets.jobs import run_export
+
+    known, beam_options = EXPORT.parse_with_beam(args)
+    with as_usage_errors("export"):
+        plan = _export_plan(known)
+    say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
+    say(_exported(plan))
+    if known.dry_run:
+        say("Nothing was run (--dry_run).")
+        return 0
+    started = time.monotonic()
+    with as_usage_errors("export"), bytes_bar("Export") as show:
+        engine = {"num_workers": known.num_workers, "shared_disk": known.shared_disk}
+        progress = None if show is None else lambda done: show(done, None)
+        directory = run_export(plan, beam_options, {**engine, "progress": progress})
+    say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _export_plan(known: argparse.Namespace) -> ExportPlan:
+    given = {name: getattr(known, name) for name in inspect.signature(plan_export).parameters}
+    return plan_export(**given | {"num_shards": num_shards(known.num_shards)})
+
+
+def _exported(plan: ExportPlan) -> str:
+    """Returns a table of what is read and what is written, and the features."""
+    rows = [
+        [
+            split.split,
+            plan.lineage.splits[split.split].expression,
+            split.num_examples,
+            size_text(split.num_bytes),
+            split.num_shards,
+        ]
+        for split in plan.splits
+    ]
+    return f"{plan.info.features!r}\n" + table(["split", "of", "examples", "records", "files"], rows)

@@ -20,7 +20,7 @@ from beam_datasets.features import (
     TranslationVariableLanguages,
     UnknownFeature,
 )
-from beam_datasets.features.dtypes import STRING
+from beam_datasets.features.base import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
 

@@ -36,9 +36,9 @@ from beam_datasets.exporting.schema import (
     text_of,
 )
 from beam_datasets.extras import framework
+from beam_datasets.features.base import STRING
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
-from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.shards import FileInstruction

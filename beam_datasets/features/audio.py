@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
-from beam_datasets.features.base import FeatureConnector, Json, Shape, to_member, to_shape
-from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
+from beam_datasets.features.base import (
+    STRING,
+    FeatureConnector,
+    Json,
+    Shape,
+    dtype_name,
+    int_from_json,
+    shape_from_json,
+    shape_to_json,
+    to_dtype,
+    to_member,
+    to_shape,
+)
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, convert

@@ -21,9 +21,9 @@ from beam_datasets.features.base import (
     Items,
     Json,
     Shape,
+    int_from_json,
     to_names,
 )
-from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector
+from beam_datasets.features.base import FeatureConnector, size_of
 from beam_datasets.features.config import StoredLists
 from beam_datasets.features.decode import Decoded
-from beam_datasets.features.dtypes import size_of
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into

@@ -9,8 +9,7 @@ from functools import wraps
 from typing import Any, ClassVar
 
 from beam_datasets.errors import did_you_mean
-from beam_datasets.features.base import FeatureConnector, Json, dtype_of, shape_of
-from beam_datasets.features.dtypes import is_dtype
+from beam_datasets.features.base import FeatureConnector, Json, dtype_of, is_dtype, shape_of
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence, below

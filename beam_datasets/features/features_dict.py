@@ -18,10 +18,10 @@ from beam_datasets.features.base import (
     Lengths,
     RowsEncode,
     dtype_of,
+    is_dtype,
     native_encoder,
     shape_of,
 )
-from beam_datasets.features.dtypes import is_dtype
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.example import record, sort_entries
 

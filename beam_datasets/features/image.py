@@ -17,17 +17,22 @@ from numpy.typing import NDArray
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.features.base import DocArg, FeatureConnector, Items, Json, Shape, to_shape
-from beam_datasets.features.class_label import ClassLabel
-from beam_datasets.features.dtypes import (
+from beam_datasets.features.base import (
     STRING,
+    DocArg,
+    FeatureConnector,
+    Items,
+    Json,
+    Shape,
     dtype_name,
     int_from_json,
     shape_from_json,
     shape_to_json,
     size_of,
     to_dtype,
+    to_shape,
 )
+from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec, recorder

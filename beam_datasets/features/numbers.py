@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape
-from beam_datasets.features.dtypes import size_of
+from beam_datasets.features.base import Items, Shape, size_of
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
 

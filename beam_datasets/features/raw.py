@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape
-from beam_datasets.features.dtypes import size_of
+from beam_datasets.features.base import Items, Shape, size_of
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, reshape, reshape_items
 

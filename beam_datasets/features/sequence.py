@@ -25,9 +25,9 @@ from beam_datasets.features.base import (
     Lists,
     RowsEncode,
     dtype_of,
+    int_from_json,
     shape_of,
 )
-from beam_datasets.features.dtypes import int_from_json
 from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.features.tensor import Scalar, Tensor

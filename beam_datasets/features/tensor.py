@@ -12,6 +12,7 @@ from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.features import raw
 from beam_datasets.features.base import (
+    STRING,
     Decode,
     DocArg,
     Encode,
@@ -21,10 +22,14 @@ from beam_datasets.features.base import (
     Json,
     RowsEncode,
     Shape,
+    dtype_name,
+    int_from_json,
+    shape_from_json,
+    shape_to_json,
+    to_dtype,
     to_member,
     to_shape,
 )
-from beam_datasets.features.dtypes import STRING, dtype_name, int_from_json, shape_from_json, shape_to_json, to_dtype
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
 

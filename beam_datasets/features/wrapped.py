@@ -19,6 +19,7 @@ import numpy as np
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.extras import Self
 from beam_datasets.features.base import (
+    STRING,
     Decode,
     Encode,
     FeatureConnector,
@@ -29,8 +30,8 @@ from beam_datasets.features.base import (
     Shape,
     dtype_of,
     shape_of,
+    to_dtype,
 )
-from beam_datasets.features.dtypes import STRING, to_dtype
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray

@@ -18,9 +18,9 @@ import numpy as np
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
+from beam_datasets.features.base import STRING
 from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.features.dtypes import STRING
 
 Convert = Callable[[list[Any]], Any]
 

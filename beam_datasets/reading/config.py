@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.reading.shuffle import file_order
+from beam_datasets.reading.orders import file_order
 
 T = TypeVar("T")
 

@@ -22,8 +22,17 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
-from beam_datasets.reading.blocks import Items, paced
-from beam_datasets.reading.threads import TASK_BYTES, Ahead, Later, Start, Started, one_by_one, usable_cores
+from beam_datasets.reading.blocks import (
+    TASK_BYTES,
+    Ahead,
+    Items,
+    Later,
+    Start,
+    Started,
+    one_by_one,
+    paced,
+    usable_cores,
+)
 
 Function: TypeAlias = Callable[[Any], Any]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_datasets.arguments import integer
 from beam_datasets.extras import Self
-from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
+from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
 from beam_datasets.reading.operations import (
     Partials,
     Repeat,
@@ -25,7 +25,6 @@ from beam_datasets.reading.operations import (
 )
 from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
-from beam_datasets.reading.threads import Later
 from beam_datasets.reading.undecoded import UNDECODED, name_at_position
 
 if TYPE_CHECKING:

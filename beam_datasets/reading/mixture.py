@@ -27,8 +27,8 @@ from beam_datasets.reading.operations import (
     limited,
     positions_of,
 )
+from beam_datasets.reading.orders import block_orders
 from beam_datasets.reading.runs import Session
-from beam_datasets.reading.shuffle import block_orders
 
 if TYPE_CHECKING:
     from beam_datasets.reading.source import Source

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items, regrouped
-from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle
+from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
 from beam_datasets.reading.state import Partial, Share
 
 if TYPE_CHECKING:

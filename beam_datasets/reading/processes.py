@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from beam_datasets.errors import WorkerError
+from beam_datasets.reading.blocks import num_bytes
 from beam_datasets.reading.decoding import Batch, one_of
 from beam_datasets.reading.operations import Operation, Shared
 from beam_datasets.reading.state import Share
-from beam_datasets.reading.threads import num_bytes
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

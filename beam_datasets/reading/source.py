@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, InvalidKeyError, MetadataError
 from beam_datasets.native import core, note_if_missing
-from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes
+from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes, usable_cores
 from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
-from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.operations import Operation, Spans
+from beam_datasets.reading.orders import InterleaveOrder
 from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Session, Visits, ranges_of, read_visits
-from beam_datasets.reading.threads import usable_cores
 
 if TYPE_CHECKING:
     from beam_datasets.formats.index import Index

@@ -22,9 +22,9 @@ from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import Buffer, ExampleError, spans_of
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
 from beam_datasets.reading.decoding import Batch, Step
-from beam_datasets.reading.interleave import InterleaveOrder
 from beam_datasets.reading.mixture import Mixture
 from beam_datasets.reading.operations import Operation
+from beam_datasets.reading.orders import InterleaveOrder
 from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:

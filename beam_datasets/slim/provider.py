@@ -39,7 +39,7 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputErr
 from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
 from beam_datasets.reading.operations import ENDLESS
-from beam_datasets.reading.shuffle import WindowShuffle, file_order
+from beam_datasets.reading.orders import WindowShuffle, file_order
 from beam_datasets.reading.state import ReadState
 from beam_datasets.slim.examples import DataDecoder, check_items
 from beam_datasets.storage.paths import PathLike

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
-from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen, compile_decoder
-from beam_datasets.features.dtypes import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.formats.example import ExampleError

@@ -21,7 +21,6 @@ from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, L
 from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
 OnProgress = Callable[[int, int | None], None]
-Progress = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ pytest.importorskip("gcp_storage_emulator")
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "templates" / "dataflow"
 NAMES = ("generate", "materialize", "verify")
-COMMANDS = {"generate": build.COMMAND, "materialize": materialize.COMMAND, "verify": verify.COMMAND}
+COMMANDS = {"generate": build.COMMAND, "materialize": materialize.MATERIALIZE, "verify": verify.COMMAND}
 IMAGE = "europe-docker.pkg.dev/my-project/beam-datasets/generate:0.1.0"
 
 

@@ -14,8 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading.interleave import InterleaveOrder
-from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, file_order
+from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, file_order
 from tests.cases import cases
 
 LENGTHS = [7, 0, 12, 5, 9]

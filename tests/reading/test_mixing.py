@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.reading.mixture import MAX_BLOCK, quotas_of
-from beam_datasets.reading.shuffle import block_orders
+from beam_datasets.reading.orders import block_orders
 from tests.published import flip
 
 LENGTHS = {"a": [7, 0, 12], "b": [5, 4], "c": [3]}

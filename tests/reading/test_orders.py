@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.reading.config import ReadConfig, shuffled_files
-from beam_datasets.reading.interleave import InterleaveOrder
-from beam_datasets.reading.shuffle import RangeShuffle, WindowShuffle, _philox, file_order
+from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, _philox, file_order
 from tests.cases import cases
 from tests.work import lines_of
 

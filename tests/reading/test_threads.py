@@ -18,10 +18,10 @@ from beam_datasets import features as F
 from beam_datasets.features import image_codec
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import serialize
-from beam_datasets.reading import decoding, threads
-from beam_datasets.reading.blocks import sizes
+from beam_datasets.reading import blocks as threads
+from beam_datasets.reading import decoding
+from beam_datasets.reading.blocks import sizes, usable_cores
 from beam_datasets.reading.decoding import Batch, Decode, Maker, Map, Raw, compose, compose_many
-from beam_datasets.reading.threads import usable_cores
 from tests.published import build
 from tests.reading.conftest import drain
 from tests.strategies import assert_equal
