@@ -7,7 +7,6 @@ import inspect
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from beam_datasets.catalog import is_published
 from beam_datasets.cli.build import publishing_in
@@ -26,11 +25,9 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
+from beam_datasets.materializing.plan import Job
+from beam_datasets.materializing.selection import SelectedSplit
 from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from beam_datasets.materializing.plan import Job
-    from beam_datasets.materializing.selection import SelectedSplit
 
 MATERIALIZE = Command(
     "materialize",
