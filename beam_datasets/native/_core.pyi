@@ -45,7 +45,7 @@ class RecordBlock:
     def __getitem__(self, index: slice, /) -> Self: ...
     def __iadd__(self, other: Self, /) -> Self: ...
 
-# examples.c: items of blocks one by one, see reading/blocks.py
+# iterator.c: items of blocks one by one, see reading/blocks.py
 class BlockIterator:
     _items: Any
     _finish: Any
@@ -66,19 +66,19 @@ def run(
     /,
 ) -> _Chunk: ...
 
-# runs.c: threads that read ahead
+# ahead.c: threads that read ahead
 def set_threads(n: int, /) -> int: ...
 
-# records.c: records read at their places; see reading/shards.py
+# shards.c: records read at their places; see reading/shards.py
 def read_record(descriptor: int, offsets: Buffer, record: int, /) -> bytes | None: ...
 def read_records(descriptor: int, offsets: Buffer, records: _Ints, /) -> list[bytes]: ...
 
-# encode.c: values -> tf.train.Example; see features/base.py
+# encode.c: values -> tf.train.Example; see features/native_encoding.py
 def encoder(
     fields: list[tuple[Any, ...]], fallback: Callable[[Any], bytes], types: tuple[Any, ...], whole: bool, /
 ) -> Callable[[Any], bytes]: ...
 
-# lists.c, decode.c: tf.train.Example -> columns; see formats/columns.py
+# schema.c, lists.c, decode.c: tf.train.Example -> columns; see formats/columns.py
 class _Schema: ...
 
 def schema(groups: tuple[tuple[int, int, bool, tuple[bytes, ...]], ...], /) -> _Schema: ...
