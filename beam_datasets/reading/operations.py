@@ -262,7 +262,7 @@ class Window(Rearranged):
 
 
 class Shared(Rearranged):
-    """One worker's part of the items; see `reading.positions`."""
+    """One worker's part of the items; see `reading.state`."""
 
     def __init__(self, child: Operation, share: Share) -> None:
         self.child = child

@@ -3,7 +3,7 @@
 The order of records is a function of the files, the seed and the arguments:
 
 1. Passes over the files (epochs) follow each other. With `shuffle`, each opens the files in the order of
-   `reading.shuffle.file_order(num_files, seed, epoch)`.
+   `reading.orders.file_order(num_files, seed, epoch)`.
 2. Each of `num_readers` readers takes the next file when it has none. The readers take turns, one record each. A
    reader for which no file is left is passed over.
 3. With `shuffle`, this order is shuffled as by `Dataset.shuffle(seed, window=...)`, with the queue's capacity as the
