@@ -228,8 +228,8 @@ class _EncodeUnits(beam.DoFn):
     """(name, unit) -> the blocks of its examples, and beside them a histogram of each.
 
     If payload is spilled, checkpoints record which units are finished: once they make a block, and at the end of a
-    bundle. A bundle that an engine runs again, because a machine was lost, reuses the checkpoints of the attempt before
-    that have units of this bundle only.
+    bundle. If bundles are large, one that the engine runs again, because a machine was lost, reuses the checkpoints of
+    the attempt before that have units of this bundle only.
     """
 
     def __init__(self, options: EncodeUnits) -> None:
@@ -247,7 +247,8 @@ class _EncodeUnits(beam.DoFn):
 
     def setup(self) -> None:
         self._reporting = contextlib.ExitStack()
-        spill_dir = self._engine.spill_dir
+        # Small bundles are not worth it: every worker that an engine starts would read the checkpoints of all others.
+        spill_dir = self._engine.spill_dir if self._engine.large_bundles else None
         self._checkpoints = load_checkpoints([spill_dir]) if spill_dir is not None else []
         self._finished = {name for checkpoint in self._checkpoints for name in checkpoint.units}
         for encoder in self._encoders.values():

@@ -66,11 +66,13 @@ class EngineOptions:
         spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         many_machines: the engine is made for many machines, and datasets of many shards.
+        large_bundles: a bundle is all that a worker does of a stage, and is run again from its beginning.
     """
 
     spill_dir: str | None = None
     block_size: int | None = None
     many_machines: bool = False
+    large_bundles: bool = False
 
     def __post_init__(self) -> None:
         if self.block_size is not None:
@@ -136,7 +138,7 @@ class Engine:
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
         """Returns how records travel here."""
-        return EngineOptions(spill_dir, block_size, many_machines=not self.local)
+        return EngineOptions(spill_dir, block_size, many_machines=not self.local, large_bundles=self.buffers_bundles)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from beam_datasets.beam import engine
 from beam_datasets.downloads import DownloadSettings
 from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
 from beam_datasets.generate import publish as publishing
@@ -217,6 +218,7 @@ def test_an_engine_that_runs_a_bundle_again_reuses_what_the_attempt_before_has_f
             shutil.copy(path, spill_dir)
 
     monkeypatch.setattr(Resumable, "save", save_beside_an_attempt)
+    monkeypatch.setattr(engine, "_BUFFER_BUNDLES", frozenset({"fnapi"}))
     directory = builder.build(**OPTIONS)
     assert 0 < len(first) < FILES
     assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
