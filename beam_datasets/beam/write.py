@@ -312,15 +312,15 @@ def _routed(
     if not max_levels:
         return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), None
 
-    def typed(function: beam.DoFn) -> Any:
-        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs, _DONE: Any})
-        return route.with_outputs(_RUNS, _DONE, main="groups")
+    def typed(function: beam.DoFn, **others: Any) -> Any:
+        route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs}, **others)
+        return route.with_outputs(_RUNS, *others, main="groups")
 
     routed = blocks | "Route" >> typed(_Route(engine.spill_dir))
     found, merges = [routed.groups], []
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
-        routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1))
+        routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1), **{_DONE: storage.Requests})
         found.append(routed.groups)
         merges.append(routed[_DONE])
     return found | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
