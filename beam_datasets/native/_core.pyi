@@ -45,7 +45,7 @@ class RecordBlock:
     def __getitem__(self, index: slice, /) -> Self: ...
     def __iadd__(self, other: Self, /) -> Self: ...
 
-# iterator.c: items of blocks one by one, see reading/blocks.py
+# examples.c: items of blocks one by one, see reading/blocks.py
 class BlockIterator:
     _items: Any
     _finish: Any
@@ -66,19 +66,19 @@ def run(
     /,
 ) -> _Chunk: ...
 
-# ahead.c: threads that read ahead
+# runs.c: threads that read ahead
 def set_threads(n: int, /) -> int: ...
 
-# shards.c: records read at their places; see reading/shards.py
+# records.c: records read at their places; see reading/shards.py
 def read_record(descriptor: int, offsets: Buffer, record: int, /) -> bytes | None: ...
 def read_records(descriptor: int, offsets: Buffer, records: _Ints, /) -> list[bytes]: ...
 
-# encode.c: values -> tf.train.Example; see features/native_encoding.py
+# encode.c: values -> tf.train.Example; see features/base.py
 def encoder(
     fields: list[tuple[Any, ...]], fallback: Callable[[Any], bytes], types: tuple[Any, ...], whole: bool, /
 ) -> Callable[[Any], bytes]: ...
 
-# schema.c, lists.c, decode.c: tf.train.Example -> columns; see formats/columns.py
+# lists.c, decode.c: tf.train.Example -> columns; see formats/columns.py
 class _Schema: ...
 
 def schema(groups: tuple[tuple[int, int, bool, tuple[bytes, ...]], ...], /) -> _Schema: ...
