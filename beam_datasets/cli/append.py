@@ -22,7 +22,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.cli.resolve import FORMATS, Request, resolve
+from beam_datasets.cli.resolve import FORMATS, Request, format_of, resolve
 from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ def run(args: Sequence[str]) -> int:
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
+    for text in texts:
+        if by_format := format_of(text):
+            raise UsageError(
+                f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}"
+            )
     builders = {text: _request(text) for text in texts if text in FORMATS or re.search(r"\.py(:|/|$)", text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)

@@ -62,12 +62,10 @@ def resolve(text: str) -> Request:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
     code = _CODE.fullmatch(text)
-    data = _DATA_FILE.fullmatch(text)
-    if data and not (code and code["where"] == text and _exists(text)):  # beam_datasets.files.csv is code
-        suffix = data[1].lower()
+    if by_format := format_of(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
-            f"beam-datasets build {_FORMAT_OF.get(suffix, suffix)} --name NAME --pattern {shlex.quote(text)}"
+            f"beam-datasets build {by_format.replace(' ', ' --name NAME ', 1)}"
         )
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
@@ -78,6 +76,15 @@ def resolve(text: str) -> Request:
         return Request(_by_name(name.name), name.config, name.version, name.kwargs)
     [module] = import_code([code["where"]])
     return Request(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
+
+
+def format_of(text: str) -> str | None:
+    """Returns the format and the option --pattern for a file of data; None for what is none by its name."""
+    code, data = _CODE.fullmatch(text), _DATA_FILE.fullmatch(text)
+    if data is None or (code and code["where"] == text and _exists(text)):  # beam_datasets.files.csv is code
+        return None
+    suffix = data[1].lower()
+    return f"{_FORMAT_OF.get(suffix, suffix)} --pattern {shlex.quote(text)}"
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:

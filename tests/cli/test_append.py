@@ -58,6 +58,7 @@ def test_plan_append_and_again(data, run):
         (["--from=more", "--version=1.1.0"], 1, "expected version 2.0.0 or higher"),
         (["--from=more", "--version=1.x"], 2, "'1.x' is not a version"),
         (["--from=nope"], 1, "nope"),
+        (["--from=in/d 1.csv.gz"], 2, "got a file of data. Give its format: --from csv --pattern 'in/d 1.csv.gz'"),
         (["--from=nope.py"], 2, "the file nope.py does not exist"),
         (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
         (["--from=jsnl", "--pattern=logs"], 2, "--from jsnl: expected a builder or a format of files, got 'jsnl'. D"),
