@@ -132,8 +132,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         several = len({published for published, _ in chosen}) > 1
         at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in chosen}
         if len(at) < len(chosen):
-            first = chosen[0][1]
-            raise ValueError(f"slice2: expected another slice than {first!r}, got {argument('slice2') or first!r}")
+            raise ValueError(f"Compare with: expected another slice or version than {chosen[0][1]!r}, got the same.")
         found, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
         polls = "X-Poll" in web.request.headers  # asks whether all is there; then the page is loaded, or its error
         waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in found.values()]
