@@ -24,7 +24,7 @@ from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
-from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
+from beam_datasets.files.fields import Field, override, parse_field, paths_of, problems, to_feature, with_labels
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
 from beam_datasets.generate.units import SourceUnits
@@ -341,6 +341,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """
         known.check_options(Inputs({}, {}, *self._row_options))
         old = {name: file for name, file in self._named_files() if name in known.files}
+        if compare_checksums and (unknown := sorted(name for name in old if name not in known.checksums)):
+            names = ", ".join(unknown)
+            log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
         same = _unchanged(old, known, compare_checksums=compare_checksums)
         self._published_types, self._may_lack = known.columns, may_lack
         self._records_keys = True
@@ -507,13 +510,14 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: columns cannot be stored as they were found; all of them are named.
         """
         found = self._found_fields()
-        if self._key is not None and not {self._key, self._key.partition("/")[0]} & {*found, *self._specs}:
-            raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, found))}")
+        paths = list(paths_of(found))
+        if self._key is not None and self._key not in {*paths, *self._specs}:
+            raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, paths))}")
         column = self._given_assign.column if self._given_assign else None
-        if column is not None and not {column, column.partition("/")[0]} & {*found, *self._specs}:
+        if column is not None and column not in {*paths, *self._specs}:
             raise InputError(
-                f"expected a column of the files to split by ({', '.join(map(repr, found))}), got {column!r}."
-                f"{did_you_mean(column, found)}"
+                f"expected a column of the files to split by ({', '.join(map(repr, paths))}), got {column!r}."
+                f"{did_you_mean(column, paths)}"
             )
         fields = override(self._as_published(found), self._specs, may_add=self._may_add)
         wrong = list(problems(fields))

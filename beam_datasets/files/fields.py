@@ -104,6 +104,17 @@ def parse_field(spec: str) -> Field:
     return replace(field, optional=bool(match["optional"]))
 
 
+def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
+    """Yields the paths of fields and of the fields in objects.
+
+    >>> list(paths_of({"a": Field("object", fields={"x": Field("int64")}), "b": Field("bool")}))
+    ['a', 'a/x', 'b']
+    """
+    for name, field in fields.items():
+        yield within + name
+        yield from paths_of(field.fields or {}, f"{within}{name}/")
+
+
 def advice(path: str, kind: str) -> str:
     """Returns the option that gives a type to the value at a path, or to the items of lists there.
 

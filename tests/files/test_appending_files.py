@@ -93,7 +93,7 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
 
 
-def test_checksums_decide_where_the_time_does_not(tmp_path):
+def test_checksums_decide_where_the_time_does_not(tmp_path, caplog):
     def append(**options):
         new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
         with appending.build_sources("ds", [new], appending.AppendOptions(data_dir=tmp_path), **options) as (*_, notes):
@@ -134,6 +134,7 @@ def test_checksums_decide_where_the_time_does_not(tmp_path):
     older = {name: value for name, value in inputs_of(made).items() if name != "checksums"}
     Path(made, "inputs.json").write_text(json.dumps(older))
     assert append(compare_checksums=True) == []
+    assert caplog.messages[-1] == "no checksums are recorded of 3 files, compared by size and time: 1.csv, 2.csv, 3.csv"
     os.utime(logs / "1.csv", (2, 2))
     assert len(append()) == 1
 

@@ -363,5 +363,5 @@ def test_the_key_is_a_field_of_an_object(files, kind, features):
     dataset = bd.builder_from_directory(files.build(kind, "--key=user/id", *features)).as_dataset("train")
     assert [dataset[dataset.find(f"k{n}")]["n"] for n in range(5)] == list(range(5))
     assert ("user" in dataset[0]) == (not features)
-    assert "key 'users/id' is not in the files; they have 'user', 'n'" in files.fails(kind, "--key=users/id")
-    assert "key 'user/x' is None" in files.fails(kind, "--key=user/x")
+    for key in ("users/id", "user/x", "n/id"):
+        assert f"key '{key}' is not in the files; they have 'user', 'user/id', " in files.fails(kind, f"--key={key}")
