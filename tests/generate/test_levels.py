@@ -199,5 +199,5 @@ def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
     assert build("spilled", block_size=10_000) == expected
     assert kinds == {"block", "run"}
     written = json.loads((tmp_path / "spilled" / "numbers" / "1.0.0" / "run.json").read_text())
-    assert written["storage"]["reads"] > 500
+    assert written["storage"]["reads"] > 300  # how many depends on when blocks end
     assert written["storage"]["bytes_read"] > 3 * (written["bytes"] if "max_examples_per_split" not in options else 0)
