@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from beam_datasets.generate.units import load_checkpoints
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
 from tests.engines.jobs import (
@@ -96,14 +97,24 @@ def test_units_are_read_once_if_the_job_is_started_again(
     log = tmp_path / "examples"
     monkeypatch.setenv("UNITS_EXAMPLES", str(log))
     paths = [f"--path={path}" for path in write_sources(tmp_path / "sources")]
-    units = ["build", str(ROOT / "tests" / "end_to_end" / "units_dataset.py"), *paths, "--num_shards=2", "--resume"]
+    units = ["build", str(ROOT / "tests" / "end_to_end" / "units_dataset.py"), *paths, "--resume"]
+    units += ["--num_shards", "train=400", "--num_shards", "test=40"]  # so that a second passes after units are encoded
     run(*units, "--data_dir", str(tmp_path / "local"))
     log.unlink()
     with own_pool(tmp_path) as pool:
         command = [*units, "--data_dir", str(tmp_path), *cluster.options(), *pool.options]
         process = start(*command)
+
+        def num_encoded() -> int:
+            folders = {str(path.parent) for path in tmp_path.glob("units/incomplete.*/*.units.json")}
+            return sum(len(checkpoint.units) for checkpoint in load_checkpoints(folders))
+
         try:
-            kill_in(cluster, "GroupByShard", process)
+            while num_encoded() < FILES:
+                assert process.poll() is None, end(process)
+                time.sleep(0.01)
+            cluster.kill("taskmanager")
+            assert process.poll() is None
             cluster.start_task_manager()
         finally:
             code, _ = end(process)
