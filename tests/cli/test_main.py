@@ -224,7 +224,10 @@ def test_version_and_help_import_no_command(option):
     assert not {f"beam_datasets.cli.{module}" for module, _ in COMMANDS.values()} & loaded
 
 
-SHARED = {"append": {"build"}, "materialize": {"build"}, "explore": {"info"}, "site": {"diff", "info"}}
+SHARED = {name: {"build"} for name in ("append", "export", "materialize")} | {
+    "explore": {"info"},
+    "site": {"diff", "info"},
+}
 """Command -> modules of other commands whose functions it calls."""
 
 
