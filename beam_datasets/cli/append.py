@@ -77,12 +77,7 @@ def run(args: Sequence[str]) -> int:
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
-    for text in texts:
-        if by_format := format_of(text):
-            raise UsageError(
-                f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}"
-            )
-    builders = {text: _request(text) for text in texts if text in FORMATS or re.search(r"\.py(:|/|$)", text)}
+    builders = {text: _request(text) for text in texts if not _is_published(text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)
     for text in texts if parser.parse_known_args(args)[1] else ():
@@ -114,6 +109,13 @@ def run(args: Sequence[str]) -> int:
                 directory = run_append(plan, None if show is None else lambda done: show(done.bytes_written, total))
     say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
+
+
+def _is_published(text: str) -> bool:
+    """Returns whether a source is a published dataset: neither a format of files nor the file of a builder."""
+    if by_format := format_of(text):
+        raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}")
+    return text not in FORMATS and not re.search(r"\.py(:|/|$)", text)
 
 
 def _request(text: str) -> Request:

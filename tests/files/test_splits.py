@@ -160,7 +160,11 @@ def test_the_command(files):
         ("csv", ["--infer_rows=0"], "infer_rows must be at least 1"),
         ("csv", ["--split_by=column=id", "--infer_rows=9"], "line 11: column 'id': expected a value of a split"),
         ("csv", ["--split_by=by=user"], "expected group=VALUE or time=VALUE"),
-        ("jsonl", ["--split_by=group=o/x"], "line 1 (byte 0): column 'o/x': expected a value to split by, got none"),
+        (
+            "jsonl",
+            ["--split_by=group=o/x"],
+            "('id', 'user', 'day', 'part', 'o', 'o/u'), got 'o/x'. Did you mean 'o/u'?",
+        ),
         ("jsonl", ["--split_by=group=o"], "column 'o': expected a text, number"),
         ("parquet", ["--split_by=column=o"], "expected values that name splits, got 0"),
     ],
