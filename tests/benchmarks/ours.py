@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("beam_datasets", "apache-beam", "numpy", "protobuf")
 SYSTEM = "beam_datasets"
+OPENING = """
+import beam_datasets
+dataset = beam_datasets.load(f"benchmark/{workload}", split="train", data_dir=directory)
+length, first = len(dataset), dataset[0]
+"""
 
 
 class Benchmark(DatasetBuilder, skip_registration=True):
@@ -123,18 +128,6 @@ def _scan(job: Job) -> Callable[[], int]:
     return run
 
 
-def _open(job: Job) -> Callable[[], int]:
-    directory = _directory(job)
-
-    def run() -> int:
-        dataset = beam_datasets.builder_from_directory(directory).as_dataset(split="train")
-        if len(dataset) != job.count or not dataset[0]:
-            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
-        return 1
-
-    return run
-
-
 def _materialize(job: Job, *, split: str, parts: int) -> Callable[[], int]:
     source, target = _directory(job), Path(job.directory, "copies")
     shutil.rmtree(target, ignore_errors=True)
@@ -179,7 +172,7 @@ STEPS = {
     "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
     "raw": Step(SYSTEM, steps.RAW, _raw),
     "scan": Step(f"{SYSTEM}, checked only", steps.RAW, _scan),
-    "open": Step(SYSTEM, steps.OPEN, _open),
+    "open": steps.open_step(SYSTEM, OPENING),
     "materialize": Step(SYSTEM, steps.MATERIALIZE, partial(_materialize, split="train", parts=1)),
     "materialize_tenth": Step(SYSTEM, steps.MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),
     "verify": Step(SYSTEM, steps.VERIFY, _verify),

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("datasets", "pyarrow", "torch")
 SYSTEM = "Hugging Face datasets"
+OPENING = """
+import datasets
+dataset = datasets.load_from_disk(f"{directory}/saved").with_format("numpy")
+length, first = len(dataset), dataset[0]
+"""
 INT, FLOAT, STRING = Value("int64"), Value("float32"), Value("string")
 FEATURES = {
     "digits": {"image": datasets.Image(), "label": INT},
@@ -95,16 +100,6 @@ def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (dataset[i] for i in picks)
 
 
-def _open(job: Job) -> Callable[[], int]:
-    def run() -> int:
-        dataset = _dataset(job)
-        if len(dataset) != job.count or not dataset[0]:
-            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
-        return 1
-
-    return run
-
-
 def _save(job: Job, *, parts: int) -> Callable[[], int]:
     dataset, target, count = _load(job), os.path.join(job.directory, "copies"), job.count // parts
     shutil.rmtree(target, ignore_errors=True)
@@ -126,7 +121,7 @@ STEPS = {
     "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
     "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
     "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
-    "open": Step(SYSTEM, steps.OPEN, _open),
+    "open": steps.open_step(SYSTEM, OPENING),
     "materialize": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE, partial(_save, parts=1)),
     "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE_TENTH, partial(_save, parts=10)),
     **loader_steps(SYSTEM, _loader),

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("pylance", "pyarrow", "imagecodecs")
 SYSTEM = "Lance"
+OPENING = """
+import lance
+dataset = lance.dataset(f"{directory}/lance")
+length, first = dataset.count_rows(), dataset.take([0]).to_pylist()[0]
+"""
 INT, FLOAT, STRING = pa.int64(), pa.float32(), pa.string()
 SCHEMAS = {
     "digits": {"image": pa.binary(), "label": INT},
@@ -112,5 +117,6 @@ STEPS = {
     "batches": Step(SYSTEM, steps.BATCHES, _batches),
     "large_batches": Step(SYSTEM, steps.LARGE_BATCHES, partial(_batches, size=steps.LARGE_BATCH_SIZE)),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    "open": steps.open_step(SYSTEM, OPENING),
     **loader_steps(SYSTEM, _load),
 }

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("litdata", "imagecodecs")
 SYSTEM = "LitData"
+OPENING = """
+import litdata
+dataset = litdata.StreamingDataset(f"{directory}/chunks")
+length, first = len(dataset), dataset[0]
+"""
 
 
 def _plain(value: Any) -> Any:
@@ -87,6 +92,7 @@ STEPS = {
     "generate": Step(f"{SYSTEM}, a process a core", steps.GENERATE, _generate),
     "one_by_one": Step(SYSTEM, steps.ONE_BY_ONE, _one_by_one),
     "at_random": Step(SYSTEM, steps.RANDOM, _at_random),
+    "open": steps.open_step(SYSTEM, OPENING),
     **loader_steps(SYSTEM, _load),
     **remote_steps(f"{SYSTEM}, a worker a core", _remote),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 from remote import remote_steps
-from steps import BATCH_SIZE, CORES, GENERATE, ONE_BY_ONE, OPEN, RANDOM, RAW, Job, Step, loader_steps
+from steps import BATCH_SIZE, CORES, GENERATE, ONE_BY_ONE, RANDOM, RAW, Job, Step, loader_steps, open_step
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 from streaming.base.util import merge_index
 from torch_loader import loader
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 PACKAGES = ("mosaicml-streaming", "torch")
 SYSTEM = "MosaicML MDS"
+OPENING = """
+from streaming import LocalDataset
+dataset = LocalDataset(directory)
+length, first = len(dataset), dataset[0]
+"""
 COLUMNS = {
     "digits": {"image": "png", "label": "int"},
     "photos": {"image": "bytes", "label": "int"},
@@ -95,23 +100,13 @@ def _raw(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (shard.get_sample_data(i) for shard in shards for i in range(shard.size))
 
 
-def _open(job: Job) -> Callable[[], int]:
-    def run() -> int:
-        dataset = LocalDataset(job.directory)
-        if len(dataset) != job.count or not dataset[0]:
-            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
-        return 1
-
-    return run
-
-
 STEPS = {
     "generate": Step(SYSTEM, GENERATE, _generate),
     "generate_parallel": Step(f"{SYSTEM}, a process a core", GENERATE, _generate_parallel),
     "one_by_one": Step(SYSTEM, ONE_BY_ONE, _one_by_one),
     "at_random": Step(SYSTEM, RANDOM, _at_random),
     "raw": Step(f"{SYSTEM}, no CRC", RAW, _raw),
-    "open": Step(SYSTEM, OPEN, _open),
+    "open": open_step(SYSTEM, OPENING),
     **loader_steps(SYSTEM, _load),
     **remote_steps(f"{SYSTEM}, a worker a core", _remote),
 }

@@ -100,16 +100,6 @@ def _augmented(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: tfds.as_numpy(dataset.prefetch(tf.data.AUTOTUNE))
 
 
-def _open(job: Job) -> Callable[[], int]:
-    def run() -> int:
-        dataset = _dataset(job)
-        if len(dataset) != job.count or not next(iter(tfds.as_numpy(dataset))):
-            raise ValueError(f"{len(dataset):,} examples; there are {job.count:,}.")
-        return 1
-
-    return run
-
-
 def _paths(job: Job) -> list[str]:
     return [str(path) for path in _builder(job).info.splits["train"].filepaths]
 
@@ -146,22 +136,22 @@ def _source_at_random(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (source[i] for i in picks)
 
 
-def _source_open(job: Job) -> Callable[[], int]:
-    def run() -> int:
-        source = _source(job)
-        if len(source) != job.count or not source[0]:
-            raise ValueError(f"{len(source):,} examples; there are {job.count:,}.")
-        return 1
-
-    return run
-
-
 def _source_raw(job: Job) -> Callable[[], int]:
     paths = _paths(job)
     return lambda: sum(len(ArrayRecordReader(path).read_all()) for path in paths)
 
 
 ARRAY_RECORD = "ArrayRecord by TFDS"
+OPENING = """
+import tensorflow_datasets as tfds
+dataset = tfds.load(f"benchmark/{workload}", split="train", data_dir=directory)
+length, first = len(dataset), next(iter(tfds.as_numpy(dataset)))
+"""
+OPENING_SOURCE = """
+import tensorflow_datasets as tfds
+dataset = tfds.data_source(f"benchmark/{workload}", split="train", data_dir=directory)
+length, first = len(dataset), dataset[0]
+"""
 STEPS = {
     "generate": Step("TFDS, generator", steps.GENERATE, _generate),
     "generate_beam": Step("TFDS, Beam", steps.GENERATE, partial(_generate, beam_arguments=IN_MEMORY)),
@@ -176,7 +166,7 @@ STEPS = {
     "partial_batches": Step("TFDS", steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
     "augmented": Step("TFDS", steps.AUGMENTED, _augmented, steps.WARM_BATCHES),
     "raw": Step("tf.data, batches of 256", steps.RAW, _raw),
-    "open": Step("TFDS", steps.OPEN, _open),
+    "open": steps.open_step("TFDS", OPENING),
     "generate_array_record": Step(ARRAY_RECORD, steps.GENERATE, partial(_generate, file_format="array_record")),
     "array_record_one_by_one": Step(ARRAY_RECORD, steps.ONE_BY_ONE, _source_one_by_one),
     "array_record_batches": Step(f"{ARRAY_RECORD}, Grain", steps.BATCHES, _source_batches),
@@ -186,5 +176,5 @@ STEPS = {
     **loader_steps(f"{ARRAY_RECORD}, Grain", _source_load),
     "array_record_at_random": Step(ARRAY_RECORD, steps.RANDOM, _source_at_random),
     "array_record_raw": Step("ArrayRecord, whole files", steps.RAW, _source_raw),
-    "array_record_open": Step(ARRAY_RECORD, steps.OPEN, _source_open),
+    "array_record_open": steps.open_step(ARRAY_RECORD, OPENING_SOURCE),
 }

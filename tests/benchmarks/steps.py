@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +34,7 @@ ONE_FEATURE = "read one feature alone"
 PARTIAL = "read 2 of 40 features one by one"
 PARTIAL_BATCHES = f"read 2 of 40 features in batches of {BATCH_SIZE}"
 RAW = "scan records, not decoded"
-OPEN = "open: length and first example"
+OPEN = "open: from starting Python to the length and the first example"
 MATERIALIZE = "materialize all"
 MATERIALIZE_TENTH = "materialize train[:10%]"
 VERIFY = "verify"
@@ -89,6 +91,27 @@ class Step:
     way: str
     prepare: Callable[[Job], Callable[[], int | Iterable[Any]]]
     warm: int = 0
+
+
+def open_step(system: str, code: str) -> Step:
+    """Returns the step that starts Python, imports what is needed, and opens a dataset.
+
+    Args:
+        system: name in the tables.
+        code: defines the `length` and the `first` example of the dataset of a job, from its `directory` and `workload`.
+    """
+
+    def prepare(job: Job) -> Callable[[], int]:
+        given = f"directory, workload = {job.directory!r}, {job.workload!r}"
+        check = f"assert length == {job.count} and first"
+
+        def run() -> int:
+            subprocess.run([sys.executable, "-c", f"{given}\n{code}\n{check}"], check=True)
+            return 1
+
+        return run
+
+    return Step(system, OPEN, prepare)
 
 
 def loader_steps(system: str, load: Callable[[Job, int, Callable[..., Any]], Iterable[Any]]) -> dict[str, Step]:

@@ -184,7 +184,7 @@ TASKS = {
         Task("peer_tfds", "open", "generate", KILOBYTE),
         Task("peer_tfds", "array_record_open", "generate_array_record", KILOBYTE),
         Task("peer_mds", "open", "generate", KILOBYTE),
-        Task("peer_hf", "open", "generate", KILOBYTE),
+        *(Task(f"peer_{name}", "open", "generate", KILOBYTE) for name in ("hf", "lance", "litdata")),
     ),
     "memory": (
         Task("ours", "generate_beam", workloads=KILOBYTE),
