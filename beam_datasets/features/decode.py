@@ -131,7 +131,7 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
     """Returns the features with decoders in place of some.
 
     Raises:
-        ValueError: there is no feature of a name.
+        ValueError: a name is not that of a feature.
         TypeError: something is neither a decoder nor a dict of them.
     """
     if decoders is None:
@@ -152,7 +152,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     """Returns the features that a partial decoding asks for.
 
     Raises:
-        ValueError: there is no feature of a name, or a feature does not fit the dataset's.
+        ValueError: a name is not that of a feature, or a feature does not fit the dataset's.
         TypeError: a feature is of another class than the dataset's, or the nest has something else in it.
     """
     if isinstance(spec, PartialDecoding):
