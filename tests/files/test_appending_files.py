@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -234,6 +235,7 @@ def test_what_a_killed_append_to_an_object_store_built_is_removed(tmp_path, monk
     while not (builds := list(temporary.glob("incomplete.*_append/0"))) or not scratch_of_workers(temporary):
         assert process.poll() is None
         time.sleep(0.01)
+    process.send_signal(signal.SIGSTOP)  # it would end while this process makes its own store
     root, append = in_a_store(tmp_path)
     assert not leftovers.find_leftovers(root)
     process.kill()
