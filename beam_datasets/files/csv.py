@@ -14,6 +14,7 @@ import csv
 import io
 import logging
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -74,7 +75,8 @@ class Csv(RowsBuilder):
         headers = self._headers
         columns = list(dict.fromkeys(name for names in headers.values() for name in names))
         used = {_delimiter(file, self._dialect) for file in headers}
-        other = next((d for d in ",;\t|" if d in columns[0] and d not in used), "") if len(columns) == 1 else ""
+        one = columns[0] if len(columns) == 1 and columns[0] not in self._specs else ""
+        other = next((d for d in ",;\t|" if d in one and d not in used), "")
         other = other and f"; is the delimiter another? (--delimiter {other!r})"
         kind_of, empty = text_kinds(self._missing or ()), Guess(fields={name: Guess() for name in columns})
         guess, problem = self._guess_of(self._rows, empty, kind_of)
@@ -83,7 +85,10 @@ class Csv(RowsBuilder):
                 raise InputError(f"no row can be used; {problem}{other}")
             raise NoExamplesError(f"no file has a row below its header: {self._paths}")
         if other:
-            log.warning("there is one column, %r%s", columns[0], other)
+            raise InputError(
+                f"{self._paths}: expected several columns, got one, {one!r}{other}. If this is its name, give its "
+                f"type: --feature {shlex.quote(f'{one}=string')}"
+            )
         for name, warning in guess.stray_texts():
             if name not in self._specs:
                 log.warning(warning)

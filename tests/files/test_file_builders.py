@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.cli import main
+from beam_datasets.errors import InputError
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.text_lines import TextLines
 from tests.exporting.conftest import dataset_of, export
@@ -69,12 +71,15 @@ def test_files_that_cannot_be_used(files, kind, text, why):
         ("a.csv", {"delimiter": ";"}, "id;n,m\n1;2\n", None),
     ],
 )
-def test_one_column_whose_name_contains_a_delimiter_is_a_warning(tmp_path, caplog, name, options, text, other):
+def test_one_column_whose_name_contains_a_delimiter_is_an_error(tmp_path, name, options, text, other):
     (tmp_path / name).write_text(text)
-    Csv(pattern=str(tmp_path / name), data_dir=tmp_path, **options).info  # noqa: B018
     column = text.split("\n")[0]
-    wanted = [f"there is one column, {column!r}; is the delimiter another? (--delimiter {other!r})"] if other else []
-    assert [record.getMessage() for record in caplog.records] == wanted
+    if other:
+        why = f"expected several columns, got one, {column!r}; is the delimiter another? (--delimiter {other!r})"
+        with pytest.raises(InputError, match=re.escape(why)):
+            Csv(pattern=str(tmp_path / name), data_dir=tmp_path, **options).info  # noqa: B018
+        options = {**options, "features": {column: "string"}}
+    Csv(pattern=str(tmp_path / name), data_dir=tmp_path, **options).info  # noqa: B018
 
 
 def test_csv(files):
