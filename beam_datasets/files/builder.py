@@ -134,7 +134,7 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     Raises:
         ValueError: it holds no integer and no text.
     """
-    key: Any = value_at(example, column)
+    key: Any = value_or_none(example, column)
     if isinstance(key, (str, int)):
         return key
     if isinstance(key, bytes):
@@ -619,7 +619,7 @@ class Assignment:
         assert self.split_of is not None
         if self.column is None:
             return self.split_of(key)
-        value = value_at(row, self.column)
+        value = value_or_none(row, self.column)
         if isinstance(value, str):
             value = value.strip()
         is_missing = value is None or value != value or value in ("", b"", *self.missing_texts)
@@ -636,12 +636,12 @@ class Assignment:
             raise ValueError(f"column {self.column!r}: {error}") from None
 
 
-def value_at(row: Any, path: str) -> Any:
+def value_or_none(row: Any, path: str) -> Any:
     """Returns the value of a column, or of field a/b of an object; None if there is none."""
     if not isinstance(row, Mapping) or path in row:
         return row.get(path) if isinstance(row, Mapping) else None
     name, _, rest = path.partition("/")
-    return value_at(row.get(name), rest) if rest else None
+    return value_or_none(row.get(name), rest) if rest else None
 
 
 def assignment(

@@ -515,6 +515,11 @@ def test_a_name_shows_all_versions_and_opens_the_newest(versions, monkeypatch, a
         assert get(url, "/dataset", name="cow:1.0.0")[0] == (404 if first else 200)
 
 
+def test_a_name_is_found_without_listing_all_datasets(versions, monkeypatch):
+    monkeypatch.setattr("beam_datasets.catalog.list_datasets", lambda *_: pytest.fail("all datasets are listed"))
+    assert find("cat", str(versions), None) == (Catalogue(str(versions), "cat"), "cat:1.10.0")
+
+
 def test_the_command_serves_until_it_is_interrupted(data):
     command = [sys.executable, "-m", "beam_datasets.cli", "explore", "hostile", "--data_dir", str(data)]
     command += ["--port", "0", "--token"]

@@ -290,8 +290,8 @@ def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, s
         if catalog.list_datasets(root) or not catalog.list_versions(name, data_dir=above):
             return Catalogue(root), ""
         dataset, root = name, above
-    if dataset in catalog.list_datasets(root):
-        return Catalogue(root, dataset), catalog.list_published(dataset, root)[-1]
+    if dataset.isidentifier() and (versions := catalog.list_published(dataset, root)):
+        return Catalogue(root, dataset), versions[-1]
     published = open_published(dataset, data_dir, storage_options)
     name, directory = published.info.display_name, published.dataset_dir
     if not storage.is_dir(dataset) and directory == storage.join(root, name.replace(":", "/")):
