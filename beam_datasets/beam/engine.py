@@ -330,6 +330,7 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
 
     Raises:
         StoreOptionsError: a path has storage_options, and this process does not start the workers.
+        EngineError: a path is local and the Flink cluster does not answer, or has no TaskManager yet.
         ValueError: a path is local and the workers are elsewhere.
     """
     for purpose, path in () if engine.inherits else paths.items():
@@ -344,6 +345,12 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
         return
     for purpose, path in paths.items():
         if path is not None and not storage.is_remote(path):
+            if (cluster := cluster_of(engine.options)) and not cluster.task_managers():
+                raise EngineError(
+                    f"{purpose} is {path!r}, and the Flink cluster at {cluster.url} has no TaskManager, so whether its "
+                    "workers see this path is unknown. Start one, and wait until it is registered; or, if the cluster "
+                    "starts them for each job, give a path that all can see, and declare it with --shared_disk."
+                )
             raise ValueError(
                 f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
                 "Give a path that all can see, on a network file system say, and declare it with --shared_disk."

@@ -264,6 +264,17 @@ def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) ->
     assert choose_engine(options(manager.address)).shares_disk is here
 
 
+def test_a_local_path_and_no_task_manager(manager: JobManager) -> None:
+    """Whether the workers see it depends on where TaskManagers are, of which there are none yet."""
+    engine = choose_engine(options(manager.address))
+    checks.check_paths_are_shared(engine, {"data_dir": "/data"})
+    manager.answers["/taskmanagers"] = {"taskmanagers": []}
+    engine = choose_engine(options(manager.address))
+    with pytest.raises(checks.EngineError, match="data_dir is '/data', and the Flink cluster at .* has no TaskManager"):
+        checks.check_paths_are_shared(engine, {"data_dir": "/data"})
+    checks.check_paths_are_shared(engine, {"data_dir": "s3://bucket/data"})
+
+
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
     cluster = checks.FlinkCluster(f"http://{manager.address}")
     assert cluster.is_running("job-b")
