@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from crc32c import crc32c
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
@@ -45,6 +44,7 @@ from beam_datasets.metadata.names import (
 )
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.native import crc32c
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.undecoded import Check, decoding_check, names_check

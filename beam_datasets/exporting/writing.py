@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
-from crc32c import crc32c
 
 from beam_datasets.errors import BeamDatasetsError, FeatureError, FeatureValueError
 from beam_datasets.exporting.schema import (
@@ -42,6 +41,7 @@ from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.native import crc32c
 from beam_datasets.reading.decoding import Decode, Step, compose, compose_many
 from beam_datasets.reading.shards import Shard
 from beam_datasets.reading.undecoded import UNDECODED, place_of

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
-import crc32c
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets.errors import InputError
+from beam_datasets.native import crc32c
 
 WILDCARDS = "*?["
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
@@ -127,7 +127,7 @@ def _checksum_of_bytes(file: InputFile) -> str:
     crc = 0
     with open(file.path, "rb") as stream:
         while block := stream.read(_CHECKSUM_BLOCK):
-            crc = crc32c.crc32c(block, crc)
+            crc = crc32c(block, crc)
         found = os.fstat(stream.fileno())
     return f"crc32c:{crc:08x}" if (found.st_size, round(found.st_mtime, 3)) == (file.size, file.modified) else ""
 

@@ -24,12 +24,12 @@ import struct
 from typing import Any
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import ArrayLike, NDArray
 
 from beam_datasets.errors import MetadataError
 from beam_datasets.extras import Buffer
 from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.native import crc32c
 
 KEY_SIZE = 16
 """Bytes of a sort key."""

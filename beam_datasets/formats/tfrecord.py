@@ -15,13 +15,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
-import crc32c as _crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.extras import Buffer
-from beam_datasets.native import core
+from beam_datasets.native import core, crc32c
 
 OVERHEAD = 16
 HEADER = struct.Struct("<QI")
@@ -31,9 +30,6 @@ LENGTH = struct.Struct("<Q")
 _MASK_DELTA = 0xA282EAD8
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
-
-crc32c = _crc32c.crc32c if core is None else core.crc32c
-"""The plain CRC-32C of a buffer, with the CRC of what came before as an optional second argument."""
 
 
 class Readable(Protocol):
@@ -69,7 +65,7 @@ class Chunk(NamedTuple):
 
 def masked_crc32c(data: Any) -> int:
     """Returns the CRC-32C of the data as it stands in a TFRecord."""
-    crc: int = _crc32c.crc32c(data)
+    crc: int = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 

@@ -25,8 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-import crc32c
-
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
 from beam_datasets.errors import (
@@ -49,6 +47,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr
+from beam_datasets.native import crc32c
 
 _log = logging.getLogger(__name__)
 
@@ -205,7 +204,7 @@ def stage_inputs(publication: Publication, inputs: Inputs | None) -> Publication
         return publication
     text, folder = inputs.to_text().encode(), shard_writer.new_dir(publication.staging_dir)
     storage.write_bytes(storage.join(folder, INPUTS_FILE), text)
-    return replace(publication, inputs=(storage.join(folder, INPUTS_FILE), len(text), crc32c.crc32c(text)))
+    return replace(publication, inputs=(storage.join(folder, INPUTS_FILE), len(text), crc32c(text)))
 
 
 def stage_checksums(publication: Publication, checksums: Mapping[str, str]) -> Publication:
@@ -402,7 +401,7 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     folder = shard_writer.new_dir(root)
     for name, text in texts.items():
         storage.write_bytes(storage.join(folder, name), text)
-    metadata = {storage.join(folder, name): (len(text), crc32c.crc32c(text)) for name, text in texts.items()}
+    metadata = {storage.join(folder, name): (len(text), crc32c(text)) for name, text in texts.items()}
     try:
         sizes = storage.file_sizes(root)
     except FileNotFoundError:

@@ -26,11 +26,11 @@ from beam_datasets.errors import (
 )
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import KEY_SIZE, Index
-from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.generate.runs import content_of
 from beam_datasets.generate.shard_writer import append_file
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
+from beam_datasets.native import crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 

@@ -35,13 +35,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import crc32c
-
 from beam_datasets import storage
 from beam_datasets.errors import AbandonedError, AlreadyPublishedError, PathNotFoundError, StorageError
 from beam_datasets.generate.owners import Owner
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
+from beam_datasets.native import crc32c
 
 PUBLISH, ABANDON = "publish", "abandon"
 RUNS_PREFIX = "incomplete.runs."
@@ -519,7 +518,7 @@ def content_of(path: str) -> tuple[int, int]:
     checksum = 0
     with storage.open_reader(path) as reader:
         for chunk in reader.chunks():
-            checksum = crc32c.crc32c(chunk, checksum)
+            checksum = crc32c(chunk, checksum)
         return reader.size, checksum
 
 

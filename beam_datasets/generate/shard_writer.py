@@ -26,6 +26,7 @@ from beam_datasets.generate.blocks import AnyBlock
 from beam_datasets.generate.merge import Merge
 from beam_datasets.generate.plan import Group
 from beam_datasets.metadata.names import FilenameTemplate
+from beam_datasets.native import crc32c
 
 VALUES_SHOWN = 8  # of a feature, in an error
 TEXT_SHOWN = 80  # characters
@@ -66,7 +67,7 @@ class WrittenShard:
         """Returns the shard of records with this index and checksum, and the content of the file of its index."""
         content, size, count = index.to_bytes(), index.shard_size, len(index)
         num_bytes = size - tfrecord.OVERHEAD * count
-        return cls(split, shard, part, path, count, num_bytes, size, checksum, tfrecord.crc32c(content)), content
+        return cls(split, shard, part, path, count, num_bytes, size, checksum, crc32c(content)), content
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksu
     """Writes the chunks of a `Merge`; returns the CRC-32C of what was written, continued from `checksum`."""
     for chunk in chunks:
         for buffer in chunk:
-            checksum = tfrecord.crc32c(buffer, checksum)
+            checksum = crc32c(buffer, checksum)
         writer.write(chunk)
     return checksum
 
@@ -193,7 +194,7 @@ def _write_together(group: Group, payload: memoryview, index: Index, destination
     for number, stop in enumerate(stops):
         shard_name = name(group.shard + number)
         shard, own = payload[ends[number] : ends[number + 1]], index.cut(stop - group.takes[number], stop)
-        path, checksum = storage.join(directory, shard_name), tfrecord.crc32c(shard)
+        path, checksum = storage.join(directory, shard_name), crc32c(shard)
         made, content = WrittenShard.of(group.split, group.shard + number, path, own, checksum)
         files += [(shard_name, shard), (f"{shard_name}.index", content)]
         written.append(made)

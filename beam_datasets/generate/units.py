@@ -28,7 +28,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import crc32c
 import numpy as np
 
 from beam_datasets import __version__, storage
@@ -41,6 +40,7 @@ from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.plan import Plan
 from beam_datasets.generate.runs import CHECKPOINT_SUFFIX, SHARDS_SUFFIX, SPILL_SUFFIX, has_units
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
+from beam_datasets.native import crc32c
 
 MAX_NAME = 200  # characters of a unit's name
 READS_AT_ONCE = 16
@@ -185,7 +185,7 @@ class Checkpoint:
 
 def checksum(keys: bytes, sizes: bytes) -> int:
     """Returns the CRC-32C of a block's keys and sizes, as a checkpoint records it."""
-    return crc32c.crc32c(sizes, crc32c.crc32c(keys))
+    return crc32c(sizes, crc32c(keys))
 
 
 def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:

@@ -16,12 +16,12 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import Buffer
-from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, new_dir
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
+from beam_datasets.native import crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class _ShardSource:
                 self._ordered = self._ordered and records.ordered
             for first, places, buffer in records.chunks():
                 records.check(first, places, buffer)
-                self._crc = tfrecord.crc32c(buffer, self._crc)
+                self._crc = crc32c(buffer, self._crc)
                 yield buffer
 
     def finish(self, path: str) -> tuple[WrittenShard, bytes]:

@@ -13,7 +13,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
-from beam_datasets.formats.tfrecord import crc32c
+from beam_datasets.native import crc32c
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
 from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty, gather, merge, prepare
 

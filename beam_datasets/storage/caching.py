@@ -25,10 +25,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from beam_datasets import storage
 from beam_datasets.extras import Buffer
+from beam_datasets.native import crc32c
 from beam_datasets.storage.backend import Range, Reader
 from beam_datasets.storage.paths import TEMPORARY_PREFIX, is_remote, is_temporary, scheme, url
 

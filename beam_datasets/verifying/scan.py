@@ -15,7 +15,8 @@ from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError, parse
 from beam_datasets.formats.index import Index
-from beam_datasets.formats.tfrecord import OVERHEAD, crc32c
+from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.native import crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
 

@@ -22,6 +22,7 @@ VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # TensorFlow's own messages
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # packages are compiled when they are installed, a checkout when it is imported
     "PYTHONPATH": str(Path(__file__).parent),  # for the processes that a system starts
 }
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crc32c import crc32c
 
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.index import Index
-from beam_datasets.formats.tfrecord import crc32c
 from beam_datasets.metadata.manifest import Manifest
 from tests.directories import contents
 from tests.published import edit_json, restore, upload
