@@ -22,6 +22,7 @@ from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     COUNTS,
+    counted,
     max_bins,
     publish_shards,
     reserve,
@@ -216,7 +217,8 @@ def _numbers(ranges: RecordRanges) -> Iterator[int]:
 
 
 def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> RecordRange:
-    return prepare(ranges[number], transform, directory)
+    prepared = prepare(ranges[number], transform, directory)
+    return replace(prepared, requests=count_requests())
 
 
 def _plan(ranges: RecordRanges, prepared: list[RecordRange], sharding: ShardingOptions) -> CopyPlan:
@@ -253,7 +255,7 @@ class _Copy(beam.DoFn):
             self._examples.inc(written.num_examples)
             self._bytes.inc(written.file_bytes)
             self._shard_bytes.update(written.file_bytes)
-            yield [written]
+            yield [counted(written)]
 
 
 class _ReadBlocks(beam.DoFn):

@@ -569,7 +569,7 @@ class _WriteGroup(beam.DoFn):
                 self._shard_examples.update(shard.num_examples)
                 self._shard_bytes.update(shard.file_bytes)
         first, *others = written
-        yield (group.split, group.shard), [_counted(first), *others]
+        yield (group.split, group.shard), [counted(first), *others]
 
 
 def _join(
@@ -579,10 +579,10 @@ def _join(
 ) -> list[shard_writer.WrittenShard]:
     (split, _), groups = element
     first, *others = shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
-    return [_counted(first), *others]
+    return [counted(first), *others]
 
 
-def _counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
+def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     """Adds what this process has done since it last counted to the shard."""
     return dataclasses.replace(shard, requests=shard.requests.plus(count_requests()))
 

@@ -80,9 +80,15 @@ class SplitCopy:
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """What all shards are copied of: the splits in the order in which they are asked for."""
+    """What all shards are copied of.
+
+    Attributes:
+        splits: in the order in which they are asked for.
+        requests: what preparing the ranges has taken.
+    """
 
     splits: tuple[SplitCopy, ...]
+    requests: storage.Requests = field(default=storage.Requests())
 
     def groups(self) -> Iterator[tuple[int, int, int]]:
         """Yields the shards in groups (number of the split, first, stop), each of which one worker copies."""
@@ -121,7 +127,7 @@ def plan_prepared(prepared: Iterable[RecordRange], ranges: RecordRanges, shardin
         indexes = {part.file.filename: part.index_path for part in longest_last if part.index_path is not None}
         files, num_bytes = _columns([part.file for part in parts]), sum(part.num_bytes for part in parts)
         splits.append(_split_copy(split, files, num_bytes, sharding, indexes))
-    return CopyPlan(tuple(splits))
+    return CopyPlan(tuple(splits), storage.sum_requests(part.requests for part in in_order))
 
 
 def _split_copy(

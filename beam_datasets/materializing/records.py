@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -67,6 +67,7 @@ class RecordRange:
         keyed: whether the records have sort keys.
         index_path: an index that was made of the file; None for the one beside it.
         num_bytes: framed size in bytes, once it is prepared.
+        requests: what the process that prepared it has done since it last counted.
     """
 
     number: int
@@ -79,6 +80,7 @@ class RecordRange:
     keyed: bool
     index_path: str | None = None
     num_bytes: int = 0
+    requests: storage.Requests = field(default=storage.Requests())
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Materialize in anybody's pipeline, and what goes wrong: one clear error, nothing published, nothing left behind."""
 
+import json
 import os
 import shutil
 import signal
@@ -63,6 +64,16 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_pub
     ):
         pipeline | made
     assert not list((tmp_path / "out").rglob("dataset_info.json"))
+
+
+@pytest.mark.parametrize("asked, passes", [({}, 1), ({"filter": bool}, 2), ({"reshuffle": "x"}, 2)], ids=str)
+def test_the_report_counts_all_processes(source, tmp_path, asked, passes):
+    asked_for = {f"split{number}": "train" for number in range(6)}
+    made = bd.materialize(source, split=asked_for, to="made", data_dir=tmp_path, num_workers=2, **asked)
+    counted = json.loads(Path(made, "run.json").read_text())["storage"]
+    num_bytes = sum(path.stat().st_size for path in Path(made).glob("*.tfrecord-?????-of-?????"))
+    assert counted["bytes_read"] >= passes * num_bytes
+    assert counted["bytes_written"] >= passes * num_bytes
 
 
 def test_two_in_one_pipeline_and_not_behind_something(source, tmp_path):
