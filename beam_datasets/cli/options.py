@@ -317,6 +317,11 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
         again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
         files = f" Files are given by --pattern {first}." if "--pattern" in parser._option_string_actions else ""
         raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.{files}")
+    if first.partition("=")[0] == "--resume":
+        raise UsageError(
+            f"--resume: expected build, got {parser.prog}. Only build continues a failed run: "
+            "start the same command without --resume, and it begins anew."
+        )
     raise UsageError(
         f"unknown option {first.partition('=')[0]}: neither this command nor Beam has it."
         f"{near_option(first, parser, beam)} See {parser.prog} --help; arguments "

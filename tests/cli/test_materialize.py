@@ -177,6 +177,7 @@ def test_worker_processes_and_the_main_module(data, tmp_path):
         (["one", "--to", "new", "--min_shard_size", "x"], 2, "'x' is not a size"),
         (["one", "--to", "new", "--num_workers", "-1"], 2, "num_workers is -1"),
         (["one", "--to", "new", "--spilt", "train"], 2, "unknown option --spilt: .* Did you mean '--split'"),
+        (["one", "--to", "new", "--resume"], 2, "--resume: expected build, got beam-datasets materialize. .* anew"),
         (["one", "--to", "new", "--direct_running_mode", "multi_threading"], 2, "multi_threading loses records"),
         (["one", "two", "--to", "new"], 2, "what is 'two'"),
     ],
