@@ -32,7 +32,7 @@ from beam_datasets.metadata.names import (
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
 
-Source = Any  # SourceUnits, a Beam PTransform or PCollection, an iterable of (key, example), or a callable for one
+ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
     "manual_dir", "register_checksums", "verify_ssl",
@@ -222,7 +222,7 @@ class DatasetBuilder:
         except (TypeError, OSError):
             return Path()
 
-    def _split_generators(self, *args: Any) -> Mapping[str, Source] | Sequence[SplitGenerator]:
+    def _split_generators(self, *args: Any) -> Mapping[str, ExampleSource] | Sequence[SplitGenerator]:
         """Returns {split name: source of (key, example)}, or a list of `SplitGenerator`.
 
         A source is a `SourceUnits`, a Beam PTransform or PCollection, an iterable, or a callable that returns an
@@ -463,7 +463,7 @@ class DatasetBuilder:
         if reason:
             raise BeamDatasetsError(f"{self._full_name()} must not be used: {reason}")
 
-    def split_generators(self, pipeline: Any) -> dict[str, Source]:
+    def split_generators(self, pipeline: Any) -> dict[str, ExampleSource]:
         """Returns {split: source}, names checked.
 
         Args:
@@ -479,7 +479,7 @@ class DatasetBuilder:
         self.uncut_splits = [name for name in sources if first[name] is sources[name]]
         return first
 
-    def _sources(self, pipeline: Any) -> dict[str, Source]:
+    def _sources(self, pipeline: Any) -> dict[str, ExampleSource]:
         parameters = inspect.signature(self._split_generators).parameters.values()
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
@@ -499,13 +499,13 @@ class DatasetBuilder:
                 raise BeamDatasetsError(f"split {name!r}: its source is None. Did the function forget yield or return?")
         return splits
 
-    def _listed(self, generators: Any) -> dict[str, Source]:
+    def _listed(self, generators: Any) -> dict[str, ExampleSource]:
         """Returns {split: source} of a list of `SplitGenerator`."""
         if not isinstance(generators, Sequence) or not all(isinstance(each, SplitGenerator) for each in generators):
             return {}
         return {str(each.name): self._generated(**each.gen_kwargs) for each in generators}
 
-    def _generated(self, **kwargs: Any) -> Source:
+    def _generated(self, **kwargs: Any) -> ExampleSource:
         """Returns the source of a `SplitGenerator`."""
         return self._generate_examples(**kwargs)  # type: ignore[attr-defined]
 
@@ -601,7 +601,7 @@ class DatasetBuilder:
         return state
 
 
-def _first_of(split: str, sources: Mapping[str, Source], count: int) -> Source:
+def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> ExampleSource:
     """Returns a source of the first examples of a split; what Beam makes is not cut."""
     from beam_datasets.generate.units import SourceUnits, read_together
 
@@ -653,7 +653,7 @@ GeneratorBasedBuilder = DatasetBuilder
 class BeamBasedBuilder(DatasetBuilder, skip_registration=True):
     """A builder whose list of `SplitGenerator` gives arguments to `_build_pcollection(pipeline, ...)`."""
 
-    def _generated(self, **kwargs: Any) -> Source:
+    def _generated(self, **kwargs: Any) -> ExampleSource:
         import apache_beam as beam
 
         return beam.ptransform_fn(self._build_pcollection)(**kwargs)  # type: ignore[attr-defined]

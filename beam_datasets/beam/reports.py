@@ -21,7 +21,7 @@ from beam_datasets.beam.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics import report as statistics
-from beam_datasets.statistics.summary import Request, ShardRange, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import ShardRange, StatisticsRequest, cut, gather, merge, prepare
 from beam_datasets.verifying import Expected, Report, ShardFacts, conclude, read_expected
 from beam_datasets.verifying.scan import RecordChecks, read_shard
 
@@ -153,7 +153,7 @@ class SummarizeDataset(beam.PTransform):
 
     def __init__(
         self,
-        name_or_dir: str | os.PathLike[str] | Request,
+        name_or_dir: str | os.PathLike[str] | StatisticsRequest,
         splits: Sequence[Any] | None = None,
         features: Sequence[str] | None = None,
         *,
@@ -177,8 +177,8 @@ class SummarizeDataset(beam.PTransform):
             FeatureKeyError: the feature does not exist.
         """
         super().__init__()
-        given = isinstance(name_or_dir, Request)
-        self.request: Request = (
+        given = isinstance(name_or_dir, StatisticsRequest)
+        self.request: StatisticsRequest = (
             name_or_dir if given else prepare(name_or_dir, splits, features, data_dir, storage_options)  # type: ignore[assignment,arg-type]
         )
         self._shared_disk = shared_disk
@@ -189,7 +189,7 @@ class SummarizeDataset(beam.PTransform):
         return (
             begin
             | "Slices" >> beam.Create([self.request], reshuffle=False)
-            | "ListRuns" >> beam.FlatMap(Request.runs)
+            | "ListRuns" >> beam.FlatMap(StatisticsRequest.runs)
             | "ReshuffleRuns" >> beam.Reshuffle()
             | "Cut" >> beam.FlatMap(cut, self.request, self.request.range_bytes)
             | "ReshuffleRanges" >> beam.Reshuffle().with_output_types(ShardRange)
@@ -200,7 +200,7 @@ class SummarizeDataset(beam.PTransform):
 
 
 def run_stats(
-    request: Request, *, report: str | None = None, shared_disk: bool = False, **engine_options: Any
+    request: StatisticsRequest, *, report: str | None = None, shared_disk: bool = False, **engine_options: Any
 ) -> Statistics:
     """Computes statistics by a pipeline, and returns them.
 

@@ -22,7 +22,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.cli.resolve import FORMATS, Request, format_of, resolve
+from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, resolve
 from beam_datasets.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -118,12 +118,12 @@ def _is_published(text: str) -> bool:
     return text not in FORMATS and not re.search(r"\.py(:|/|$)", text)
 
 
-def _request(text: str) -> Request:
+def _request(text: str) -> BuilderRequest:
     import_beam()
     return resolve(text)
 
 
-def _builder(request: Request, known: argparse.Namespace) -> Any:
+def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
     given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
     try:
         given |= builder_arguments(known, request.builder)

@@ -28,7 +28,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, size_text, splits_table, table
-from beam_datasets.cli.resolve import Request, builder_file, known_names, resolve
+from beam_datasets.cli.resolve import BuilderRequest, builder_file, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
@@ -185,7 +185,7 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
             check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
 
 
-def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], Request]:
+def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
     """Returns the options of the command, those of Beam, and the dataset."""
     parser = COMMAND.parser()
     args = _with_dataset(args)
@@ -218,7 +218,7 @@ def _is_folder(text: str) -> bool:
     return text == "." or (text.startswith((".", os.sep)) and os.path.isdir(text))
 
 
-def _make_builder(request: Request, known: argparse.Namespace) -> DatasetBuilder:
+def _make_builder(request: BuilderRequest, known: argparse.Namespace) -> DatasetBuilder:
     kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
     given = {"config": request.config or known.config, "version": request.version}
     if request.config and known.config:

@@ -35,7 +35,7 @@ _CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?
 
 
 @dataclass(frozen=True)
-class Request:
+class BuilderRequest:
     """Which dataset is meant.
 
     Attributes:
@@ -51,7 +51,7 @@ class Request:
     kwargs: Mapping[str, Scalar] | None = None
 
 
-def resolve(text: str) -> Request:
+def resolve(text: str) -> BuilderRequest:
     """Returns the dataset that a text means.
 
     It is `name[/config][:version]` of a registered builder, of a format of files (`csv`), or of `pipelines/name.py`
@@ -73,9 +73,9 @@ def resolve(text: str) -> Request:
         needed = "expected [:Class][/config][:version] after the file or module"
         raise UsageError(f"{text}: {needed}, got {code['rest']!r}" if code else str(error)) from None
     if not code:
-        return Request(_by_name(name.name), name.config, name.version, name.kwargs)
+        return BuilderRequest(_by_name(name.name), name.config, name.version, name.kwargs)
     [module] = import_code([code["where"]])
-    return Request(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
+    return BuilderRequest(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
 
 
 def format_of(text: str) -> str | None:

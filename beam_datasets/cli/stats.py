@@ -19,7 +19,7 @@ from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
-from beam_datasets.statistics.summary import Request, prepare
+from beam_datasets.statistics.summary import StatisticsRequest, prepare
 
 MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one
@@ -112,7 +112,7 @@ def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
     return sample_images(published, expression, url)
 
 
-def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
+def _compute(request: StatisticsRequest, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
     """Computes statistics in this process, or by Beam if that is asked for or takes less time."""
     asked = beam_options or known.report or known.shared_disk or (known.num_workers or 1) > 1
     pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and (os.cpu_count() or 1) > 1
@@ -131,7 +131,7 @@ def _compute(request: Request, known: argparse.Namespace, beam_options: Sequence
         )
 
 
-def _save(found: Statistics, request: Request, known: argparse.Namespace) -> str:
+def _save(found: Statistics, request: StatisticsRequest, known: argparse.Namespace) -> str:
     """Saves statistics of a whole dataset, and returns what to say of it."""
     if known.no_save or not request.whole:
         return ""

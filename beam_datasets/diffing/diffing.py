@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
-from beam_datasets.diffing.features import Reader, compare_features
+from beam_datasets.diffing.features import VersionReader, compare_features
 from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, ExampleChange, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
@@ -157,7 +157,7 @@ def diff_split(
     old: ReadOnlyBuilder,
     new: ReadOnlyBuilder,
     name: str,
-    reader: Reader,
+    reader: VersionReader,
     examples: int,
     progress: Callable[[int], object] | None,
 ) -> SplitDiff:
@@ -175,7 +175,7 @@ def diff_split(
 
 
 def _diff_split(
-    old: SplitRecords, new: SplitRecords, reader: Reader, examples: int, progress: Callable[[int], object] | None
+    old: SplitRecords, new: SplitRecords, reader: VersionReader, examples: int, progress: Callable[[int], object] | None
 ) -> SplitDiff:
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
@@ -213,7 +213,7 @@ def _diff_split(
     )
 
 
-def _changed(old: SplitRecords, new: SplitRecords, reader: Reader, pairs: Pairs) -> tuple[Ints, int]:
+def _changed(old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs) -> tuple[Ints, int]:
     """Returns the pairs that are read differently, and how many of other bytes are read alike."""
     changed, num_alike = [], 0
     for i, j, one, other in differing(old, new, pairs):
@@ -434,7 +434,7 @@ class _Some:
 
 
 def _with_moved(
-    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[ChangeKind, _Some], *, by_index: bool
+    old: SplitRecords, new: SplitRecords, reader: VersionReader, kinds: dict[ChangeKind, _Some], *, by_index: bool
 ) -> dict[ChangeKind, _Some]:
     """Returns the kinds of differences after looking for records that are elsewhere.
 
@@ -462,7 +462,7 @@ def _with_moved(
 
 
 def _examples(
-    old: SplitRecords, new: SplitRecords, reader: Reader, kinds: dict[ChangeKind, _Some], count: int
+    old: SplitRecords, new: SplitRecords, reader: VersionReader, kinds: dict[ChangeKind, _Some], count: int
 ) -> Iterator[ExampleChange]:
     """Yields the first examples of each kind, decoded."""
     for kind in KINDS:
@@ -522,7 +522,7 @@ def diff(
         )
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
-    reader = Reader(one.info.features, other.info.features, shared)
+    reader = VersionReader(one.info.features, other.info.features, shared)
     found = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
     return DatasetDiff(
         old=one.info.display_name,

@@ -186,7 +186,7 @@ def _one_line(feature: FeatureConnector) -> str:
     return " ".join(repr(feature).split())
 
 
-class Reader:
+class VersionReader:
     """How examples of two versions are read.
 
     Attributes:

@@ -28,12 +28,12 @@ from beam_datasets.exporting.schema import Struct, as_files, schema_of
 from beam_datasets.exporting.writing import (
     FILE_FORMAT,
     ArrayRecord,
-    Block,
-    Decoder,
     Format,
     JsonLines,
     Output,
-    Parquet,
+    ParquetFormat,
+    RecordDecoder,
+    RowBlock,
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names
@@ -54,7 +54,7 @@ from beam_datasets.reading.shards import ShardPool
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together, at most
-FORMATS: dict[str, Format] = {kind.name: kind() for kind in (Parquet, JsonLines, WebDataset, ArrayRecord)}
+FORMATS: dict[str, Format] = {kind.name: kind() for kind in (ParquetFormat, JsonLines, WebDataset, ArrayRecord)}
 
 
 def plan_export(
@@ -229,15 +229,15 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     planned, filename = plan.split(split), plan.filename(split, shard)
     start, stop = planned.span(shard)
     size = int(min(max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1), _BLOCK_ROWS))
-    decoder, pool, index = Decoder(_step(plan)), ShardPool(""), start
+    decoder, pool, index = RecordDecoder(_step(plan)), ShardPool(""), start
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[RowBlock]:
         nonlocal index
         for run in planned.shard(shard):
             record = run.skip
             for records in read_blocks(run, pool):
                 for first in range(0, len(records), size):
-                    block = Block(run, record, index, records[first : first + size], decoder)
+                    block = RowBlock(run, record, index, records[first : first + size], decoder)
                     index += len(block.records)
                     record += len(block.records)
                     yield block

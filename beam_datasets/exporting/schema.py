@@ -48,7 +48,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Text:
+class TextType:
     """Text: values are bytes in UTF-8."""
 
 
@@ -73,7 +73,7 @@ class Array:
     """An array of numbers, or of texts or bytes.
 
     Attributes:
-        item: Number, Text or Binary.
+        item: Number, TextType or Binary.
         shape: at least one length; None stands for any.
         optional: whether values may be missing.
     """
@@ -105,7 +105,7 @@ class Struct:
     fields: Mapping[str, Column]
 
 
-Column: TypeAlias = "Number | Label | Text | Binary | File | Array | Items | Struct"
+Column: TypeAlias = "Number | Label | TextType | Binary | File | Array | Items | Struct"
 
 
 def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
@@ -159,7 +159,7 @@ def _leaf(feature: Any, is_binary: bool) -> Column:
         return File(feature.file_kind)
     if isinstance(feature, ClassLabel):
         return Label(feature.label_names or ())
-    item: Column = Number(feature.dtype) if feature.dtype != STRING else Binary() if is_binary else Text()
+    item: Column = Number(feature.dtype) if feature.dtype != STRING else Binary() if is_binary else TextType()
     return Array(item, tuple(feature.shape), feature.is_optional) if feature.shape else item
 
 

@@ -1,4 +1,4 @@
-"""The formats that are written: what a format is, JSON lines, ArrayRecord and WebDataset; see `parquet` for Parquet.
+"""The formats that are written: what a format is, JSON lines, ArrayRecord, WebDataset and Parquet.
 
 A format writes blocks of examples to a file.
 """
@@ -30,7 +30,7 @@ from beam_datasets.exporting.schema import (
     Label,
     Number,
     Struct,
-    Text,
+    TextType,
     items_of,
     text_of,
 )
@@ -87,7 +87,7 @@ class Format:
         """Returns the name of a shard."""
         return f"{split}-{shard:05d}-of-{num_shards:05d}.{self.name}"
 
-    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard: its blocks, in order.
 
         Raises:
@@ -96,7 +96,7 @@ class Format:
         raise NotImplementedError
 
 
-class Decoder:
+class RecordDecoder:
     """Makes examples of records.
 
     Attributes:
@@ -114,7 +114,7 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Consecutive examples of a run.
 
     Attributes:
@@ -129,7 +129,7 @@ class Block:
     record: int
     first: int
     records: list[bytes]
-    decoder: Decoder
+    decoder: RecordDecoder
 
     @cached_property
     def examples(self) -> list[Any]:
@@ -210,7 +210,7 @@ class JsonLines(Format):
 
     name: ClassVar[str] = "jsonl"
 
-    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard; see `Format.write`."""
         convert = json_converter(schema)
         for block in blocks:
@@ -238,7 +238,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
 
 
 def _scalar(column: Column, name: str) -> Convert:
-    if isinstance(column, Text):
+    if isinstance(column, TextType):
         return lambda value: text_of(value, name)
     if isinstance(column, (Binary, File)):
         return lambda value: {"b64": base64.b64encode(value).decode()}
@@ -306,7 +306,7 @@ class ArrayRecord(Format):
         """Returns the name of a shard."""
         return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
 
-    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard, by way of this machine's directory for temporary files."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
@@ -375,7 +375,7 @@ class WebDataset(Format):
         """Returns the name of a shard."""
         return f"{split}-{shard:06d}.tar"
 
-    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard; see `Format.write`."""
         sample = _sample_maker(schema)
         prefix = split.replace(".", "_")
@@ -418,7 +418,7 @@ def file_name(name: str) -> str:
 
 def _files(column: Column) -> Files | None:
     """Returns the function that makes the files of a feature; None if its value belongs into the JSON object."""
-    if isinstance(column, Text):
+    if isinstance(column, TextType):
         return lambda value: [("txt", value)]
     if isinstance(column, Binary):
         return lambda value: [("bin", value)]
@@ -501,7 +501,7 @@ def arrow_type(pa: Any, column: Column) -> Any:
         return pa.from_numpy_dtype(_known_dtype(column.dtype))
     if isinstance(column, Label):
         return pa.int64()
-    if isinstance(column, Text):
+    if isinstance(column, TextType):
         return pa.string()
     if isinstance(column, Binary):
         return pa.binary()
@@ -591,7 +591,7 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
 
 def _plain(column: Column, value: Any) -> Any:
     """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
-    if value is None or isinstance(column, (Text, Binary)):
+    if value is None or isinstance(column, (TextType, Binary)):
         return value
     if isinstance(column, File):
         return {"bytes": value, "path": None}
@@ -614,7 +614,7 @@ def _known(array: Any) -> Any:
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group
 
 
-class Parquet(Format):
+class ParquetFormat(Format):
     """Writes Parquet files."""
 
     name: ClassVar[str] = "parquet"
@@ -624,12 +624,12 @@ class Parquet(Format):
         """Checks that there is an Arrow type for each feature; see `Format.check`."""
         arrow_schema(self.package(), schema)
 
-    def write(self, blocks: Iterator[Block], schema: Struct, out: Output, split: str) -> None:
+    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
         """Writes a shard; see `Format.write`."""
         arrow, parquet = self.package(), self.package("pyarrow.parquet")
         types = arrow_schema(arrow, schema)
 
-        def batch(block: Block) -> Any:
+        def batch(block: RowBlock) -> Any:
             return arrow.RecordBatch.from_arrays(_to_arrow(arrow, schema, block).flatten(), schema=types)
 
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
@@ -652,7 +652,7 @@ def _row_groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
         yield pending
 
 
-def _to_arrow(pa: Any, schema: Struct, block: Block) -> Any:
+def _to_arrow(pa: Any, schema: Struct, block: RowBlock) -> Any:
     """Returns the Arrow array of a block; an error names the record."""
     columns = block.columns()
     try:

@@ -30,7 +30,7 @@ from beam_datasets.features.raw import objects
 from beam_datasets.features.sequence import Dataset, Sequence, below, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
-from beam_datasets.formats.columns import ANY, KINDS, PADDED, Group, parser
+from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
 from beam_datasets.formats.example import Buffer, spans_of
 from beam_datasets.native import core
 
@@ -198,7 +198,7 @@ def _leaf_view(feature: Any, name: str) -> View | None:
         common["is_small"] = size is not None and size <= _LARGE
         if isinstance(feature, Image) and feature.has_plain_form:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
-        return Values([name], unpack=codec.from_bytes, **common)
+        return BytesView([name], unpack=codec.from_bytes, **common)
     if codec.numbers is None or not codec.size:
         return None
     dtype, shape = codec.numbers
@@ -263,7 +263,7 @@ class View(abc.ABC):
 
     Attributes:
         paths: of the features; also their names in the record, but for features of several lists.
-        kind, count, is_optional: of their group, see `formats.columns.Group`.
+        kind, count, is_optional: of their group, see `formats.columns.FeatureGroup`.
         is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
     """
 
@@ -273,9 +273,9 @@ class View(abc.ABC):
     is_optional: bool = False
     is_small: bool = True
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FeatureGroup]:
         """Returns the groups to parse."""
-        return [Group(self.kind, self.count, self.is_optional, tuple(path.encode() for path in self.paths))]
+        return [FeatureGroup(self.kind, self.count, self.is_optional, tuple(path.encode() for path in self.paths))]
 
     @abc.abstractmethod
     def rows(self, column: Any) -> list[Any]:
@@ -435,7 +435,7 @@ class Sequences(View):
 
 
 @dataclass(kw_only=True)
-class Values(View):
+class BytesView(View):
     """Values that are stored as one value of bytes each: texts, files, compressed arrays."""
 
     unpack: Callable[[bytes], Any]
@@ -459,7 +459,7 @@ class Values(View):
 
 
 @dataclass(kw_only=True)
-class Images(Values):
+class Images(BytesView):
     """Images that are usually decoded straight into an array of their dtype.
 
     Attributes:
@@ -524,9 +524,9 @@ class Connected(View):
     decode: Callable[..., Any]
     is_small: bool = False
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[FeatureGroup]:
         """Returns a group for each list."""
-        return [Group(KINDS[kind], ANY, True, (name.encode(),)) for name, kind in self.kinds.items()]
+        return [FeatureGroup(KINDS[kind], ANY, True, (name.encode(),)) for name, kind in self.kinds.items()]
 
     def rows(self, column: Any) -> list[Any]:
         """Returns what the connector makes."""

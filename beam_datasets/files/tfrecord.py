@@ -35,7 +35,7 @@ class Tfrecord(RowsBuilder):
     """
 
     _may_add = True
-    _values: dict[str, Values]
+    _values: dict[str, ObservedValues]
 
     def __init__(self, *, features_json: str | None = None, **common: Any) -> None:
         self._features_path = features_json
@@ -47,14 +47,14 @@ class Tfrecord(RowsBuilder):
         return [Piece(file) for file in files]
 
     def _found_fields(self) -> dict[str, Field]:
-        found: dict[str, Values] = {}
+        found: dict[str, ObservedValues] = {}
         total = 0
         for file in self._all_files:
             with open_bytes(file.path) as stream:
                 for _, record in islice(tfrecord.scan_stream(stream, file.path), self._rows_of_each_file):
                     total += 1
                     for name, values in examples.parse(record).items():
-                        found.setdefault(name, Values()).add(values)
+                        found.setdefault(name, ObservedValues()).add(values)
         if not found:
             raise NoExamplesError(f"no file has a record: {self._paths}")
         self._values = found
@@ -91,7 +91,7 @@ _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
 @dataclass
-class Values:
+class ObservedValues:
     """What the values of one name have in common.
 
     Attributes:

@@ -30,7 +30,7 @@ Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
 """From n records to the column of each group; see `parse`."""
 
 
-class Group(NamedTuple):
+class FeatureGroup(NamedTuple):
     """Features of one kind whose lists are parsed in one piece.
 
     Attributes:
@@ -46,7 +46,7 @@ class Group(NamedTuple):
     names: tuple[bytes, ...]
 
 
-def parser(groups: tuple[Group, ...]) -> Parse:
+def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
     """Returns the function that parses records; see `parse`."""
     in_python = functools.partial(parse, groups)
     names = [name for group in groups for name in group.names]
@@ -62,7 +62,7 @@ def parser(groups: tuple[Group, ...]) -> Parse:
     return parse_records
 
 
-def parse(groups: Sequence[Group], records: Sequence[Buffer]) -> tuple[Any, ...]:
+def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[Any, ...]:
     """Returns the column of each group.
 
     * numbers, a fixed count: a bytearray of float32 or int64 of shape (names, n, count); if the group is optional a
@@ -79,7 +79,7 @@ def parse(groups: Sequence[Group], records: Sequence[Buffer]) -> tuple[Any, ...]
     return tuple([_column(group, found) for group in groups])
 
 
-def _column(group: Group, records: list[tuple[bytes, dict[bytes, tuple[int, int]]]]) -> Any:
+def _column(group: FeatureGroup, records: list[tuple[bytes, dict[bytes, tuple[int, int]]]]) -> Any:
     lists = [[_values(group, name, data, spans) for data, spans in records] for name in group.names]
     if group.num_values < 0:
         counts = np.array([-1 if values is None else len(values) for values in lists[0]], np.int64)
@@ -90,7 +90,7 @@ def _column(group: Group, records: list[tuple[bytes, dict[bytes, tuple[int, int]
     return (joined, missing) if group.is_optional and group.kind != KINDS["bytes"] else joined
 
 
-def _values(group: Group, name: bytes, data: bytes, spans: dict[bytes, tuple[int, int]]) -> Values | None:
+def _values(group: FeatureGroup, name: bytes, data: bytes, spans: dict[bytes, tuple[int, int]]) -> Values | None:
     """Returns the list of a feature in a record; None if it is missing."""
     start, stop = spans.get(name, (0, 0))
     path = name.decode(errors="replace")
@@ -108,7 +108,7 @@ def _values(group: Group, name: bytes, data: bytes, spans: dict[bytes, tuple[int
     return values
 
 
-def _filled(group: Group, values: Values | None, length: int) -> Any:
+def _filled(group: FeatureGroup, values: Values | None, length: int) -> Any:
     """Returns a list filled up to a length: with zeros, or None where bytes are missing."""
     if group.kind == KINDS["bytes"]:
         return [None] * max(length, 0) if values is None else values
@@ -116,11 +116,11 @@ def _filled(group: Group, values: Values | None, length: int) -> Any:
     return np.concatenate([numbers, np.zeros(max(length - len(numbers), 0), _dtype(group))])
 
 
-def _joined(group: Group, parts: list[Any]) -> Any:
+def _joined(group: FeatureGroup, parts: list[Any]) -> Any:
     if group.kind == KINDS["bytes"]:
         return [value for part in parts for value in part]
     return bytearray(b"".join(part.astype(_dtype(group)).tobytes() for part in parts))
 
 
-def _dtype(group: Group) -> Any:
+def _dtype(group: FeatureGroup) -> Any:
     return np.float32 if group.kind == KINDS["float"] else np.int64

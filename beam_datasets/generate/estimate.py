@@ -111,7 +111,7 @@ def _weight(unit: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitEstimate:
     """What a split will be: examples, size of their framed records in bytes, and shards."""
 
     examples: int
@@ -135,7 +135,7 @@ class Estimate:
         cost_a_month: of the published version.
     """
 
-    splits: Mapping[str, Split]
+    splits: Mapping[str, SplitEstimate]
     unknown: Sequence[str]
     worker_bytes: int
     reads: int
@@ -169,7 +169,7 @@ def cost_of(core_hours: float, reads: int, writes: int, prices: Mapping[str, flo
     return core_hours * prices["core_hour"] + requests / 1000
 
 
-def _moved(split: Split) -> tuple[int, int, int]:
+def _moved(split: SplitEstimate) -> tuple[int, int, int]:
     """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
@@ -181,10 +181,10 @@ def _moved(split: Split) -> tuple[int, int, int]:
     return moved, reads, writes
 
 
-def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> Split:
+def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
     """Returns the split that a sample is of."""
     scale = 1 / (sample.share or 1)
     examples = max(1, round(sample.examples * scale))
     kept = min(examples, sharding.max_examples_per_split or examples)
     size = int(sample.num_bytes * scale * kept / examples)
-    return Split(kept, size, choose_shards(split, kept, size, sharding))
+    return SplitEstimate(kept, size, choose_shards(split, kept, size, sharding))

@@ -40,7 +40,7 @@ _INDEX_HEADER_BYTES = 40  # with checksums of all that follows
 
 
 @dataclass(frozen=True)
-class Step:
+class FileRepair:
     """A file that is written in place of a damaged or missing one.
 
     Attributes:
@@ -71,7 +71,7 @@ class Repair:
     """
 
     before: Report
-    steps: tuple[Step, ...]
+    steps: tuple[FileRepair, ...]
     refused: dict[str, str]
     after: Report | None
 
@@ -84,7 +84,7 @@ def repair(
     decode: bool = False,
     jobs: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    on_step: Callable[[FileRepair], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     copy_storage_options: Mapping[str, Any] | None = None,
 ) -> Repair:
@@ -132,7 +132,7 @@ def repair(
     return Repair(before.report, tuple(steps), plan.refused, None if dry_run else after.report)
 
 
-def _write(step: Step, directory: str, copy: str | None) -> None:
+def _write(step: FileRepair, directory: str, copy: str | None) -> None:
     path = storage.join(directory, step.file)
     if step.content is not None:
         storage.write_bytes(path, step.content)
@@ -154,7 +154,7 @@ class _Plan:
     copy: str | None
     refused: dict[str, str]
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FileRepair]:
         """Yields the files to write: small files and shards, then the indexes, which may be made of such shards."""
         damaged: dict[str, Finding] = {}
         for finding in self.before.report.findings:
@@ -181,7 +181,7 @@ class _Plan:
         which = "one" if self.copy is None else "another one than this"
         self.refused[file] = f"{why}: give {which} by --from, or generate a new version"
 
-    def _copied_small(self, file: str) -> Step | None:
+    def _copied_small(self, file: str) -> FileRepair | None:
         manifest = self.before.expected.manifest
         if file == MANIFEST_FILE:
             self.refused[file] = "no checksum proves it: copy it by hand from a good copy, and verify again"
@@ -191,7 +191,7 @@ class _Plan:
         if published is None or content is None or hashlib.sha256(content).hexdigest() != published:
             self._refuse(file)
             return None
-        return Step(file, f"copied from {self.copy}", content)
+        return FileRepair(file, f"copied from {self.copy}", content)
 
     def _published(self, file: str) -> int | None:
         """Returns the published CRC-32C of a shard or an index; None without a manifest."""
@@ -200,14 +200,14 @@ class _Plan:
             return None
         return (split.columns.index_crc32c if file.endswith(INDEX_SUFFIX) else split.columns.crc32c)[number]
 
-    def _copied(self, file: str) -> Step | None:
+    def _copied(self, file: str) -> FileRepair | None:
         crc = self._published(file)
         if self.copy is None or crc is None or _checksum(storage.join(self.copy, file)) != crc:
             self._refuse(file)
             return None
-        return Step(file, f"copied from {self.copy}; its CRC-32C is the published one", crc32c=crc)
+        return FileRepair(file, f"copied from {self.copy}; its CRC-32C is the published one", crc32c=crc)
 
-    def _rebuilt(self, shard: str, finding: Finding, restored_from: str | None) -> Step | None:
+    def _rebuilt(self, shard: str, finding: Finding, restored_from: str | None) -> FileRepair | None:
         """Returns the index that is made of its shard, if that is whole, or is restored from the copy."""
         file = finding.file
         if restored_from is None and any(other.file == shard for other in self.before.report.findings):
@@ -227,7 +227,7 @@ class _Plan:
         message = "built again from the shard and the keys that are left; checksums prove it"
         if not is_proved:
             message = "built again from the shard, without keys: find() needs them, and only a good copy has them"
-        return Step(file, message, content)
+        return FileRepair(file, message, content)
 
 
 # ---------------------------------------------------------------------------------------------------------- a good copy

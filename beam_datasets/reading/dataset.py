@@ -27,7 +27,7 @@ from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.mixture import MixedSource
 from beam_datasets.reading.operations import (
     ENDLESS,
-    Group,
+    Batches,
     Operation,
     Repeat,
     Shared,
@@ -352,7 +352,7 @@ class Dataset(Frameworks):
         operation = self._operation
         if isinstance(operation, Shared) and not isinstance(self._steps[0], Batch):
             operation = operation.in_blocks(size)
-        return self._with(Group(operation, size, drop), (step,))
+        return self._with(Batches(operation, size, drop), (step,))
 
     def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
         """Returns `batch(batch_size, pad=True, **options)`."""

@@ -290,7 +290,7 @@ class Shared(Rearranged):
         return self.share.at(positions)
 
 
-class Group(Operation):
+class Batches(Operation):
     """Lists of so many items in a row; the last one of an epoch may be shorter, or is left out."""
 
     def __init__(self, child: Operation, size: int, drop_remainder: bool) -> None:
@@ -321,7 +321,7 @@ class Group(Operation):
 
 def stream_of(operation: Operation) -> Operation:
     """Returns the operation below all `shard` and `batch`: the stream that workers share."""
-    while isinstance(operation, (Group, Shared)):
+    while isinstance(operation, (Batches, Shared)):
         operation = operation.child
     return operation
 
@@ -345,7 +345,7 @@ def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[i
 
 
 def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
-    if isinstance(operation, Group):
+    if isinstance(operation, Batches):
         return _reached(operation.child, min(taken * operation.size, operation.child.length))
     if isinstance(operation, _GoneOn):
         return _reached(operation.child, taken + operation.taken)
@@ -353,7 +353,7 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
         return taken, None
     position, partial = operation.share.reached(taken, operation.child.length)
     unit, child = 1, operation.child
-    while isinstance(child, Group):
+    while isinstance(child, Batches):
         unit, child = unit * child.size, child.child
     if partial is not None and isinstance(child, (Shared, _GoneOn)):
         raise StateError(
@@ -366,8 +366,8 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
 
 def _of_first_worker(operation: Operation) -> Operation:
     """Returns the same operation for worker 0, which has at least as many items as any other."""
-    if isinstance(operation, Group):
-        return Group(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
+    if isinstance(operation, Batches):
+        return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
     if isinstance(operation, _GoneOn):
         return _GoneOn(_of_first_worker(operation.child), operation.taken)
     if isinstance(operation, Shared):
@@ -395,7 +395,7 @@ def begun(operation: Operation, partial: Partial) -> int:
 def _innermost(operation: Operation) -> tuple[Shared | None, int]:
     """Returns what divides the stream first, if anything does, and how many items of the stream its items have."""
     found, unit = None, 1
-    while isinstance(operation, (Group, Shared)):
+    while isinstance(operation, (Batches, Shared)):
         if isinstance(operation, Shared):
             found, unit = operation, 1
         else:
@@ -412,8 +412,8 @@ def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operati
         stream: what workers divide and what is put in batches.
         taken: how many items of its first block a worker has taken, see `begun`.
     """
-    if isinstance(operation, Group):
-        return Group(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
+    if isinstance(operation, Batches):
+        return Batches(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
     if isinstance(operation, Shared):
         innermost = _innermost(operation)[0] is operation
         child = moved_on(operation.child, stream, 0 if innermost else taken)

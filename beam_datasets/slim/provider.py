@@ -48,7 +48,7 @@ CHUNK_BYTES = 1 << 20
 """How much of a file is read or decompressed at a time."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is in its file.
 
     Attributes:
@@ -80,7 +80,7 @@ class RecordReader(abc.ABC):
         object.__setattr__(self, "compression", name)
 
     @abc.abstractmethod
-    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[Place, bytes]]:
+    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the records of a file, starting with the one of this number, which begins at byte `start`.
 
         Raises:
@@ -92,12 +92,12 @@ class RecordReader(abc.ABC):
 class TFRecordReader(RecordReader):
     """Reads TFRecord files and checks the CRC of each record."""
 
-    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[Place, bytes]]:
+    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the records of a file, starting with the one of this number, which begins at byte `start`."""
         if self.compression is not None:
             with _opened(path, self.compression, start) as stream:
                 for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
-                    yield Place(number, start, stop), data
+                    yield RecordPlace(number, start, stop), data
                     number, start = number + 1, stop
             return
         with storage.open_reader(path) as file:
@@ -105,7 +105,7 @@ class TFRecordReader(RecordReader):
             for chunk in tfrecord.scan_file(file, path, start=start, first_record=number, chunk_size=CHUNK_BYTES):
                 offsets = (chunk.offsets + chunk.start).tolist()
                 for i, data in enumerate(chunk.records()):
-                    yield Place(chunk.first_record + i, offsets[i], offsets[i + 1]), data
+                    yield RecordPlace(chunk.first_record + i, offsets[i], offsets[i + 1]), data
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class TextLineReader(RecordReader):
 
     skip_header_lines: int = 0
 
-    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[Place, bytes]]:
+    def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the lines of a file, starting with the one of this number, which begins at byte `start`."""
         with _opened(path, self.compression, start) as stream:
             while line := stream.readline():
-                place = Place(number, start, start + len(line))
+                place = RecordPlace(number, start, start + len(line))
                 if number >= self.skip_header_lines:
                     yield place, line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
                 number, start = number + 1, place.stop
@@ -173,7 +173,7 @@ class _File(io.RawIOBase):
         return count
 
 
-Checkpoint = dict[str, Any]
+PassCheckpoint = dict[str, Any]
 """Where the readers are in an epoch, as JSON: `position`, how many records they have read; `opened`, how many files;
 `turn`, the reader that reads next; `places`, of each reader the number of its file, and the number and first byte of
 its next record; None for a reader that has no file."""
@@ -238,27 +238,27 @@ def _matching(source: PathLike) -> list[str]:
     return paths
 
 
-Record = tuple[str, Place, bytes]
+Record = tuple[str, RecordPlace, bytes]
 """The file of a record, its place in it, and its bytes."""
 
 
 class _Readers:
     """Reads the files of an epoch in turns, starting at a checkpoint."""
 
-    def __init__(self, files: list[str], order: Sequence[int], reader: RecordReader, start: Checkpoint) -> None:
+    def __init__(self, files: list[str], order: Sequence[int], reader: RecordReader, start: PassCheckpoint) -> None:
         self._files = files
         self._order = order
         self._reader = reader
         self.position, self._opened, self._turn = start["position"], start["opened"], start["turn"]
         self._places = list(start["places"])
-        self._records: list[Iterator[tuple[Place, bytes]] | None] = [None] * len(self._places)
+        self._records: list[Iterator[tuple[RecordPlace, bytes]] | None] = [None] * len(self._places)
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> PassCheckpoint:
         """Returns where the readers are; after an error of reading, before the record that it was about."""
         places = [place and list(place) for place in self._places]
         return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
 
-    def records(self, first: int, checkpoints: deque[Checkpoint], spacing: int) -> Iterator[Record | None]:
+    def records(self, first: int, checkpoints: deque[PassCheckpoint], spacing: int) -> Iterator[Record | None]:
         """Yields the records from position `first` on, then None for ever; adds a checkpoint each `spacing` records."""
         following = checkpoints[-1]["position"] + spacing
         num_idle = 0  # readers in a row that have no record
@@ -354,10 +354,10 @@ class DatasetDataProvider:
         self._num_epochs = None if num_epochs is None else integer("num_epochs", num_epochs, at_least=1)
         self._seed = (seed or 0) if shuffle else None
         self._window = capacity if shuffle else 1
-        self._first: Checkpoint = {"position": 0, "opened": 0, "turn": 0, "places": [None] * num_readers}
+        self._first: PassCheckpoint = {"position": 0, "opened": 0, "turn": 0, "places": [None] * num_readers}
         self._go(0, 0, self._first)
 
-    def _go(self, epoch: int, position: int, checkpoint: Checkpoint) -> None:
+    def _go(self, epoch: int, position: int, checkpoint: PassCheckpoint) -> None:
         self._epoch = epoch
         self._position = position
         self._checkpoints = deque([checkpoint], _MAX_CHECKPOINTS)
@@ -438,7 +438,7 @@ class DatasetDataProvider:
     def _shuffle(self, epoch: int) -> WindowShuffle:
         return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
 
-    def _checkpoint(self) -> Checkpoint:
+    def _checkpoint(self) -> PassCheckpoint:
         """Returns the last known place of the readers before all records that are yet to be provided."""
         first = self._shuffle(self._epoch).read_from(self._position)
         known = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
@@ -493,7 +493,7 @@ class DatasetDataProvider:
         self.close()
 
 
-def _check_checkpoint(value: Any, max_position: int, num_files: int, first: Checkpoint) -> None:
+def _check_checkpoint(value: Any, max_position: int, num_files: int, first: PassCheckpoint) -> None:
     """Validates a checkpoint that comes from outside.
 
     Raises:

@@ -15,10 +15,20 @@ from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
 from beam_datasets.native import crc32c
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
-from beam_datasets.statistics.summary import LABEL, SHOWN_BYTES, TEXT, Leaf, Summary, empty, gather, merge, prepare
+from beam_datasets.statistics.summary import (
+    LABEL,
+    SHOWN_BYTES,
+    TEXT,
+    LeafFeature,
+    Summary,
+    empty,
+    gather,
+    merge,
+    prepare,
+)
 
 if TYPE_CHECKING:
-    from beam_datasets.statistics.summary import Gathered, Request
+    from beam_datasets.statistics.summary import Gathered, StatisticsRequest
 
 FORMAT = 3
 FOLDER = ".stats"
@@ -94,12 +104,12 @@ def compute(
     return compute_request(prepare(name_or_dir, splits, features, data_dir, storage_options))
 
 
-def compute_request(request: Request) -> Statistics:
+def compute_request(request: StatisticsRequest) -> Statistics:
     """Returns the statistics that are asked for, computed in this process."""
     return conclude(merge(gather(run, request) for run in request.runs()), request)
 
 
-def conclude(gathered: Gathered, request: Request) -> Statistics:
+def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
     """Returns the statistics of all summaries.
 
     Raises:
@@ -141,7 +151,7 @@ def save(statistics: Statistics) -> str:
     return path
 
 
-def read_saved(request: Request) -> Statistics | None:
+def read_saved(request: StatisticsRequest) -> Statistics | None:
     """Returns the saved statistics of a whole dataset; None if there are none, or not of this digest and format.
 
     Neither are they returned if they lack a feature whose class is known now.
@@ -162,7 +172,7 @@ def json_text(statistics: Statistics) -> str:
 # ----------------------------------------------------------------------------------------------------------- a feature
 
 
-def _feature(leaf: Leaf, summary: Summary) -> dict[str, Any]:
+def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     counts = summary.counts
     found: dict[str, Any] = {
         "type": leaf.type,
@@ -208,7 +218,7 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
     return {"labels": labels, "distinct": len(counts), "distinct_exact": True}
 
 
-def _values(leaf: Leaf, summary: Summary) -> dict[str, Any]:
+def _values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     values: Any = summary.values
     found = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
     if leaf.kind not in (TEXT, "number"):
@@ -218,7 +228,7 @@ def _values(leaf: Leaf, summary: Summary) -> dict[str, Any]:
     return found | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
 
 
-def _shown(leaf: Leaf, summary: Summary, value: Any) -> Any:
+def _shown(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
     if leaf.kind != TEXT:
         return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
     if len(value) <= SHOWN_BYTES:

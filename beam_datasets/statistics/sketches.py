@@ -114,7 +114,7 @@ MIN_SHARE = 0.005
 
 
 @dataclass
-class Values:
+class DistinctValues:
     """Distinct values.
 
     Attributes:
@@ -136,7 +136,7 @@ class Values:
     table: NDArray[np.int64] = field(default_factory=lambda: np.zeros((ROWS, COLUMNS), np.int64))
 
     @classmethod
-    def empty(cls, dtype: Any) -> Values:
+    def empty(cls, dtype: Any) -> DistinctValues:
         """Returns no values; `shown` has this dtype."""
         return cls(np.zeros(0, dtype), np.zeros(0, dtype))
 
@@ -167,7 +167,7 @@ class Values:
             hashes, shown = pick(some)
             self._keep_sampled(np.stack([occurrences[some], hashes]), shown)
 
-    def merge(self, other: Values) -> None:
+    def merge(self, other: DistinctValues) -> None:
         """Merges `other` into this in place."""
         self.table = self.table + other.table
         self.complete = self.complete and other.complete

@@ -29,13 +29,13 @@ from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.shards import ShardPool
 from beam_datasets.reading.undecoded import place_of
-from beam_datasets.statistics.sketches import Spread, Values, codes_of, hashes_of, mixed, occurrences, widened
+from beam_datasets.statistics.sketches import DistinctValues, Spread, codes_of, hashes_of, mixed, occurrences, widened
 
 NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafFeature:
     """A feature that has no features below it.
 
     Attributes:
@@ -95,9 +95,9 @@ class Column:
     lengths: NDArray[np.int64] | None = None
 
 
-def leaves_of(feature: FeatureConnector) -> tuple[list[Leaf], list[str]]:
+def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
     """Returns the leaves of a tree, and the paths of features of unknown classes."""
-    leaves: list[Leaf] = []
+    leaves: list[LeafFeature] = []
     unknown: list[str] = []
 
     def visit(node: FeatureConnector, keys: tuple[str, ...], sequences: int) -> None:
@@ -111,7 +111,7 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[Leaf], list[str]]:
         elif isinstance(node, UnknownFeature):
             unknown.append("/".join(keys))
         else:
-            leaves.append(Leaf(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
+            leaves.append(LeafFeature(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
 
     visit(feature, (), 0)
     return leaves, unknown
@@ -154,7 +154,7 @@ def _sequence(item: FeatureConnector, length: int | None) -> FeatureConnector:
     return Sequence(item, length)
 
 
-def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[list[Any]], list[Column]]:
+def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Callable[[list[Any]], list[Column]]:
     """Returns the function from records to the columns of the leaves.
 
     Args:
@@ -171,7 +171,7 @@ def compile_columns(feature: FeatureConnector, leaves: list[Leaf]) -> Callable[[
     return columns
 
 
-def _column(values: Any, leaf: Leaf) -> Column:
+def _column(values: Any, leaf: LeafFeature) -> Column:
     """Returns the column of the values of each record: an array, or a list with None where they are missing."""
     if isinstance(values, np.ndarray):
         return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
@@ -223,7 +223,7 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     spreads: dict[str, Spread] = field(default_factory=dict)
     labels: Counter[int] | None = None
-    values: Values | None = None
+    values: DistinctValues | None = None
 
     def merge(self, other: Summary) -> None:
         """Merges `other`, of other examples, into this in place."""
@@ -236,7 +236,7 @@ class Summary:
             self.values.merge(other.values)
 
 
-def empty(leaf: Leaf) -> Summary:
+def empty(leaf: LeafFeature) -> Summary:
     """Returns the summary of no examples."""
     spreads = {"items": Spread("i")} if leaf.sequences or None in (_shape(leaf) or ()) else {}
     if leaf.kind == LABEL:
@@ -244,17 +244,19 @@ def empty(leaf: Leaf) -> Summary:
     if leaf.kind == NUMBER:
         kind = widened(np.zeros(0, dtype_of(leaf.feature))).dtype.kind
         counts = dict.fromkeys(("zeros", "nan", "inf", "-inf") if kind == "f" else ("zeros",), 0)
-        return Summary(Counter(counts), {"values": Spread(kind), **spreads}, values=Values.empty(np.uint64))
+        return Summary(Counter(counts), {"values": Spread(kind), **spreads}, values=DistinctValues.empty(np.uint64))
     counts = dict.fromkeys(("empty", "unreadable") if leaf.kind == IMAGE else ("empty",), 0)
     sizes = ("bytes", "height", "width", "channels") if leaf.kind == IMAGE else ("bytes",)
-    return Summary(Counter(counts), spreads | {name: Spread("i") for name in sizes}, values=Values.empty(STRING))
+    return Summary(
+        Counter(counts), spreads | {name: Spread("i") for name in sizes}, values=DistinctValues.empty(STRING)
+    )
 
 
-def _shape(leaf: Leaf) -> Any:
+def _shape(leaf: LeafFeature) -> Any:
     return getattr(leaf.feature, "shape", ()) if leaf.kind == NUMBER else ()
 
 
-def add(summary: Summary, leaf: Leaf, column: Column, records: NDArray[np.int64]) -> None:
+def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np.int64]) -> None:
     """Adds a block of records.
 
     Args:
@@ -366,7 +368,7 @@ MIN_RANGE, MAX_RANGE, NUM_RANGES = 1 << 20, 256 << 20, 64
 
 
 @dataclass(frozen=True)
-class Request:
+class StatisticsRequest:
     """A validated request for statistics.
 
     Attributes:
@@ -386,7 +388,7 @@ class Request:
     directory: str
     pool: ShardPool
     features: Any
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[LeafFeature, ...]
     unknown: tuple[str, ...]
     slices: tuple[tuple[str, FileInstructions], ...]
     whole: bool
@@ -431,7 +433,7 @@ def prepare(
     features: abc.Sequence[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-) -> Request:
+) -> StatisticsRequest:
     """Validates a request.
 
     Args:
@@ -453,7 +455,7 @@ def prepare(
     expressions = list(info.splits) if splits is None else list(splits)
     if len(set(map(str, expressions))) < len(expressions):
         raise SplitError(f"a split is asked for twice: {', '.join(map(str, expressions))}")
-    return Request(
+    return StatisticsRequest(
         info.display_name,
         published.digest,
         published.dataset_dir,
@@ -466,7 +468,7 @@ def prepare(
     )
 
 
-def _chosen(leaves: list[Leaf], names: abc.Sequence[str], dataset: str) -> list[Leaf]:
+def _chosen(leaves: list[LeafFeature], names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
     wanted = [name.strip("/") for name in names]
     for name in wanted:
         if not any(leaf.is_below(name) for leaf in leaves):
@@ -478,13 +480,13 @@ def _chosen(leaves: list[Leaf], names: abc.Sequence[str], dataset: str) -> list[
     return [leaf for leaf in leaves if any(map(leaf.is_below, wanted))]
 
 
-def cut(whole: ShardRange, request: Request, range_bytes: int) -> Iterator[ShardRange]:
+def cut(whole: ShardRange, request: StatisticsRequest, range_bytes: int) -> Iterator[ShardRange]:
     """Yields consecutive ranges of `whole`; see `reading.ranges.cut`."""
     for part in ranges.cut(whole.run, request.pool, range_bytes):
         yield ShardRange(whole.number, whole.first + part.skip - whole.run.skip, part)
 
 
-def gather(part: ShardRange, request: Request) -> Gathered:
+def gather(part: ShardRange, request: StatisticsRequest) -> Gathered:
     """Returns the statistics of a range.
 
     Raises:
@@ -532,7 +534,9 @@ def _blocks(part: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
         yield block
 
 
-def _named(error: Exception, records: list[bytes], part: ShardRange, done: int, request: Request) -> Exception:
+def _named(
+    error: Exception, records: list[bytes], part: ShardRange, done: int, request: StatisticsRequest
+) -> Exception:
     """Finds the first record that cannot be decoded, and returns its error with file, byte and record."""
     decode = compile_decoder(stored_tree(request.features, {leaf.path for leaf in request.leaves}))
     for number, record in enumerate(records, part.run.skip + done):

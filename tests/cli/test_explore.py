@@ -382,7 +382,7 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
 
     monkeypatch.setattr(app, "gather", slow)
     published = bd.builder(NAME, data_dir=data)
-    waiting = [app.Summary(published, f"train[{n}:]") for n in range(1, 9)]
+    waiting = [app.PendingStatistics(published, f"train[{n}:]") for n in range(1, 9)]
     deadline = time.monotonic() + 60
     while sum(summary.wait(0.01, again=True) for summary in waiting) < len(waiting):
         assert time.monotonic() < deadline

@@ -16,7 +16,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.schema import as_files, schema_of
-from beam_datasets.exporting.writing import Block, _row_groups, arrow_array, arrow_schema
+from beam_datasets.exporting.writing import RowBlock, _row_groups, arrow_array, arrow_schema
 from beam_datasets.features import compile_decoder
 from tests import strategies
 from tests.cases import cases
@@ -216,5 +216,5 @@ def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, mo
     decode = compile_decoder(as_files(tree))
     rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
     assert by_columns.to_pylist() == arrow_array(pa, schema_of(tree), rows).to_pylist()
-    monkeypatch.setattr(Block, "examples", None)  # it would be an error to call it
+    monkeypatch.setattr(RowBlock, "examples", None)  # it would be an error to call it
     assert parquet.read_table(export(source, tmp_path / "again")).equals(by_columns)

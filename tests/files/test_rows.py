@@ -20,7 +20,7 @@ from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import Piece, find, line_number, lines, pieces
 from beam_datasets.files.jsonl import objects
 from beam_datasets.files.text_lines import text_rows
-from beam_datasets.files.tfrecord import Values, decoder
+from beam_datasets.files.tfrecord import ObservedValues, decoder
 from beam_datasets.files.tfrecord import rows as record_rows
 from beam_datasets.formats.example import parse, serialize
 from beam_datasets.formats.tfrecord import frame
@@ -334,7 +334,7 @@ def test_not_an_example(records_path):
     ],
 )
 def test_guess(values, spec):
-    guess = Values()
+    guess = ObservedValues()
     for value in values:
         if value is not None:
             guess.add(parse(serialize({"a": value})).get("a", []))

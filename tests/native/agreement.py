@@ -26,7 +26,7 @@ def by_connector(feature: Any, record: bytes) -> Any:
     example.spans_of(record)
     lists = {}
     for name, kind in ((name, kind) for name, kind in feature.lists("") if kind is not None):
-        group = columns.Group(columns.KINDS[kind], columns.ANY, True, (name.encode(),))
+        group = columns.FeatureGroup(columns.KINDS[kind], columns.ANY, True, (name.encode(),))
         lists[name] = columnar._lists(columns.parse([group], [record])[0], group.kind)[0]
     return feature.decoder("")(lists)
 

@@ -19,8 +19,8 @@ from beam_datasets.statistics.sketches import (
     MAX_VALUES,
     MIN_SHARE,
     UNIT,
+    DistinctValues,
     Spread,
-    Values,
     codes_of,
     exact_sums,
     histogram,
@@ -203,10 +203,10 @@ def taken(numbers, order=None, parts=1):
     """Returns the values of numbers (unsigned), taken up in an order and in parts; which occurrence is which stays."""
     where = occurrences(np.arange(len(numbers)), 1)
     order = np.arange(len(numbers)) if order is None else order
-    whole = Values.empty(np.uint64)
+    whole = DistinctValues.empty(np.uint64)
     for part in np.array_split(order, parts):
         some = numbers[part]
-        one = Values.empty(np.uint64)
+        one = DistinctValues.empty(np.uint64)
         unique, counts = np.unique(some, return_counts=True)
         one.add(mixed(unique), counts, unique)
         one.sample(where[part], lambda i, some=some: (mixed(some[i]), some[i]))
@@ -260,7 +260,7 @@ def test_grouping_changes_no_values(number):
 
 
 def test_nothing():
-    empty = Values.empty(np.uint64)
+    empty = DistinctValues.empty(np.uint64)
     assert (empty.distinct(), empty.top(5, 0)) == (0, [])
 
 

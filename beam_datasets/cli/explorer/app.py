@@ -24,7 +24,7 @@ from beam_datasets.extras import framework
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import conclude, read_saved
-from beam_datasets.statistics.summary import Gathered, Request, cut, gather, merge, prepare
+from beam_datasets.statistics.summary import Gathered, StatisticsRequest, cut, gather, merge, prepare
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "beam_datasets_token_"  # and the port, as browsers send the cookies of a host to all of its ports
@@ -174,7 +174,7 @@ MAX_KEPT = 32
 _FREE = threading.BoundedSemaphore(2)  # slices that are read at the same time
 
 
-class Summary:
+class PendingStatistics:
     """The statistics of a slice, which a thread computes.
 
     Attributes:
@@ -219,7 +219,7 @@ class Summary:
             _FREE.release()
             self._ended.set()
 
-    def _parts(self, request: Request) -> Iterator[Gathered]:
+    def _parts(self, request: StatisticsRequest) -> Iterator[Gathered]:
         for run in request.runs():
             for part in cut(run, request, RANGE_BYTES):
                 if time.monotonic() - self.asked > PATIENCE:
@@ -228,7 +228,7 @@ class Summary:
                 self.done += part.run.take
 
 
-summary_of = lru_cache(MAX_KEPT)(Summary)
+summary_of = lru_cache(MAX_KEPT)(PendingStatistics)
 
 
 # -------------------------------------------------------------------------------------------------------------- command
