@@ -79,6 +79,9 @@ def run_prune(args: Sequence[str]) -> int:
                 if remove_version(version):
                     removed[version] = num_bytes
         done = f"{plural(len(removed), 'version')}, {size_text(sum(removed.values()))}, removed"
+        if refused := [version.name for version in old if version not in removed]:
+            why = "each was tagged or published again, or another process removed it"
+            done = f"{f'{done}; ' if removed else ''}not removed: {', '.join(refused)} ({why})"
     else:
         freed = storage.freed(version.directory for version in old)
         done = f"{plural(len(old), 'version')}, {size_text(freed)}; --yes removes them"

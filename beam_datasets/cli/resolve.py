@@ -62,10 +62,10 @@ def resolve(text: str) -> BuilderRequest:
         UsageError: the dataset does not exist, or the file does not say which of its builders is meant.
     """
     code = _CODE.fullmatch(text)
-    if by_format := format_of(text):
+    if format_of(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
-            f"beam-datasets build {by_format.replace(' ', ' --name NAME ', 1)}"
+            f"{_build_by(text)}"
         )
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
@@ -85,6 +85,10 @@ def format_of(text: str) -> str | None:
         return None
     suffix = data[1].lower()
     return f"{_FORMAT_OF.get(suffix, suffix)} --pattern {shlex.quote(text)}"
+
+
+def _build_by(pattern: str) -> str:
+    return f"beam-datasets build {(format_of(pattern) or '').replace(' ', ' --name NAME ', 1)}"
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:
@@ -113,9 +117,12 @@ def builder_file(folder: str) -> str:
     names = [f"{name}.py" for name in _datasets_in(folder)]
     found = [name for name in names if name.endswith("_dataset_builder.py")] or names
     if len(found) != 1:
+        files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
+        alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
+        by_format = "".join(f", or data files by their format: {_build_by(one)}" for one in sorted(alike)[:1])
         raise UsageError(
             f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(found) or 'none'}. "
-            "Give the file: path/to/my_dataset.py"
+            f"Give the file: path/to/my_dataset.py{by_format}"
         )
     return os.path.join(folder, found[0])
 

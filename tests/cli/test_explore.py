@@ -409,6 +409,10 @@ def test_an_error_of_statistics_that_take_long_is_shown(url, monkeypatch):
         assert (status, b"a record is damaged" in body) == (400, True)
 
 
+def test_no_page_asks_for_an_icon_in_vain(url):
+    assert get(url, "/favicon.ico")[0] == 204
+
+
 def test_who_may_ask(url, data):
     assert get(url, headers={"Host": "attacker.example:80"})[0] == 400
     assert get(url, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})[0] == 403

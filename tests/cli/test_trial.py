@@ -167,6 +167,11 @@ def test_a_directory_with_a_builder_is_a_dataset(tmp_path: Path, capsys: Any, mo
     assert main(["build", "--data_dir", "data"]) == 2
     assert "the dataset comes first" in (said := capsys.readouterr().err)
     assert "expected one file with a builder, got none" in said
+    assert "--pattern" not in said
+    (folder / "a.log").touch()
+    (folder / "b.2.csv.gz").touch()
+    assert main(["build", "--data_dir", "data"]) == 2
+    assert "beam-datasets build csv --name NAME --pattern './*.csv.gz'" in capsys.readouterr().err
     (folder / "my_birds_dataset_builder.py").write_text(BUILDER)
     command = ["--data_dir", str(tmp_path / "data"), "--dry_run"]
     assert main(["build", *command]) == 0

@@ -145,6 +145,16 @@ def test_a_version_that_another_process_removes_is_not_counted(tmp_path, monkeyp
     assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
 
 
+def test_versions_that_are_not_removed_are_named(tmp_path, monkeypatch, capsys):
+    days(tmp_path, 3)
+    monkeypatch.setattr("beam_datasets.cli.history.remove_version", lambda version: version.name == "ds:2.0.0")
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert ", removed; not removed: ds:1.0.0 (" in capsys.readouterr().out
+    monkeypatch.setattr("beam_datasets.cli.history.remove_version", lambda version: False)
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("not removed: ds:1.0.0, ds:2.0.0 (")
+
+
 def test_the_commands(tmp_path, capsys):
     days(tmp_path, 3)
 

@@ -161,6 +161,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     for endpoint, name, kind in (("style", "page.css", "text/css"), ("code", "page.js", "text/javascript")):
         answer = web.Response(asset(name), mimetype=kind)
         app.add_url_rule(f"/{name}", endpoint, lambda answer=answer: answer)
+    app.add_url_rule("/favicon.ico", "icon", lambda: ("", 204))  # for images and errors; pages carry their icon
     return app
 
 
