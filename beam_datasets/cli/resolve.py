@@ -65,7 +65,7 @@ def resolve(text: str) -> BuilderRequest:
     if format_of(text):
         raise UsageError(
             f"{text}: expected a dataset or the file of a builder, got a file of data. Build it by its format: "
-            f"{_build_by(text)}"
+            + _build_by(text)
         )
     try:
         name = DatasetName.parse_path(f"code{code['rest'] or ''}" if code else text)
