@@ -143,7 +143,7 @@ screenshots:
 FLINK := build/flink
 flink: .venv/.ready
 	@rm -rf $(FLINK)/data
-	@PATH="$$PWD/$(BIN):$$PATH" python tests/engines/flink_cluster.py $(FLINK) bash -euxc ' \
+	@PATH="$$PWD/$(BIN):$$PATH" python -m tests.engines.flink_cluster $(FLINK) bash -euxc ' \
 	beam-datasets build stdlib_source --data_dir $(FLINK)/data $$(cat $(FLINK)/options); \
 	beam-datasets materialize stdlib_source --data_dir $(FLINK)/data --to stdlib_few \
 		--split "train=train[:10%]" $$(cat $(FLINK)/options); \

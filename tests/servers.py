@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -17,10 +18,16 @@ START_SECONDS = 60
 
 
 def free_port() -> int:
-    """Returns a port of 127.0.0.1 that no process listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Returns a port of 127.0.0.1 that no process listens on.
+
+    It is drawn from below the ports that Linux gives to outgoing connections, which could take it before the server
+    has bound it; and at random, so that tests that run at once rarely draw the same.
+    """
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager
@@ -28,7 +35,7 @@ def served(command: list[str], port: int, log: Path, **options: Any) -> Iterator
     """Runs a command that listens on the port; its output goes to the log."""
     with log.open("wb") as out, started(command, stdout=out, stderr=out, **options) as process:
         deadline = time.monotonic() + START_SECONDS
-        while not _listens(port):
+        while not listens(port):
             assert process.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.1)
@@ -48,7 +55,8 @@ def server(
     return served([python, "-m", *arguments], port, log, cwd=cwd, env=env)
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Returns whether a process of this machine listens on a port."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False

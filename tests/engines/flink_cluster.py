@@ -1,7 +1,8 @@
 """A standalone Flink cluster on this machine for Beam's Python pipelines.
 
-    python flink_cluster.py DIR                 runs until Ctrl-C; prints Beam's options, and writes them to DIR/options
-    python flink_cluster.py DIR COMMAND...      runs until the command ends, with its exit code
+    python -m tests.engines.flink_cluster DIR              runs until Ctrl-C; prints Beam's options, and writes them to
+                                                           DIR/options
+    python -m tests.engines.flink_cluster DIR COMMAND...   runs until the command ends, with its exit code
 
 Needs Java 11 or 17 and Maven. Flink comes from the Python package index in two packages, Beam's runner and its job
 server from Maven Central; both are put together once, in the user's cache. The servers are a JobManager, a TaskManager,
@@ -16,7 +17,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.servers import free_port, listens
 
 HOST = "127.0.0.1"
 START_SECONDS = 90
@@ -223,7 +225,7 @@ class Cluster:
 
     def _await_listening(self, name: str) -> None:
         """Waits until a server listens on its port."""
-        self._await(lambda: _listens(self.ports[name]), f"{name} to listen on port {self.ports[name]}", name)
+        self._await(lambda: listens(self.ports[name]), f"{name} to listen on port {self.ports[name]}", name)
 
     def await_task_managers(self, count: int) -> None:
         """Waits until at least `count` TaskManagers have registered."""
@@ -323,19 +325,6 @@ class Cluster:
                 last = max(logs.glob(f"{name}-*.out")).read_text(errors="replace")[-2000:]
                 raise ClusterError(f"{name} ended or timed out: expected {what}; logs are in {logs}\n{last}")
             time.sleep(0.2)
-
-
-def free_port() -> int:
-    """Returns a port of this machine that no process listens on."""
-    with socket.socket() as listening:
-        listening.bind((HOST, 0))
-        return int(listening.getsockname()[1])
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
-        return True
-    return False
 
 
 @contextlib.contextmanager
