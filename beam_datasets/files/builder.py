@@ -7,6 +7,7 @@ import datetime
 import decimal
 import json
 import logging
+import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, share_of
@@ -213,6 +215,9 @@ def log_left_out(counters: Mapping[str, Any]) -> None:
 
 
 INFER_ROWS = 20_000
+SEARCHED_BYTES = 1 << 30
+"""How much is read again to find the places of two rows with one key."""
+_SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
 MAX_FOUND_SPLITS = 100
 
 
@@ -253,14 +258,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
 
     def build(self, **options: Any) -> str:
         """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder."""
-        try:
-            return super().build(**{"counters": log_left_out, **options})
-        except DuplicateKeyError as error:
-            if self._key is None:
-                raise
-            raise DuplicateKeyError(
-                f"{error}\n  They are the same in {self._key!r}, which is the key (--key)."
-            ) from None
+        return super().build(**{"counters": log_left_out, **options})
 
 
 class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
@@ -320,7 +318,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
         whole = SourceUnits(files, _checksum_of) if self._trial_examples is None else None  # a trial reads few rows
-        return super().build(**{"inputs": inputs, "checksums": whole, **options})
+        try:
+            return super().build(**{"inputs": inputs, "checksums": whole, **options})
+        except DuplicateKeyError as error:
+            if self._key is None:
+                raise
+            places = self._places_of_duplicates(str(error))
+            shown = "\n  ".join([" The rows:", *places]) if places else ""
+            raise DuplicateKeyError(
+                f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
+            ) from None
 
     def only_new(
         self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False
@@ -374,22 +381,38 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def places_of(self, key: Key) -> dict[str, str]:
         """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
         found: dict[str, str] = {}
-        reader = self._rows_reader()
-        for piece in (piece for files in self._files.values() for piece in self._pieces(files)):
-            place: object = None
-
-            def watched(piece: Any) -> Iterator[Row]:
-                nonlocal place
-                for number, where, row in reader.rows(piece):
-                    place = place_of(piece.file, where, number)
-                    yield number, where, row
-
-            for item in replace(reader, rows=watched)(piece):
-                if not isinstance(item, Bad) and len(item) == 3 and str(item[0]) == str(key):
-                    found.setdefault(item[2], str(place))
-                    if len(found) > 1:
-                        return found
+        for split, place in self._places(lambda _, other: str(other) == str(key)):
+            found.setdefault(split, place)
+            if len(found) > 1:
+                break
         return found
+
+    def _places_of_duplicates(self, problem: str) -> list[str]:
+        """Returns the places of the two rows of a DuplicateKeyError; none if reading the files again takes long."""
+        sort_key = _SORT_KEY.search(problem)
+        if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
+            return []
+        wanted = bytes.fromhex(sort_key[1])
+        return [place for _, place in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
+
+    def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
+        """Yields (split, place) of the rows of which the split and the key are wanted; reads the files."""
+        reader = self._rows_reader()
+        for name, pattern in self._patterns.items():
+            for piece in self._pieces(self._files[pattern]):
+                place: object = ""  # its line is counted when it is shown
+
+                def watched(piece: Any) -> Iterator[Row]:
+                    nonlocal place
+                    for number, where, row in reader.rows(piece):
+                        place = place_of(piece.file, where, number)
+                        yield number, where, row
+
+                for item in replace(reader, rows=watched)(piece):
+                    if not isinstance(item, Bad):
+                        split = item[2] if len(item) == 3 else name
+                        if is_wanted(split, item[0]):
+                            yield split, str(place)
 
     @property
     def _keys_dir(self) -> str:

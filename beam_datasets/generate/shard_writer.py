@@ -169,7 +169,7 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     more = f", one of {len(repeats):,} such repeats" if len(repeats) > 1 else ""
     raise DuplicateKeyError(
         f"{group.text}: two examples have {name}{more}. Keys decide the order and "
-        f"must be unique; make them so, or build with ignore_duplicates. The two examples:"
+        f"must be unique; make them so (a build with ignore_duplicates keeps one of each). The two examples:"
         f"\n  {show(one)}\n  {show(other)}"
     )
 
