@@ -286,6 +286,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     _records_keys = False  # whether a build records the keys of rows that another value assigns to splits
     _published_types: Mapping[str, str] = {}  # of columns of the version that is appended to
     _touched = Inputs()  # files of that version that have another time and no other content
+    _known_files: Collection[str] = ()  # of that version, their names
 
     def __init__(
         self,
@@ -303,7 +304,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
         self._split_options = as_options(splits or {}, split_by, train_until, stratify) if self._given_assign else ""
         self._patterns: dict[str, Patterns] = {"train": pattern or ""}  # one for all if rows are assigned to splits
-        if splits and self._given_assign is None:
+        self._has_files_of_splits = bool(splits) and self._given_assign is None
+        if splits and self._has_files_of_splits:
             self._patterns = {name: each if isinstance(each, str) else tuple(each) for name, each in splits.items()}
         self._specs = dict(features or {})
         self._key = key
@@ -347,6 +349,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: rows would get keys or splits by other options than those of the published version.
         """
         known.check_options(Inputs({}, {}, *self._row_options))
+        self._known_files = known.files.keys()
         old = {name: file for name, file in self._named_files() if name in known.files}
         if compare_checksums and (unknown := sorted(name for name in old if name not in known.checksums)):
             names = ", ".join(unknown)
@@ -441,10 +444,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 del self.__dict__[name]
 
     def _named_files(self) -> Iterator[tuple[str, InputFile]]:
-        """Yields the files by their names; those of several splits with the name of the split."""
-        for split, pattern in self._patterns.items():
-            for file in self._files[pattern]:
-                yield (f"{split}/{file.name}" if len(self._patterns) > 1 else file.name), file
+        """Yields the files by their names in inputs.json: of a split's pattern with the split before them.
+
+        Without a split the rows are in `train`, so the same file may be known with and without it.
+        """
+        found = [(split, file) for split, pattern in self._patterns.items() for file in self._files[pattern]]
+        names = [f"{split}/{file.name}" if self._has_files_of_splits else file.name for split, file in found]
+        for name, (split, file) in zip(names, found):
+            other = file.name if self._has_files_of_splits else f"{split}/{file.name}"
+            is_other = split == "train" and name not in self._known_files and other in self._known_files
+            yield (other if is_other and other not in names else name), file
 
     def _types(self) -> dict[str, str]:
         """Returns the types of the columns, as `features` takes them; without objects and lists of them."""

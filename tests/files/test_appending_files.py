@@ -94,6 +94,36 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
 
 
+def test_files_of_two_splits_may_have_the_same_name(tmp_path):
+    """Also where they are appended a split at a time, and `train` is named or not."""
+
+    def append(**files):
+        return bd.append("ds", Csv(key="id", **files), data_dir=tmp_path / "data", new_splits=True)
+
+    train, test = ({split: f"{tmp_path}/{split}/*.csv"} for split in ("train", "test"))
+    csv(tmp_path / "train", "1.csv", "id,n", "a,1")
+    csv(tmp_path / "test", "1.csv", "id,n", "b,2", "c,3")
+    made = Csv(name="ds", pattern=train["train"], key="id", data_dir=tmp_path / "data").build(num_workers=1)
+    assert append(splits=train) == made
+    made = append(splits=test)
+    assert [sorted(row["n"] for row in rows_of(made, split)) for split in ("train", "test")] == [[1], [2, 3]]
+    for files in ({"splits": train}, {"splits": test}, {"splits": train | test}, {"pattern": train["train"]}):
+        assert append(**files) == made
+    csv(tmp_path / "train", "2.csv", "id,n", "d,4")
+    made = append(splits=train)
+    for files in ({"splits": train}, {"splits": train | test}, {"pattern": train["train"]}):
+        assert append(**files) == made
+    assert sorted(json.loads(Path(made, "inputs.json").read_text())["files"]) == ["1.csv", "test/1.csv", "train/2.csv"]
+    csv(tmp_path / "train", "2.csv", "id,n", "d,5", "e,6")
+    changed = {"take_changed": True, "on_duplicate": "replace", "data_dir": tmp_path / "data"}
+    with pytest.warns(UserWarning, match=r" built: train/2\.csv: taken"):
+        made = bd.append("ds", Csv(key="id", pattern=train["train"]), **changed)
+    assert append(splits=train) == made
+    csv(tmp_path / "train/train", "1.csv", "id,n", "f,7")  # not the file that has this name as one of a split
+    made = append(pattern=f"{tmp_path}/train/**")
+    assert sorted(row["n"] for row in rows_of(made)) == [1, 5, 6, 7]
+
+
 def test_checksums_decide_where_the_time_does_not(tmp_path, caplog):
     def append(**options):
         new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
