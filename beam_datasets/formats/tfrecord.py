@@ -84,7 +84,7 @@ def frame_all(records: Sequence[bytes]) -> list[bytes]:
     return list(map(frame, records))
 
 
-def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, check: bool = True) -> NDArray[np.int64]:
+def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0) -> NDArray[np.int64]:
     """Returns where the records of a buffer begin, and where the last one ends.
 
     Args:
@@ -92,7 +92,6 @@ def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, c
         path: the file, for errors.
         offset: where the buffer begins in the file, in bytes.
         first_record: number in the file of the buffer's first record.
-        check: whether to check the CRC of each record's data; that of its length is always checked.
 
     Returns:
         n + 1 offsets in bytes, relative to the buffer, the first 0 and the last the buffer's size.
@@ -101,10 +100,10 @@ def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0, c
         CorruptRecordError: a CRC differs, or the buffer ends within a record; the first such record is named.
     """
     view = _as_bytes(buffer)
-    offsets = _good_offsets(view, check)
+    offsets = _good_offsets(view, True)
     end = int(offsets[-1])
     if end < len(view):
-        _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1, True)
+        _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1)
     return offsets
 
 
@@ -182,7 +181,6 @@ def unframe(
     path: str,
     offset: int = 0,
     first_record: int = 0,
-    check: bool = True,
 ) -> list[bytes]:
     """Returns the data of records whose places are known.
 
@@ -192,16 +190,15 @@ def unframe(
         path: the file, for errors.
         offset: where the buffer begins in the file, in bytes.
         first_record: number in the file of the record at `offsets[0]`.
-        check: whether to check the CRCs; that the lengths agree with the offsets is always checked.
 
     Raises:
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
     view = _as_bytes(buffer)
-    records = _good_records(view, offsets, check)
+    records = _good_records(view, offsets, True)
     bad = len(records)
     if bad < len(offsets) - 1:
-        _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad, check)
+        _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad)
     return records
 
 
@@ -264,24 +261,22 @@ def _has_good_data(view: memoryview, start: int, stop: int) -> bool:
     return bool(masked_crc32c(view[start + HEADER.size : stop - 4]) == U32.unpack_from(view, stop - 4)[0])
 
 
-def _raise_bad(
-    buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int, check: bool
-) -> NoReturn:
+def _raise_bad(buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int) -> NoReturn:
     """Raises the error of the bad record in bytes [start, stop) of the buffer, or from `start` on where None."""
     view, space = buffer[max(start, 0) :], None
     if stop is not None:
         view, space = buffer[max(start, 0) : max(stop, 0)], stop - start
-    problem = _header_problem(view, len(view), check, space) or (_data_problem(view) if check else None)
+    problem = _header_problem(view, len(view), space) or _data_problem(view)
     problem = problem or "the record was changed while it was read. Read it again"
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
-def _header_problem(view: memoryview, left: int, check: bool = True, space: int | None = None) -> str | None:
+def _header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
     """Returns what is wrong with the header that the view begins with, `left` bytes before the end of the file."""
     if len(view) < HEADER.size:
         return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_CUT}"
     length, stored = HEADER.unpack_from(view)
-    if check and (got := masked_crc32c(view[:8])) != stored:
+    if (got := masked_crc32c(view[:8])) != stored:
         return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
     if space is not None and length + OVERHEAD != space:
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
