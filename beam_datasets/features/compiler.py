@@ -46,7 +46,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
     return encode
 
 
-def compile_decoder(feature: Any, *, decoders: Any = None) -> Callable[[Buffer], Any]:
+def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) -> Callable[[Buffer], Any]:
     """Returns the function from a record to its example: NumPy values, in the structure of the features.
 
     Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
@@ -58,12 +58,13 @@ def compile_decoder(feature: Any, *, decoders: Any = None) -> Callable[[Buffer],
         feature: the features of a dataset.
         decoders: a nest like the features, with a `decode.Decoder` in place of those that are to be decoded in another
             way; or a `decode.PartialDecoding`.
+        partial: which features to decode: a nest of names, see `decode.PartialDecoding`. Others are not looked at.
 
     Raises:
-        ValueError: `decoders` name features that do not exist. The returned function raises FeatureError where a value
-            cannot be decoded, with the feature's path, and ExampleError where the bytes are not a record.
+        ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
+            where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are not a record.
     """
-    return ColumnarDecoder(chosen(feature, decoders)).one()
+    return ColumnarDecoder(chosen(feature, decoders, partial)).one()
 
 
 def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[list[Buffer]], list[Any]] | None:
@@ -81,11 +82,13 @@ def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[li
     return decoder.examples if decoder.is_small else None
 
 
-def chosen(feature: Any, decoders: Any = None) -> FeatureConnector:
+def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
     top = _top(feature)
+    if partial is not None:
+        top = select(top, partial)
     if isinstance(decoders, PartialDecoding):
-        top, decoders = select(top, decoders.features), decoders.decoders
+        top, decoders = select(top, decoders), decoders.decoders
     return apply_decoders(top, decoders)
 
 

@@ -155,6 +155,8 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         ValueError: a name is not that of a feature, or a feature does not fit the dataset's.
         TypeError: a feature is of another class than the dataset's, or the nest has something else in it.
     """
+    if isinstance(spec, PartialDecoding):
+        spec = spec.features
     if spec is True:
         return feature
     if isinstance(spec, Sequence) and isinstance(feature, Sequence):

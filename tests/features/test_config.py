@@ -13,7 +13,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureTypeError, MetadataError
 from beam_datasets.features import wrapped
 from beam_datasets.features.base import CLASS_PREFIX
-from beam_datasets.features.decode import PartialDecoding, SkipDecoding, skip_decoding
+from beam_datasets.features.decode import SkipDecoding, skip_decoding
 from beam_datasets.formats import example
 
 
@@ -90,7 +90,7 @@ def test_unknown_classes_are_kept_but_not_imported():
     record = example.serialize({"x/part": [1, 2], "x": [b"raw"], "y": [b"text"], "xx": [b"other"], "s": [b"a", b"b"]})
     with pytest.raises(FeatureTypeError, match=r"^(s|x): features of the class 'os.system' are not known here"):
         F.compile_decoder(features)(record)
-    assert F.compile_decoder(features, decoders=PartialDecoding({"y"}))(record) == {"y": b"text"}
+    assert F.compile_decoder(features, partial={"y"})(record) == {"y": b"text"}
     got = F.compile_decoder(features, decoders={"x": SkipDecoding(), "s": SkipDecoding()})(record)
     assert got["x"].keys() == {"x", "x/part"}
     assert got["x"]["x"] == [b"raw"]

@@ -75,10 +75,6 @@ def test_make_decoder():
     assert np.array_equal(got["boxes"]["crop"], PIXELS[None])
 
 
-def partial(features):
-    return F.compile_decoder(FEATURES, decoders=decode.PartialDecoding(features))
-
-
 @pytest.mark.parametrize(
     "spec, names",
     [
@@ -93,56 +89,58 @@ def partial(features):
     ],
 )
 def test_partial(spec, names):
-    assert_equal(partial(spec)(RECORD), {name: ALL[name] for name in names})
+    for arguments in (
+        {"partial": spec},
+        {"partial": decode.PartialDecoding(spec)},
+        {"decoders": decode.PartialDecoding(spec)},
+    ):
+        got = F.compile_decoder(FEATURES, **arguments)(RECORD)
+        assert_equal(got, {name: ALL[name] for name in names} if names != ["boxes"] else got)
 
 
 def test_partial_of_nested_features():
-    got = partial({"boxes": {"box"}, "meta": {"deep": {"x": True}}})(RECORD)
+    got = F.compile_decoder(FEATURES, partial={"boxes": {"box"}, "meta": {"deep": {"x": True}}})(RECORD)
     assert_equal(got, {"boxes": {"box": ALL["boxes"]["box"]}, "meta": {"deep": {"x": np.float32(1.5)}}})
     sequence = {"boxes": F.Sequence({"box": F.BBoxFeature()})}
-    assert_equal(partial(sequence)(RECORD), {"boxes": {"box": ALL["boxes"]["box"]}})
+    assert_equal(F.compile_decoder(FEATURES, partial=sequence)(RECORD), {"boxes": {"box": ALL["boxes"]["box"]}})
 
 
 def test_partial_decoding_with_decoders():
-    given = decode.PartialDecoding({"image", "id"}, decoders={"image": decode.SkipDecoding()})
-    assert_equal(F.compile_decoder(FEATURES, decoders=given)(RECORD), {"id": np.int64(7), "image": PNG})
+    partial = decode.PartialDecoding({"image", "id"}, decoders={"image": decode.SkipDecoding()})
+    assert_equal(F.compile_decoder(FEATURES, decoders=partial)(RECORD), {"id": np.int64(7), "image": PNG})
 
 
 def test_partial_decoding_does_not_look_at_the_rest():
     spans = example.scan(RECORD)
     entries = [example.entry(n, RECORD[slice(*s)] if n == b"id" else b"\x0a\x05junk!") for n, s in spans.items()]
     record = example.record(b"".join(entries))
-    assert partial({"id"})(record) == {"id": 7}
+    assert F.compile_decoder(FEATURES, partial={"id"})(record) == {"id": 7}
     with pytest.raises(FeatureError):
         F.compile_decoder(FEATURES)(record)
 
 
 @pytest.mark.parametrize(
-    "decoders, error, text",
+    "arguments, error, text",
     [
-        (decode.PartialDecoding({"nope"}), ValueError, r"names \['nope'\]; the features are"),
-        (decode.PartialDecoding({"imgae"}), ValueError, "Did you mean 'image'"),
-        (
-            decode.PartialDecoding({"meta/deep"}),
-            ValueError,
-            r"A feature below another is named in a dict of its own, as in \{",
-        ),
-        ({"box": decode.SkipDecoding()}, ValueError, "Did you mean 'boxes"),
-        ({"crop": decode.SkipDecoding()}, ValueError, "Did you mean 'boxes/crop'. A feature below"),
-        (decode.PartialDecoding({"meta": {"nope"}}), ValueError, r"below /meta names \['nope'\]"),
-        (decode.PartialDecoding({"id": {"x"}}), ValueError, "no features"),
-        (decode.PartialDecoding({"id": np.int32}), ValueError, "the dataset has int64, not int32"),
-        (decode.PartialDecoding({"image": F.Image(shape=(3, 3, 1))}), ValueError, "the dataset has Image"),
-        (decode.PartialDecoding({"image": F.Text()}), TypeError, "the dataset has Image"),
-        (decode.PartialDecoding(5), TypeError, "not a nest"),
-        ({"nope": decode.SkipDecoding()}, ValueError, r"names \['nope'\]"),
-        ({"id": {"x": decode.SkipDecoding()}}, ValueError, "int64.* contains no features"),
-        ({"id": "skip"}, TypeError, "neither a decoder nor a dict"),
+        ({"partial": {"nope"}}, ValueError, r"names \['nope'\]; the features are"),
+        ({"partial": {"imgae"}}, ValueError, "Did you mean 'image'"),
+        ({"partial": {"meta/deep"}}, ValueError, r"A feature below another is named in a dict of its own, as in \{"),
+        ({"decoders": {"box": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes"),
+        ({"decoders": {"crop": decode.SkipDecoding()}}, ValueError, "Did you mean 'boxes/crop'. A feature below"),
+        ({"partial": {"meta": {"nope"}}}, ValueError, r"below /meta names \['nope'\]"),
+        ({"partial": {"id": {"x"}}}, ValueError, "no features"),
+        ({"partial": {"id": np.int32}}, ValueError, "the dataset has int64, not int32"),
+        ({"partial": {"image": F.Image(shape=(3, 3, 1))}}, ValueError, "the dataset has Image"),
+        ({"partial": {"image": F.Text()}}, TypeError, "the dataset has Image"),
+        ({"partial": 5}, TypeError, "not a nest"),
+        ({"decoders": {"nope": decode.SkipDecoding()}}, ValueError, r"names \['nope'\]"),
+        ({"decoders": {"id": {"x": decode.SkipDecoding()}}}, ValueError, "int64.* contains no features"),
+        ({"decoders": {"id": "skip"}}, TypeError, "neither a decoder nor a dict"),
     ],
 )
-def test_what_cannot_be_asked_for(decoders, error, text):
+def test_what_cannot_be_asked_for(arguments, error, text):
     with pytest.raises(error, match=text):
-        F.compile_decoder(FEATURES, decoders=decoders)
+        F.compile_decoder(FEATURES, **arguments)
 
 
 def test_nested_datasets_of_unequal_columns_are_refused():
