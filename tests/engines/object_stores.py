@@ -85,8 +85,9 @@ def object_store(kind: str, directory: Path, *, fail: float = 0, stall: float = 
     ]  # fmt: skip
     with contextlib.ExitStack() as servers:
         moto = ["moto.server", "-H", "127.0.0.1", "-p", str(store)]
-        servers.enter_context(server(moto, store, directory / f"store-{store}.log"))
-        _put_bucket(store)
+        log = directory / f"store-{store}.log"
+        servers.enter_context(server(moto, store, log))
+        _put_bucket(store, log)
         port = store
         if kind == "gs" or fail or stall:
             servers.enter_context(server(front, proxy, directory / f"proxy-{proxy}.log"))
@@ -140,8 +141,13 @@ def _gs(port: int) -> dict[str, str]:
     return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_TIMEOUT": "2s"}
 
 
-def _put_bucket(port: int) -> None:
+def _put_bucket(port: int, log: Path) -> None:
+    """Makes the bucket, and shows the log of a store that cannot take an object."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("PUT", f"/{BUCKET}", headers={"Authorization": "AWS4-HMAC-SHA256 Credential=key/x/us-east-1/s3"})
-    assert connection.getresponse().status == 200
+    for method, path in [("PUT", BUCKET), ("PUT", f"{BUCKET}/tried"), ("DELETE", f"{BUCKET}/tried")]:
+        headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=key/x/us-east-1/s3"}
+        connection.request(method, f"/{path}", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status in (200, 204), (answer.read(), log.read_text()[-5000:])
+        answer.read()
     connection.close()
