@@ -280,7 +280,7 @@ def sample_value(value: Any, leaf: Any) -> Any:
     ('dog', [1.5, 2.0])
     """
     if isinstance(value, (bytes, str)):
-        return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        return pages.decoded(value)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf" and value.ndim < 2:
         if not isinstance(leaf, ClassLabel) or not (names := leaf.label_names) or value.ndim:
             return np.asarray(value)[:_MAX_NUMBERS].tolist() if value.ndim else value.tolist()

@@ -28,7 +28,7 @@ from beam_datasets.cli.printing import printable
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.statistics.summary import image_size
 from tests.exporting.conftest import dataset_of
-from tests.hostile import IMAGE, LONG, SCRIPT, explorer, png, publish
+from tests.hostile import CONTROLS, IMAGE, LONG, SCRIPT, explorer, png, publish
 from tests.processes import started
 from tests.published import build, flip
 from tests.reading.conftest import write_dataset
@@ -307,6 +307,8 @@ def test_images_sounds_and_long_texts(url, data, huge):
     assert f"all of it, {LONG - pages.MAX_TEXT:,} characters more" in text(url, "/example", **at, index=long)
     status, headers, body = get(url, "/media", **at, index=long, path="text")
     assert (headers["Content-Type"], len(body)) == ("text/plain; charset=utf-8", LONG)
+    _, _, body = get(url, "/media", **at, index=0, path=CONTROLS + IMAGE)
+    assert body.decode() == printable(CONTROLS)
     for query in (
         {"index": huge, "path": "picture"},
         {"index": 0, "path": "kind"},
@@ -539,6 +541,6 @@ def test_the_command_serves_until_it_is_interrupted(data):
 def test_a_port_in_use_is_an_error(url, data, run):
     code, _, said = run("explore", data, "--port", url.rpartition(":")[2])
     assert code == 2
-    assert "choose another --port" in said
+    assert said.splitlines()[-1] == f"beam-datasets: cannot listen on {url[7:]}; choose another --port"
     assert "expected 0 to 65535, got 70000" in run("explore", data, "--port", "70000")[2]
     assert IMAGE not in said

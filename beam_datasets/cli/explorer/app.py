@@ -264,7 +264,7 @@ def run(args: Sequence[str]) -> int:
     try:
         server = serving.make_server(known.host, known.port, app, threaded=True)
     except (OSError, SystemExit) as error:  # Werkzeug ends the process if the port is in use
-        raise UsageError(f"cannot listen on {known.host}:{known.port} ({error}); choose another --port") from error
+        raise UsageError(f"cannot listen on {known.host}:{known.port}; choose another --port") from error
     with server:
         host = f"[{known.host}]" if ":" in known.host else known.host
         threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait

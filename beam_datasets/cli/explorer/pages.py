@@ -240,7 +240,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
 
 def _whole(value: Any, leaf: Any) -> dict[str, Any]:
     if isinstance(value, (bytes, str)):
-        text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+        text = decoded(value)
         return {"whole": text[:MAX_TEXT], "more": max(len(text) - MAX_TEXT, 0)}
     if isinstance(value, np.ndarray) and value.ndim and not value.dtype.hasobject:
         return {"whole": np.array2string(value, threshold=2 * _MAX_ITEMS), "more": 0}
@@ -249,6 +249,11 @@ def _whole(value: Any, leaf: Any) -> dict[str, Any]:
     if isinstance(value, (list, NestedDataset)) or (isinstance(value, np.ndarray) and value.ndim):
         return {"whole": "\n".join(value_text(item, leaf, 1000) for item in value[:_MAX_ITEMS]), "more": 0}
     return {}
+
+
+def decoded(value: bytes | str) -> str:
+    """Returns a text, with escapes for bytes that are not UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def sample_images(
@@ -342,7 +347,7 @@ def media(
     if isinstance(leaf, SOUNDS) and value is not None:
         return _sound(value, leaf)
     if isinstance(value, (bytes, str)) and not isinstance(leaf, PICTURES):
-        return value.encode() if isinstance(value, str) else value, "text/plain"
+        return printable(decoded(value)).encode(), "text/plain"  # browsers take long to lay out control characters
     raise DatasetNotFoundError(f"{published.info.display_name}: example {index} has no media or text {path!r} {item}")
 
 
