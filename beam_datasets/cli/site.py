@@ -238,7 +238,8 @@ class _Site:
         parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         rows, out = self._sample_rows(published, split), io.BytesIO()
         columns = {path: [row.get(path) for row in rows] for path in (rows[0] if rows else ())}
-        parquet.write_table(arrow.table({path: _array(arrow, values) for path, values in columns.items()}), out)
+        table = arrow.table({path: _array(arrow, values) for path, values in columns.items()})
+        parquet.write_table(table.replace_schema_metadata(_for_pandas(table.schema)), out)
         data, file = out.getvalue(), f"sample-{quote(split, safe='')}.parquet"
         self.write(f"{_folder(published.info.display_name)}/{file}", data)
         return file, hashlib.sha256(data).hexdigest(), rows
@@ -265,6 +266,14 @@ def _array(arrow: Any, values: list[Any]) -> Any:
     except OverflowError:  # of integers from 2^63 on
         is_list = any(isinstance(value, list) for value in values)
         return arrow.array(values, arrow.list_(arrow.uint64()) if is_list else arrow.uint64())
+
+
+def _for_pandas(schema: Any) -> dict[str, str]:
+    """Returns metadata by which pandas, and so Croissant's library, reads integers beside missing ones as integers."""
+    dtypes = {"int64": "Int64", "uint64": "UInt64"}
+    types = {field.name: str(field.type) for field in schema if str(field.type) in dtypes}
+    columns = [{"name": name, "pandas_type": kind, "numpy_type": dtypes[kind]} for name, kind in types.items()]
+    return {"pandas": json.dumps({"columns": columns, "index_columns": [], "column_indexes": []})}
 
 
 def _rows_file(split: str) -> str:
@@ -331,7 +340,7 @@ def _file(name: str, url: str, digest: str) -> dict[str, Any]:
 
 def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) -> dict[str, Any]:
     fields = []
-    for path in rows[0]:
+    for path in filter(None, rows[0]):  # a column of Croissant has a name
         values = [row[path] for row in rows if row.get(path) is not None]
         repeated = any(isinstance(value, list) for value in values)
         items = [item for value in values for item in (value if isinstance(value, list) else [value])]

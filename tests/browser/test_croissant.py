@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import beam_datasets as bd
 from beam_datasets.cli import main
+from tests.published import build
 
 SKIP = "`make test-browser` installs it"
 mlcroissant = pytest.importorskip("mlcroissant", reason=SKIP)
+pd = pytest.importorskip("pandas", reason=SKIP)
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -36,6 +39,19 @@ def test_records_are_loaded(site, data, name):
         assert [record[f"{split}/{label}"].decode() for record in records] == [names[e[label]] for e in expected]
         if "id" in published.info.features:
             assert [record[f"{split}/id"] for record in records] == [int(example["id"]) for example in expected]
+
+
+def test_large_integers_beside_missing_ones_and_features_without_name(tmp_path):
+    """All but the feature without a name is loaded; pandas alone would make floats of integers."""
+    numbers = {"int": [2**62 + 1, None, -(2**53) - 1], "unsigned": [None, 2**64 - 1, 1]}
+    features = {name: bd.features.Scalar(name.replace("unsigned", "uint") + "64", optional=True) for name in numbers}
+    rows = [(n, {"": n, "n": n, **{name: values[n] for name, values in numbers.items()}}) for n in range(3)]
+    build(tmp_path / "data", features | {"": np.int64, "n": np.int64}, {"train": rows}, name="gaps")
+    assert main(["site", str(tmp_path / "data"), "--to", str(tmp_path / "site"), "--no_statistics"]) == 0
+    loaded = mlcroissant.Dataset(tmp_path / "site" / "gaps" / "1.0.0" / "croissant.json").records("train")
+    records = sorted(loaded, key=lambda record: record["train/n"])
+    for name, values in numbers.items():
+        assert [None if pd.isna(record[f"train/{name}"]) else record[f"train/{name}"] for record in records] == values
 
 
 def _text(value):
