@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ClassVar
 
 from beam_datasets.errors import did_you_mean
-from beam_datasets.features.base import FeatureConnector, Json, dtype_of, is_dtype, shape_of
+from beam_datasets.features.base import FeatureConnector, dtype_of, is_dtype, shape_of
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence, below
@@ -116,15 +116,6 @@ class Decoded(Wrapped):
         """Returns the function that decodes."""
         decoder, feature = self.function, self.feature
         return lambda stored: decoder.function(stored, feature, *decoder.args, **decoder.kwargs)
-
-    def content_json(self) -> tuple[str, Json]:
-        """Returns what the feature says."""
-        return self.feature.content_json()
-
-    @classmethod
-    def from_content(cls, content: Json) -> FeatureConnector:
-        """Refuses."""
-        raise TypeError("decoders are not saved")
 
 
 def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:

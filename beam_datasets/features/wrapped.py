@@ -108,6 +108,10 @@ class Wrapped(FeatureConnector):
         """Returns the inner connector's stored form."""
         return self.inner().stored()
 
+    def content_json(self) -> tuple[str, Json]:
+        """Returns what the inner connector says."""
+        return self.inner().content_json()
+
 
 def _row_lengths(rows: Any, rank: int) -> Lengths:
     """Returns the row lengths of items below `rank` sequences, those of the first column of a dict."""
@@ -190,15 +194,6 @@ class DynamicTensor(Wrapped):
             return array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
 
         return lift
-
-    def content_json(self) -> tuple[str, Json]:
-        """Returns what the Tensor says."""
-        return self.tensor.content_json()
-
-    @classmethod
-    def from_content(cls, content: Json) -> DynamicTensor:
-        """Returns the storage of the Tensor with this content."""
-        return cls(tensor=Tensor.from_content(content))
 
 
 _REGISTERED: dict[str, type[FeatureConnector]] = {}
@@ -378,15 +373,6 @@ class Customised(Wrapped):
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns `decode_example`."""
         return _decoder(self.connector)
-
-    def content_json(self) -> tuple[str, Json]:
-        """Returns what the connector says."""
-        return self.connector.content_json()
-
-    @classmethod
-    def from_content(cls, content: Json) -> Customised:
-        """Refuses: the content does not name the class."""
-        raise NotImplementedError("a customised connector is made by `from_registered`")
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the label files of the connector."""
