@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from beam_datasets import catalog, features, storage
@@ -93,9 +94,13 @@ class ReadOnlyBuilder:
 
     @functools.cached_property
     def lineage(self) -> Lineage | None:
-        """Where a materialized dataset came from; None for another one."""
+        """Where a materialized dataset came from, with its splits in their order; None for another one."""
         source = self.manifest.source if self.manifest else None
-        return None if source is None else Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))
+        if source is None:
+            return None
+        known = Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))  # JSON has them by their names
+        ordered: Any = lambda of: {name: of[name] for name in [*self.info.splits, *of] if name in of}  # noqa: E731
+        return replace(known, splits=ordered(known.splits), appended=known.appended and ordered(known.appended))
 
     def ascents(self, split: str) -> tuple[Ascent, ...]:
         """Returns the stretches of a split in which sort keys ascend, with the rules of its keys.

@@ -155,6 +155,17 @@ def test_versions_that_are_not_removed_are_named(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("not removed: ds:1.0.0, ds:2.0.0 (")
 
 
+def test_contents_list_splits_in_their_order(tmp_path, capsys):
+    generate(tmp_path, {"train": {1: 1}, "test": {2: 2}})
+    generate(tmp_path, {"test": {4: 4}, "train": {3: 3}}, name="more")
+    made = bd.append("ds", "more", data_dir=tmp_path)
+    lineage = bd.builder_from_directory(made).lineage
+    assert [*lineage.splits] == [*lineage.appended] == ["train", "test"]
+    assert main(["list", "--versions", f"--data_dir={tmp_path}"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ds:2.0.0")]
+    assert re.search("train 2, test 2; train = train.*; test = test.*; train: 1 added.*; test: 1 added", line)
+
+
 def test_the_commands(tmp_path, capsys):
     days(tmp_path, 3)
 
