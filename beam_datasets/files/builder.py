@@ -325,7 +325,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         except DuplicateKeyError as error:
             if self._key is None:
                 raise
-            places = self._places_of_duplicates(str(error))
+            places = self.places_in(str(error))
             shown = "\n  ".join([" The rows:", *places]) if places else ""
             raise DuplicateKeyError(
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
@@ -390,8 +390,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 break
         return found
 
-    def _places_of_duplicates(self, problem: str) -> list[str]:
-        """Returns the places of the two rows of a DuplicateKeyError; none if reading the files again takes long."""
+    def places_in(self, problem: str) -> list[str]:
+        """Returns the places of the rows of a DuplicateKeyError, at most two; none if reading the files takes long."""
         sort_key = _SORT_KEY.search(problem)
         if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []

@@ -192,6 +192,9 @@ class Holder(NamedTuple):
     decision: Decision | None
 
 
+RAISE_VERSION = "raise the version to publish again."
+
+
 def utc(seconds: float) -> str:
     """Returns a time, in seconds since the epoch, for messages."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
@@ -204,8 +207,7 @@ def already_published(name: str, target: str) -> AlreadyPublishedError:
         report = json.loads(storage.read_bytes(storage.join(target, RUN_FILE)))
         by = f", by run {report['job']}, which started {utc(report['started'])}"
     return AlreadyPublishedError(
-        f"{name} is already published in {target}{by}. A published version never changes: raise the version to publish "
-        "again."
+        f"{name} is already published in {target}{by}. A published version never changes: {RAISE_VERSION}"
     )
 
 

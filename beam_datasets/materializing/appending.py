@@ -33,6 +33,7 @@ from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress, watch
+from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
 from beam_datasets.materializing.moving import Built, RowKeys, in_two_splits, keys_elsewhere, stored_keys
@@ -117,7 +118,8 @@ class AppendOptions:
         if catalog.is_published(info.data_dir):
             raise AlreadyPublishedError(
                 f"{info.display_name} is already published in {info.data_dir}: expected a number that is not, for "
-                f"what is appended to {parent.version}. Append to the highest version, or give a higher number."
+                f"what is appended to {parent.version}. If another run published it meanwhile, run this again; "
+                "otherwise append to the highest version, or give a higher number."
             )
         publishing.check_free(info.data_dir, info.display_name)
         return parent, info
@@ -474,6 +476,14 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
         CorruptRecordError: a record of a source is damaged.
         BeamDatasetsError: a source was changed after the plan, or any other reason why nothing was published.
     """
+    try:
+        return _publish(plan, progress)
+    except AlreadyPublishedError as error:
+        again = "another run published it meanwhile, so run this again, to append to that version."
+        raise AlreadyPublishedError(str(error).replace(RAISE_VERSION, again)) from None
+
+
+def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
     publication = publishing.announce(
         plan.info,
         plan.dataset_dir,
@@ -600,6 +610,7 @@ def build_sources(
 
     Raises:
         AlreadyPublishedError: the next version is published already.
+        DuplicateKeyError: a key is repeated in what is appended; or one that the body raises, with the rows in files.
     """
     if not any(hasattr(one, "elsewhere") for one in new):
         yield source, list(new), []
@@ -612,40 +623,52 @@ def build_sources(
             with contextlib.suppress(StorageError):  # another process removes it, too, or it is another user's
                 remove_leftover(build, tempfile.gettempdir())
     made: list[Any] = []
+    built: list[Any] = []
     notes: list[str] = []
     with publishing.beside(place) as folder:
         for number, one in enumerate(new):
             if hasattr(one, "elsewhere"):
-                builder, changed = one.elsewhere(storage.join(folder, str(number))), []
+                builder = one.elsewhere(storage.join(folder, str(number)))
                 if hasattr(builder, "only_new"):
-                    known = publishing.read_inputs(parent.dataset_dir)
-                    if known is None:
-                        notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-                    changed = builder.only_new(
-                        known or Inputs(),
-                        take_changed=take_changed,
-                        compare_checksums=compare_checksums,
-                        may_lack=options.union_features,
-                    )
-                if changed:
-                    way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
-                    notes.append(
-                        f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}"
-                    )
+                    comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
+                    notes += _only_new(builder, parent, take_changed=take_changed, **comparing)
                 if getattr(builder, "has_files", True):
                     made += _build_all(builder, options.on_duplicate)
+                    built.append(builder)
             else:
                 made.append(one)
-        yield parent.dataset_dir, made, notes
+        try:
+            yield parent.dataset_dir, made, notes
+        except DuplicateKeyError as error:
+            places = [place for one in built for place in getattr(one, "places_in", lambda _: ())(str(error))]
+            raise DuplicateKeyError(
+                "\n  ".join([f"{error}", *(f"the new one is in {place}" for place in places)])
+            ) from None
+
+
+def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
+    """Leaves out the files of which the published version was built; returns notes about it."""
+    known, notes = publishing.read_inputs(parent.dataset_dir), []
+    if known is None:
+        notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
+    if changed := builder.only_new(known or Inputs(), take_changed=take_changed, **comparing):
+        way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
+        notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
+    return notes
 
 
 def _build_all(builder: Any, on_duplicate: str) -> list[Built | ReadOnlyBuilder]:
     """Builds a builder, and one of files file by file if a key occurs in several; returns what was built."""
     try:
         return _build(builder)
-    except DuplicateKeyError:
-        if on_duplicate == "error" or not hasattr(builder, "one_by_one"):
+    except DuplicateKeyError as error:
+        if not hasattr(builder, "one_by_one"):
             raise
+        if on_duplicate == "error":
+            raise DuplicateKeyError(
+                f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "
+                "appends the files one after the other."
+            ) from None
     return [built for each in builder.one_by_one() for built in _build(each)]
 
 

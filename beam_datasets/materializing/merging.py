@@ -46,6 +46,11 @@ MAX_OPEN_SHARDS = 128
 to two file descriptors, and a process often has 1024."""
 
 
+MAX_COMPARED = 1000
+"""Repeated keys of a range of which the first two records that differ are looked for, to show them in an error: a file
+that has changed has its other rows, too."""
+
+
 class Counts(NamedTuple):
     """What happens to the examples of a split.
 
@@ -214,7 +219,10 @@ class KeyRanges:
             firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
-                raise self._duplicate(number, merge, int(firsts[0]), int(repeats[0]), "")
+                differing = _differ(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
+                shown = next((place for place, differs in enumerate(differing) if differs), None)
+                more = "" if shown is None else ", and differ"
+                raise self._duplicate(number, merge, int(firsts[shown or 0]), int(repeats[shown or 0]), more)
             if self.on_duplicate == "replace" and is_counted:
                 chosen = lasts & published[firsts]
                 replaced = sum(_differ(merge, firsts[chosen], repeats[chosen]))

@@ -103,8 +103,7 @@ def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | No
         shown = "".join(f"\n  {split}: {place}" for split, place in (places or {}).items())
         return DuplicateKeyError(
             f"{other.name} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
-            "published. Correct a row, or give it another key. If the rows are in different files, --on_duplicate "
-            f"keep_old or replace appends the files one after the other.{shown and f' The rows:{shown}'}"
+            f"published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
         )
     return DuplicateKeyError(
         f"{other.name} has the key {found.key!r} in split {found.other!r}, and {found.own.name} in split "

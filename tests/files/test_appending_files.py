@@ -124,6 +124,30 @@ def test_files_of_two_splits_may_have_the_same_name(tmp_path):
     assert sorted(row["n"] for row in rows_of(made)) == [1, 5, 6, 7]
 
 
+def test_errors_about_keys_name_rows_that_differ_and_their_place(tmp_path):
+    def append():
+        return bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*", key="id"), data_dir=tmp_path, take_changed=True)
+
+    logs = tmp_path / "logs"
+    csv(logs, "1.csv", "id,n", "a,1", "b,2", "c,3")
+    Csv(name="ds", pattern=f"{logs}/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    for changed in "abc":
+        csv(logs, "1.csv", "id,n", *(f"{key},{n + 10 * (key == changed)}" for n, key in enumerate("abc", 1)), "d,4")
+        with pytest.warns(UserWarning, match="taken"), pytest.raises(DuplicateKeyError) as error:
+            append()
+        n, row = "abc".index(changed) + 1, f"id: '{changed}'"
+        assert ", and differ. Nothing was published. Keep the first (--on_duplicate keep_old) or " in str(error.value)
+        shown = [f"  n: {n}, {row}", f"  n: {n + 10}, {row}", f"  the new one is in {logs}/1.csv, line {n + 1}"]
+        assert str(error.value).endswith("\n".join(["The two examples:", *shown]))
+    csv(logs, "1.csv", "id,n", "b,2")
+    with (
+        pytest.warns(UserWarning, match="taken"),
+        pytest.raises(DuplicateKeyError, match=r"records that are equal") as error,
+    ):
+        append()
+    assert ", and differ" not in str(error.value)
+
+
 def test_checksums_decide_where_the_time_does_not(tmp_path, caplog):
     def append(**options):
         new = Csv(pattern=f"{logs}/*.csv", key="id", data_dir=tmp_path)
@@ -511,7 +535,7 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
     with pytest.raises(DuplicateKeyError, match="ds:1.0.0 has the key 'b' in two splits") as error:
         append(files())
     places = [f"  {split}: {tmp_path}/logs/{n}.csv, line 2" for split, n in [("train", 2), ("test", 3)]]
-    assert str(error.value).endswith("\n".join([". The rows:", *places]))
+    assert "\n".join([". The rows:", *places, "  If the rows are in different files, --on_dup"]) in str(error.value)
     second = append(files(), on_duplicate="replace")  # files are appended in the order of their names
     found = {row["id"].decode(): split for split in ("train", "test") for row in rows_of(second, split)}
     assert (found["b"], found[f"a{groups[0][1]}"], len(found)) == ("test", "test", 21)

@@ -214,6 +214,18 @@ def test_killed_and_concurrent_appends_publish_the_right_version_or_nothing(tmp_
     assert done.returncode == 0, done.stderr
 
 
+def test_of_two_appends_the_second_is_to_run_again(tmp_path):
+    generate(tmp_path, {"train": {1: 1}})
+    generate(tmp_path, {"train": {2: 2}}, name="more")
+    plan = planned(["more"], data_dir=tmp_path)
+    made = bd.append("ds", "more", data_dir=tmp_path)
+    with pytest.raises(
+        AlreadyPublishedError, match=r" UTC\. .* never changes: another run published it meanwhile, so run"
+    ) as error:
+        appending.run_append(plan)
+    assert str(error.value).startswith(f"ds:2.0.0 is already published in {made}, by run ")
+
+
 def test_splits_that_one_side_lacks_and_a_slice(tmp_path):
     train, test = {n: n for n in range(20)}, {n: n for n in range(5)}
     generate(tmp_path, {"train": train, "test": test}, num_shards=2)
@@ -328,7 +340,10 @@ def test_what_cannot_be_appended(tmp_path):
         with pytest.raises((BeamDatasetsError, TypeError, ValueError), match=error):
             bd.append(source, new, data_dir=tmp_path, **options)
     bd.append("ds", "more", data_dir=tmp_path)
-    with pytest.raises(AlreadyPublishedError, match="is already published in .* Append to the highest version"):
+    with pytest.raises(
+        AlreadyPublishedError,
+        match="is already published in .* run this again; otherwise append to the highest version",
+    ):
         bd.append("ds:1.0.0", More(), data_dir=tmp_path)
     with pytest.raises(AlreadyPublishedError):
         planned(["more"], "ds:1.0.0", data_dir=tmp_path)
