@@ -399,6 +399,8 @@ def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
     """Yields the datasets of the data_dir: their names, and the versions of the one that is typed."""
     from beam_datasets import catalog
 
+    if prefix.startswith(("/", ".", "~")):  # a path
+        return
     with contextlib.suppress(Exception):  # without a data_dir there is nothing to propose
         root = catalog.root_dir(getattr(parsed_args, "data_dir", None), None)
         for name in catalog.list_datasets(root):
@@ -422,9 +424,10 @@ def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:
-    """Yields the information about the dataset that was named; nothing if there is none."""
+    """Yields the information about the dataset that was named, of `append` its new ones; nothing if there is none."""
     from beam_datasets.reading.opening import open_published
 
     with contextlib.suppress(Exception):
         data_dir = getattr(parsed_args, "source_data_dir", None) or parsed_args.data_dir
-        yield open_published(getattr(parsed_args, "dataset", None) or parsed_args.source, data_dir).info
+        for name in getattr(parsed_args, "new", None) or [getattr(parsed_args, "dataset", None) or parsed_args.source]:
+            yield open_published(name, data_dir).info

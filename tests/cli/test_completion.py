@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from beam_datasets.cli.main import COMMANDS
-from beam_datasets.cli.options import command_of
+from beam_datasets.cli.options import _datasets, command_of
 from tests.diffing.versions import PETS
+from tests.reading.conftest import write_dataset
 
 pytest.importorskip("argcomplete")
 BIN = Path(sys.executable).parent
@@ -38,6 +39,7 @@ def data(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     for version in ("1.0.0", "1.1.0"):
         PETS.write(root, version)
+    write_dataset(root / "few" / "1.0.0", {"part": [1]})
     (root / "my_builder.py").touch()
     return root
 
@@ -78,6 +80,9 @@ def test_zsh(line, expected, data):
         ("explore --data_dir {data} my", ["my_data/"]),
         ("materialize pets --data_dir {data} --split train=te", ["test"]),
         ("materialize pets --data_dir {data} --split all=train+te", ["train+test"]),
+        ("append pets --data_dir {data} --split ", ["test", "train"]),
+        ("append pets --data_dir {data} --from {data}/few/1.0.0 --split all=", ["part"]),
+        ("append pets --data_dir {data} --from {data}/pets/1.0.0 --from {data}/few/1.0.0 --split p", ["part"]),
         ("stats --data_dir {data} pets --features parts/s", ["parts/size"]),
         ("stats --data_dir {data} pets --features text,la", ["text,label"]),
         ("head --data_dir {data} nothing --split ", [""]),
@@ -92,3 +97,8 @@ def test_what_may_stand_at_the_cursor(line, expected, data, tmp_path_factory):
         [text.format(data=data) for text in expected],
         "",
     )
+
+
+def test_a_path_is_completed_without_the_datasets(monkeypatch):
+    monkeypatch.setattr("beam_datasets.catalog.list_datasets", lambda *_: pytest.fail("datasets are listed"))
+    assert [name for path in ("/da", "./da", "../da", "~/da") for name in _datasets(path, None)] == []
