@@ -17,8 +17,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
         return cell ? cell.dataset.value ?? cell.textContent.trim() : "";
       };
       const compare = (a, b) => {
-        const [x, y] = [number(a), number(b)];
-        return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
+        const [x, y, texts] = [number(a), number(b), a.localeCompare(b, "en", { numeric: true })];
+        return Number.isNaN(x) || Number.isNaN(y) ? texts : x - y || Math.sign(x) * texts;  // integers beyond 2^53
       };
       const rows = [...table.tBodies[0].rows].sort((a, b) => compare(value(a), value(b)));
       table.tBodies[0].append(...(down ? rows.reverse() : rows));

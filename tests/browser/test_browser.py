@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -19,6 +20,7 @@ from beam_datasets.cli.explorer.app import summary_of
 from beam_datasets.cli.explorer.pages import Catalogue
 from beam_datasets.cli.explorer.searching import start_process
 from tests.hostile import SCRIPT, explorer
+from tests.published import build
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
 FREEZE = 2.0  # seconds
@@ -238,6 +240,18 @@ def test_tables_are_sorted_and_bars_scaled(page, url):
     page.get_by_label("Logarithmic bars").uncheck()
     assert page.evaluate(heights) == linear
     assert page.get_by_text("identifier", exact=True).count() == 2  # in the overview and at the feature
+
+
+def test_integers_of_many_digits_are_sorted(page, tmp_path):
+    numbers = [sign * 2**60 + n for sign in (-1, 1) for n in range(5)]
+    rows = [(n, {"n": value, "u": value + 2**63}) for n, value in enumerate(numbers)]
+    build(tmp_path, {"n": np.int64, "u": np.uint64}, {"train": rows}, name="large")
+    with explorer(Catalogue(str(tmp_path))) as url:
+        visit(page, f"{url}/rows?name=large:1.0.0&slice=train")
+        for column, expected in ((0, numbers), (1, [value + 2**63 for value in numbers])):
+            page.locator("thead button").nth(column + 1).click()
+            shown = page.locator(f"tbody tr td:nth-child({column + 2})").all_inner_texts()
+            assert list(map(int, shown)) == expected
 
 
 def test_rows_are_found_and_filtered(page, url):
