@@ -115,6 +115,20 @@ def test_damage_that_only_the_comparison_finds(run, tmp_path):
     assert "Changes since" not in shown[1]
 
 
+def test_examples_in_another_format_are_damage_of_their_version(run, tmp_path):
+    """TensorFlow Datasets also writes ArrayRecord, of which the metadata can be read alone."""
+    for name, change in (("foreign", {"fileFormat": "array_record"}), ("whole", {})):
+        file = write_dataset(tmp_path / "data" / name / "1.0.0", {"train": [2]}) / "dataset_info.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"name": name} | change))
+    code, out, err = run("site", tmp_path / "data", "--to", tmp_path / "site")
+    assert (code, out) == (1, f"2 versions in {tmp_path / 'site' / 'index.html'}\n")
+    assert err.startswith("foreign:1.0.0: ")
+    for page in ("index", "rows-train"):
+        assert "only tfrecord can be read" in (tmp_path / "site" / "foreign" / "1.0.0" / f"{page}.html").read_text()
+    assert "rows-train.html" in (tmp_path / "site" / "index.html").read_text()
+    check_links(tmp_path / "site")
+
+
 def test_values_that_differ_between_examples(run, tmp_path):
     """Each sample is a table, whatever examples contain: no label, few and many items, large integers, no images."""
     features = {
