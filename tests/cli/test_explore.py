@@ -294,6 +294,28 @@ def test_a_key_of_any_type_is_found(tmp_path, ordered):
         assert page["rows"][0]["cells"][0]["text"] == repr(key)
 
 
+def test_the_page_of_an_example_counts_items_that_it_leaves_out(tmp_path):
+    """Of texts, rows of numbers, and items that are decoded by themselves."""
+    features = {
+        "texts": bd.features.Sequence(bd.features.Text()),
+        "rows": bd.features.Sequence(bd.features.Sequence(np.int64)),
+        "items": bd.features.Dataset(bd.features.Text()),
+    }
+    values = {100: [f"word {n}" for n in range(100)], 1500: [f"word {n}" for n in range(1500)]}
+    examples = [
+        (count, {"texts": texts, "items": texts, "rows": [[n, 1] for n in range(count)]})
+        for count, texts in values.items()
+    ]
+    build(tmp_path, features, {"train": examples})
+    keys = bd.load("ds:1.0.0", split="train", data_dir=tmp_path)
+    for count in values:
+        page = pages.example_page(Catalogue(str(tmp_path)), "ds:1.0.0", "train", keys.find(count))
+        shown = {cell["path"]: cell["whole"].splitlines() for cell in page["cells"]}
+        assert [len(lines) for lines in shown.values()] == [100 + (count > 100)] * 3
+        assert [lines[99] for lines in shown.values()] == ["'word 99'", "[99, 1]", "'word 99'"]
+        assert [line for lines in shown.values() for line in lines[100:]] == ["... (1,500 items)"] * 3 * (count > 100)
+
+
 def test_images_sounds_and_long_texts(url, data, huge):
     dataset = bd.load(NAME, split="train", data_dir=data)
     at = {"name": NAME, "slice": "train"}

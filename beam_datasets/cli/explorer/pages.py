@@ -10,6 +10,7 @@ import wave
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -244,10 +245,10 @@ def _whole(value: Any, leaf: Any) -> dict[str, Any]:
         return {"whole": text[:MAX_TEXT], "more": max(len(text) - MAX_TEXT, 0)}
     if isinstance(value, np.ndarray) and value.ndim and not value.dtype.hasobject:
         return {"whole": np.array2string(value, threshold=2 * _MAX_ITEMS), "more": 0}
-    if isinstance(value, RaggedArray):
-        value = [value[row] for row in range(min(len(value), _MAX_ITEMS))]
-    if isinstance(value, (list, NestedDataset)) or (isinstance(value, np.ndarray) and value.ndim):
-        return {"whole": "\n".join(value_text(item, leaf, 1000) for item in value[:_MAX_ITEMS]), "more": 0}
+    if isinstance(value, (list, NestedDataset, RaggedArray)) or (isinstance(value, np.ndarray) and value.ndim):
+        items = [value_text(item, leaf, 1000) for item in islice(value, _MAX_ITEMS)]
+        items += [f"... ({len(value):,} items)"] * (len(value) > _MAX_ITEMS)
+        return {"whole": "\n".join(items), "more": 0}
     return {}
 
 
