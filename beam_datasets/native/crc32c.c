@@ -3,8 +3,7 @@
  * With the processor's instruction where it has one, else eight bytes at a time by tables ("slicing by 8"). On x86 the
  * instruction takes three cycles but one can begin each cycle, so from THREE_FROM bytes on three stretches go side by
  * side. They are put together by a multiplication: if a stretch of CRC A is followed by n bits, A counts as A * x^n
- * modulo the polynomial (V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction"). With
- * AVX-512, 16 such products are made at once, and the instruction is left with the last of them.
+ * modulo the polynomial (V. Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction").
  */
 #include "native.h"
 
@@ -42,24 +41,22 @@ static uint32_t extend_by_table(uint32_t crc, const uint8_t *data, size_t n) {
 #include <immintrin.h>
 
 #define TARGET __attribute__((target("sse4.2,pclmul")))
-#define WIDE __attribute__((target("sse4.2,pclmul,avx512f,vpclmulqdq")))
-#define WIDE_FROM 512 /* bytes; measured */
-#define MOST_WORDS 128 /* of eight bytes, in each of the three stretches */
+#define MAX_WORDS 128 /* of eight bytes, in each of the three stretches */
 #define THREE_FROM 144 /* bytes; measured */
 
-static uint64_t shifts[MOST_WORDS][2]; /* of words - 1: x^(128 words - 33), x^(64 words - 33) */
+static uint64_t shifts[MAX_WORDS][2]; /* of words - 1: x^(128 words - 33), x^(64 words - 33) */
 
 static void make_shifts(void) {
     uint32_t power = 0x80000000u; /* x^0: bit 31 - i stands for x^i */
     for (int i = 0; i < 33; i++) power = power >> 31 ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
-    for (int words = 0; words <= 2 * MOST_WORDS; words++) {
-        if (words >= 1 && words <= MOST_WORDS) shifts[words - 1][1] = power;
+    for (int words = 0; words <= 2 * MAX_WORDS; words++) {
+        if (words >= 1 && words <= MAX_WORDS) shifts[words - 1][1] = power;
         if (words >= 2 && words % 2 == 0) shifts[words / 2 - 1][0] = power;
         for (int i = 0; i < 64; i++) power = power & 1 ? power >> 1 ^ POLYNOMIAL : power >> 1;
     }
 }
 
-/* Of 24 * words bytes, words in [1, MOST_WORDS]. */
+/* Of 24 * words bytes, words in [1, MAX_WORDS]. */
 TARGET static inline uint32_t extend_three(uint32_t crc, const uint8_t *data, size_t words) {
     uint64_t a = crc, b = 0, c = 0;
     const uint8_t *second = data + 8 * words, *third = second + 8 * words;
@@ -79,7 +76,7 @@ TARGET static inline uint32_t extend_three(uint32_t crc, const uint8_t *data, si
 
 TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, size_t n) {
     while (n >= THREE_FROM) {
-        size_t words = n / 24 < MOST_WORDS ? n / 24 : MOST_WORDS;
+        size_t words = n / 24 < MAX_WORDS ? n / 24 : MAX_WORDS;
         crc = extend_three(crc, data, words);
         data += 24 * words;
         n -= 24 * words;
@@ -91,39 +88,11 @@ TARGET static uint32_t extend_by_instruction(uint32_t crc, const uint8_t *data, 
     return crc;
 }
 
-/* What 64 bytes, as four numbers of 16 bytes, count if so many bytes follow; a multiple of 8. */
-WIDE static inline __m512i before(__m512i words, size_t bytes) {
-    __m128i powers = _mm_set_epi64x((long long)shifts[bytes / 8 - 1][1], (long long)shifts[bytes / 8][1]);
-    __m512i by = _mm512_broadcast_i32x4(powers), low = _mm512_clmulepi64_epi128(words, by, 0x00);
-    return _mm512_xor_si512(low, _mm512_clmulepi64_epi128(words, by, 0x11));
-}
-
-/* Of WIDE_FROM bytes or more: what came first is added to the bytes after it until 64 to 127 are left. Zeros in front
- * of these, which count nothing, make three stretches of them. */
-WIDE static uint32_t extend_wide(uint32_t crc, const uint8_t *data, size_t n) {
-    if (n < WIDE_FROM) return extend_by_instruction(crc, data, n);
-    __m512i words[4];
-    for (int k = 0; k < 4; k++) words[k] = _mm512_loadu_si512(data + 64 * k);
-    words[0] = _mm512_xor_si512(words[0], _mm512_maskz_set1_epi32(1, (int)crc));
-    for (data += 256, n -= 256; n >= 256; data += 256, n -= 256)
-        for (int k = 0; k < 4; k++)
-            words[k] = _mm512_xor_si512(before(words[k], 256), _mm512_loadu_si512(data + 64 * k));
-    for (size_t k = 0; k < 3; k++) words[3] = _mm512_xor_si512(words[3], before(words[k], 64 * (3 - k)));
-    for (; n >= 64; data += 64, n -= 64)
-        words[3] = _mm512_xor_si512(before(words[3], 64), _mm512_loadu_si512(data));
-    uint8_t last[144] = {0};
-    size_t num_words = (64 + n + 23) / 24, end = 24 * num_words;
-    _mm512_storeu_si512(last + end - n - 64, words[3]);
-    memcpy(last + end - n, data, n);
-    return extend_three(0, last, num_words);
-}
-
 static Extend choose(void) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return extend_by_table;
     make_shifts();
-    int is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
-    return is_wide ? extend_wide : extend_by_instruction;
+    return extend_by_instruction;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- ARM */
