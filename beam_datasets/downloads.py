@@ -43,7 +43,7 @@ CHECKSUMS_FILE = "checksums.tsv"
 _LOGGER = logging.getLogger(__name__)
 _ATTEMPTS = 6
 _ATTEMPTS_TO_CONNECT = 3  # a server that refuses connections, or a name that does not exist, seldom passes
-_LONGEST_PAUSE = 60.0  # seconds, also if a server asks for more
+_MAX_PAUSE = 60.0  # seconds, also if a server asks for more
 _TIMEOUT = 60  # seconds without a byte
 MAX_AT_ONCE = 8
 show_progress = True
@@ -587,7 +587,7 @@ class _Fetcher:
                         "hand into manual_dir."
                     ) from error
                 asked = getattr(error, "pause", None)
-                seconds = min(asked if asked is not None else pause, _LONGEST_PAUSE)
+                seconds = min(asked if asked is not None else pause, _MAX_PAUSE)
                 _LOGGER.warning("%s: %s. Trying again in %.0f s", url, said, seconds)
                 time.sleep(seconds)
                 pause *= 2

@@ -53,7 +53,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: Any) -> Iterator[Server]:
     state = Server()
-    monkeypatch.setattr(downloads, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(downloads, "_MAX_PAUSE", 0.01)
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:

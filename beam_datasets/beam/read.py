@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Ids = Literal[False, True, "index"]
 
 
-_LARGEST_RANGE = 64 << 20
+_MAX_RANGE = 64 << 20
 
 
 class ReadDataset(beam.PTransform):
@@ -127,7 +127,7 @@ def _range_bytes(splits: Any, num_examples: int) -> int:
     """Returns the size of ranges: as Beam's own sources have it, but bounded, for not every engine splits further."""
     total = sum(split.num_examples for split in splits)
     num_bytes = sum(split.num_bytes for split in splits) * num_examples // max(total, 1)
-    return min(int(Read.get_desired_chunk_size(num_bytes)), _LARGEST_RANGE)
+    return min(int(Read.get_desired_chunk_size(num_bytes)), _MAX_RANGE)
 
 
 def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:

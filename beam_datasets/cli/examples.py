@@ -16,7 +16,7 @@ from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import innermost
 
 _SHOWN = 8  # numbers of an array
-_LEAST = 20  # characters of a value, however long its name is
+_MIN_WIDTH = 20  # characters of a value, however long its name is
 
 
 def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterator[str]:
@@ -61,7 +61,7 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
     >>> value_text(np.int64(1), ClassLabel(names=["cat", "dog"]), 60)
     '1 (dog)'
     """
-    width = max(width, _LEAST)
+    width = max(width, _MIN_WIDTH)
     if isinstance(value, (bytes, str)):
         return _text(value, width)
     if isinstance(value, NestedDataset):
@@ -85,8 +85,8 @@ def _text(value: bytes | str, width: int) -> str:
     if len(text) <= width and text_width(repr(text)) <= width:
         return repr(text)
     counted = f" ... ({len(text):,} {'bytes' if isinstance(text, bytes) else 'characters'})"
-    shown = text[: max(width - len(counted), _LEAST)]
-    while len(shown) > 1 and text_width(repr(shown)) + len(counted) > max(width, _LEAST):
+    shown = text[: max(width - len(counted), _MIN_WIDTH)]
+    while len(shown) > 1 and text_width(repr(shown)) + len(counted) > max(width, _MIN_WIDTH):
         shown = shown[:-1]
     return repr(shown) + counted
 
@@ -127,10 +127,10 @@ def _number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
 
 def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> str:
     """Returns a list whose items share the width."""
-    each = max(_LEAST, width // max(1, min(len(values), _SHOWN)) - 2)
+    each = max(_MIN_WIDTH, width // max(1, min(len(values), _SHOWN)) - 2)
     shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
     more = f", ...] ({len(values):,} items)" if len(values) > _SHOWN else "]"
-    return cut(f"[{shown}", max(width - len(more), _LEAST)) + more
+    return cut(f"[{shown}", max(width - len(more), _MIN_WIDTH)) + more
 
 
 def _ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from beam_datasets import storage
 
-MAX_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle two and are read twice
-MOST_BINS = 1 << 22
+DEFAULT_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle two and are read twice
+MAX_BINS = 1 << 22
 BINS_PER_SHARD = 64  # then at most one record in so many is read twice
 BLOCK_BINS = 1 << 16
 _HEADER = struct.Struct("<BQQ4B")  # shift, number of blocks and of bins, bytes of a number in each column
@@ -100,7 +100,7 @@ def count_keys(
     return _coarsen(shift, keys, np.ones(len(keys), np.int64), sizes, max_bins)
 
 
-def merge(histograms: Iterable[Histogram], max_bins: int = MAX_BINS) -> Histogram:
+def merge(histograms: Iterable[Histogram], max_bins: int = DEFAULT_BINS) -> Histogram:
     """Returns the histogram of all the examples together."""
     parts = list(histograms)
     libraries = frozenset[str]().union(*(part.libraries for part in parts))
@@ -142,16 +142,16 @@ def _merge_dense(parts: list[Histogram], shift: int, max_bins: int) -> Histogram
 def max_bins(num_shards: int) -> int:
     """Returns how many bins to keep where so many shards are asked for; 0 for a number that is not known yet.
 
-    >>> max_bins(0) == MAX_BINS, max_bins(20_000)
+    >>> max_bins(0) == DEFAULT_BINS, max_bins(20_000)
     (True, 1280000)
     """
-    return min(max(MAX_BINS, BINS_PER_SHARD * num_shards), MOST_BINS)
+    return min(max(DEFAULT_BINS, BINS_PER_SHARD * num_shards), MAX_BINS)
 
 
 def hash_shift(max_bins: int) -> int:
     """Returns the finest resolution that is of use for hashes, which are spread evenly, where so many bins are kept.
 
-    >>> hash_shift(MAX_BINS), hash_shift(MAX_BINS + 1)
+    >>> hash_shift(DEFAULT_BINS), hash_shift(DEFAULT_BINS + 1)
     (112, 111)
     """
     return 128 - (max_bins - 1).bit_length()

@@ -7,7 +7,7 @@
  */
 #include "decode.h"
 
-#define FEWEST 32 /* bytes from which on varints are not taken one by one; measured */
+#define MIN_PACKED 32 /* bytes from which on varints are not taken one by one; measured */
 
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline)) /* also into functions for other processors */
@@ -179,7 +179,7 @@ TARGET static inline void read_four(const uint8_t *at, uint64_t ends, int64_t *n
 TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssize_t capacity) {
     uint8_t window[WINDOW];
     Py_ssize_t n = 0;
-    while (rest->end - rest->at >= FEWEST) {
+    while (rest->end - rest->at >= MIN_PACKED) {
         Py_ssize_t left = rest->end - rest->at;
         const uint8_t *at = rest->at;
         if (left < WINDOW) {
@@ -242,7 +242,7 @@ static Py_ssize_t count_varints(Span values) { return by_vector ? count_by_vecto
 
 /* Reads varints up to the end; returns how many, or -1. */
 static Py_ssize_t read_varints(Span values, int64_t *numbers, Py_ssize_t capacity) {
-    if (values.end - values.at < FEWEST) return take_few(&values, numbers, capacity, PY_SSIZE_T_MAX);
+    if (values.end - values.at < MIN_PACKED) return take_few(&values, numbers, capacity, PY_SSIZE_T_MAX);
     return by_vector ? read_by_vector(values, numbers, capacity) : read_anywhere(values, numbers, capacity);
 }
 
@@ -320,7 +320,7 @@ PyMethodDef lists_methods[] = {
 };
 
 /* The schema of parse(): which features are wanted of records, and how they are found by their names. */
-#define MOST_FIELDS (1 << 20)
+#define MAX_FIELDS (1 << 20)
 
 static size_t hash_of(Span name) {
     uint32_t hash = 2166136261u; /* FNV-1a */
@@ -411,8 +411,8 @@ static Py_ssize_t count_names(PyObject *groups) {
             return -1;
         }
         total += PyTuple_Size(names);
-        if (total > MOST_FIELDS) {
-            PyErr_Format(PyExc_ValueError, "there are more than %d names", MOST_FIELDS);
+        if (total > MAX_FIELDS) {
+            PyErr_Format(PyExc_ValueError, "there are more than %d names", MAX_FIELDS);
             return -1;
         }
     }

@@ -125,7 +125,7 @@ PyMethodDef records_methods[] = {
  * the functions know what is good, and the Python code beside their callers looks at the rest again.
  */
 #define PORTION (256 << 10)  /* bytes of records that are read before values are made of them */
-#define MOST_AT_ONCE (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
+#define MAX_RECORD (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
 #define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
 
 /* Where a framed record stands in its file; its size is 0 where there is none. */
@@ -139,7 +139,7 @@ static Place place_of(const Py_buffer *offsets, int64_t record) {
     if (record < 0 || record >= offsets->len / 8 - 1) return none;
     const uint8_t *at = (const uint8_t *)offsets->buf + 8 * record;
     uint64_t start = u64_at(at), stop = u64_at(at + 8);
-    if (stop > INT64_MAX || stop < OVERHEAD || start > stop - OVERHEAD || stop - start > MOST_AT_ONCE) return none;
+    if (stop > INT64_MAX || stop < OVERHEAD || start > stop - OVERHEAD || stop - start > MAX_RECORD) return none;
     return (Place){start, (size_t)(stop - start)};
 }
 

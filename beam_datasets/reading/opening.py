@@ -28,7 +28,7 @@ from beam_datasets.reading.source import Lookup, Source
 Path = str | os.PathLike[str]
 Options = Mapping[str, Any] | None
 
-_MOST_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
+_MAX_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
 
 
 class ReadOnlyBuilder:
@@ -281,7 +281,7 @@ class ReadOnlyBuilder:
                 f"{sorted(self.manifest.splits)}. One of them is of another version; restore both."
             )
         for name, split in self.info.splits.items():
-            if sum(split.shard_lengths) > _MOST_EXAMPLES:
+            if sum(split.shard_lengths) > _MAX_EXAMPLES:
                 raise MetadataError(f"{self._dir}: split {name!r} cannot have {sum(split.shard_lengths)} examples.")
             published = self.manifest.splits[name].num_examples if self.manifest else split.shard_lengths
             if list(published) != list(split.shard_lengths):

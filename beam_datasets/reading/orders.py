@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-_FIRST_VISITS, _MOST_VISITS = 1024, 4096  # in an array: what is read of a file in one piece ends with it
+_FIRST_VISITS, _MAX_VISITS = 1024, 4096  # in an array: what is read of a file in one piece ends with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class InterleaveOrder:
                 heads = np.flatnonzero(np.append(True, ~is_next))
                 files, firsts, counts = files[heads], firsts[heads], np.add.reduceat(counts, heads)
             yield files, firsts, counts
-            start, num_visits = start + count, min(2 * num_visits, _MOST_VISITS)
+            start, num_visits = start + count, min(2 * num_visits, _MAX_VISITS)
 
     def pieces(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
         """Returns the same arrays for ranges of positions, each given by its start and its count, of at least 1.
@@ -351,7 +351,7 @@ Words = NDArray[np.uint64]
 T = TypeVar("T")
 
 _ROUNDS = 10
-_LEAST_RADIX = 8  # a network of fewer than 64 numbers cannot make all orderings equally likely
+_MIN_RADIX = 8  # a network of fewer than 64 numbers cannot make all orderings equally likely
 _AT_ONCE = 16384  # positions that fit the cache with all that is computed of them
 _FEW = 24  # positions up to which Python's integers are faster than NumPy's calls
 _MASK = 2**64 - 1
@@ -437,8 +437,8 @@ class RangeShuffle:
     @functools.cached_property
     def _radices(self) -> tuple[int, int]:
         """How many values the low and the high digit have."""
-        low = max(math.isqrt(max(0, self.length - 1)) + 1, _LEAST_RADIX)
-        return low, max(-(-self.length // low), _LEAST_RADIX)
+        low = max(math.isqrt(max(0, self.length - 1)) + 1, _MIN_RADIX)
+        return low, max(-(-self.length // low), _MIN_RADIX)
 
     @functools.cached_property
     def _keys(self) -> tuple[int, ...]:

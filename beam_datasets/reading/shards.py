@@ -30,8 +30,8 @@ INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
-_MOST_OPEN = 100  # shards; each needs at most two file descriptors, and a process often has 1024
-_MOST_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
+_MAX_OPEN = 100  # shards; each needs at most two file descriptors, and a process often has 1024
+_MAX_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
 _NUM_BYTES = 24  # of a record in an index
 
 _run = getattr(core, "run", None)
@@ -227,7 +227,7 @@ class ShardPool:
         shard = Shard(path, num_records, indexed=self.indexed, found=found)
         with self._lock:
             shard = self._open.setdefault(filename, shard)
-            if len(self._open) > _MOST_OPEN:
+            if len(self._open) > _MAX_OPEN:
                 self._close_one()
         return shard
 
@@ -238,7 +238,7 @@ class ShardPool:
         if found is not None:
             self._found_bytes += 0 if filename in self._found else _NUM_BYTES * shard.num_records
             self._found[filename] = found
-        while self._found_bytes > _MOST_FOUND:
+        while self._found_bytes > _MAX_FOUND:
             found = self._found.popitem(last=False)[1]
             self._found_bytes -= _NUM_BYTES * (len(found) if isinstance(found, Index) else len(found) - 1)
 

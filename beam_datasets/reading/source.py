@@ -33,8 +33,8 @@ Ints = NDArray[np.int64]
 
 _OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
 _CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
-_LEAST_CHUNK, _LARGEST_CHUNK = 16 << 10, 8 << 20
-_MOST_THREADS = 32
+_MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20
+_MAX_THREADS = 32
 _MIN_VISITS = 1 << 10
 _AHEAD_VISITS = 1 << 14  # to remote runs that are known before they are read
 
@@ -183,7 +183,7 @@ class Source(Operation):
     def session(self) -> Session:
         """Returns a new session to read this source with."""
         _allow_reading_ahead()
-        threads = min(2 * self._cycle, _MOST_THREADS) if self._remote else 0
+        threads = min(2 * self._cycle, _MAX_THREADS) if self._remote else 0
         return Session(2 * self._cycle + 32, threads)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -237,7 +237,7 @@ class Source(Operation):
         bounds = [0, *cuts.tolist(), len(runs)]
         parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
         if len(parts) > 1 and self._remote:
-            with ThreadPoolExecutor(min(len(parts), _MOST_THREADS), "beam_datasets-fetch") as executor:
+            with ThreadPoolExecutor(min(len(parts), _MAX_THREADS), "beam_datasets-fetch") as executor:
                 list(executor.map(fetch, parts))
         else:
             list(map(fetch, parts))
@@ -263,8 +263,8 @@ class Source(Operation):
         """How much of a run is read at a time: more where fewer runs are read in turn."""
         turns = max(1, min(self._cycle, len(self.chosen)))
         if self._remote:  # two chunks of each run: one is read ahead
-            return min(_LARGEST_CHUNK, max(_OPEN_BYTES // (2 * turns), _LEAST_CHUNK))
-        return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _LEAST_CHUNK))
+            return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * turns), _MIN_CHUNK))
+        return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _MIN_CHUNK))
 
     def _open(self, session: Session, run: int, wanted: Ranges) -> RunReader:
         """Returns a reader of a run; where it reads ahead, it has read the first chunk of what is wanted."""

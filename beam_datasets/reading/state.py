@@ -27,7 +27,7 @@ from beam_datasets.errors import StateError
 
 FORMAT, FORMAT_WITH_BLOCKS, FORMAT_OF_STREAMS = 1, 2, 3
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
-_LONGEST = 120  # characters of a part of a fingerprint that are kept in words
+_MAX_PART = 120  # characters of a part of a fingerprint that are kept in words
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
 
 
@@ -178,9 +178,9 @@ def check_fingerprint(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
 
 def _brief(text: str) -> str:
     """The text where it is short, else its beginning and its hash."""
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_PART:
         return text
-    return f"{text[: _LONGEST - 40]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]})"
+    return f"{text[: _MAX_PART - 40]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]})"
 
 
 def _named(names: set[Any]) -> str:

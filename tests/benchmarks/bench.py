@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Made = tuple[Task, str, int]
 
 MEASURE, CHECKS = (str(Path(__file__).with_name(name)) for name in ("measure.py", "checks.py"))
-LONGEST = 1800  # seconds that a step may take
+MAX_SECONDS = 1800  # seconds that a step may take
 
 
 @dataclass
@@ -147,11 +147,11 @@ class Bench:
 def _finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     """Waits for a process; one that takes too long, or is waited for no longer, is ended with those it started."""
     try:
-        return process.communicate(timeout=LONGEST)
+        return process.communicate(timeout=MAX_SECONDS)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         printed, errors = process.communicate()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        return printed, f"{errors}\nIt took longer than {LONGEST} s."
+        return printed, f"{errors}\nIt took longer than {MAX_SECONDS} s."

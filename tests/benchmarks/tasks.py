@@ -27,7 +27,7 @@ OURS = "ours.generate_beam"
 SHARES = {"peer_tfds": 10, "peer_webdataset": 5, "peer_mds": 3, "peer_hf": 3}
 """Of modules: a system gets this fraction of the rows, because its rate is the same, and a run takes less time."""
 
-FEWEST = 2000
+MIN_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Task:
 
     def rows(self, rows: int) -> int:
         """Returns how many of the rows the system gets."""
-        return max(rows // SHARES.get(self.module, 1), min(rows, FEWEST))
+        return max(rows // SHARES.get(self.module, 1), min(rows, MIN_ROWS))
 
 
 def _limits(*steps: str, workloads: tuple[str, ...] = EVERY) -> tuple[Task, ...]:

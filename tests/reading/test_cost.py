@@ -148,7 +148,7 @@ def test_what_is_read_in_turn_with_tiny_runs_is_walked_through_once(
 ) -> None:
     lengths = [4000, *[16] * 300, 4000]
     dataset = bd.builder_from_directory(write({"train": lengths}, size=500, indexed=False)).as_dataset("train")
-    monkeypatch.setattr(shards, "_MOST_OPEN", 400)  # those that are open are not what is counted
+    monkeypatch.setattr(shards, "_MAX_OPEN", 400)  # those that are open are not what is counted
     scans, scan = [], shards.Shard.scan
 
     def counted(shard: shards.Shard) -> Any:
@@ -161,7 +161,7 @@ def test_what_is_read_in_turn_with_tiny_runs_is_walked_through_once(
 
 
 def test_a_shard_without_index_is_walked_through_once(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "_MOST_OPEN", 2)
+    monkeypatch.setattr(shards, "_MAX_OPEN", 2)
     dataset = bd.builder_from_directory(write({"train": [10] * 6}, indexed=False)).as_dataset("train")
     calls = Storage(monkeypatch)
     wanted = np.random.default_rng(0).integers(0, 60, 200).tolist()

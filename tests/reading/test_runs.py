@@ -172,7 +172,7 @@ def test_a_fork_goes_on_reading(write: Any, indexed: bool) -> None:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 @pytest.mark.parametrize("indexed", [True, False])
 def test_as_many_files_are_open_as_may_be(write: Any, monkeypatch: pytest.MonkeyPatch, indexed: bool) -> None:
-    monkeypatch.setattr(shards, "_MOST_OPEN", 3)
+    monkeypatch.setattr(shards, "_MAX_OPEN", 3)
     dataset = bd.builder_from_directory(write({"train": [50] * 6}, indexed=indexed)).as_dataset("train")
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
