@@ -1,7 +1,7 @@
-/* Chunks: records in memory, which may be followed by others of their run; and RecordBlock: checked records that lie in
- * the chunks they were read into, so that nothing is copied to decode them.
+/* Chunks: records in memory, with a cursor if others of their run follow. RecordBlock: checked records that stay in the
+ * chunks that they were read into, so that decoding copies nothing.
  *
- * Bytes are made of a record only where it is asked for. beam_datasets/formats/record_block.py has the same in Python.
+ * A record is copied to bytes only on request. beam_datasets/formats/record_block.py is the same in Python.
  */
 #include "decode.h"
 #include <stdlib.h>
@@ -28,8 +28,8 @@ static PyObject *capsule_of(Chunk *chunk) {
 }
 
 PyDoc_STRVAR(chunk_doc, "chunk(buffer, offsets, first)\n--\n\n"
-                        "Returns what RecordBlock.take() takes records from: framed ones, where each begins and the\n"
-                        "last one ends, and the number of the first of them. It holds the buffer.");
+                        "Returns a chunk for RecordBlock.take(): a buffer of framed records, which it holds, their\n"
+                        "offsets with the end of the last one, and the number of the first one.");
 
 static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
     Chunk *chunk = PyMem_Calloc(1, sizeof *chunk);
@@ -37,7 +37,7 @@ static Chunk *chunk_new(PyObject *buffer, PyObject *offsets, Py_ssize_t first) {
     chunk->first = first;
     if (ints_get(offsets, &chunk->offsets, "offsets") == 0) {
         if (chunk->offsets.n == 0)
-            PyErr_SetString(PyExc_ValueError, "offsets say where the last record ends, at least.");
+            PyErr_SetString(PyExc_ValueError, "expected at least one offset, the end of the last record.");
         else if (bytes_get(buffer, &chunk->buffer) == 0)
             return chunk;
         ints_drop(&chunk->offsets);
@@ -102,7 +102,7 @@ PyMethodDef block_methods[] = {
 
 /* ---------------------------------------------------------------------------------------------------------- blocks */
 
-/* A chunk in which records lie, and the number of the one behind the last of them. */
+/* A chunk that contains records of a block, and the end of their range in the block. */
 typedef struct {
     PyObject *chunk;
     Py_ssize_t stop;
@@ -162,7 +162,7 @@ static int make_room(RecordBlock *block, Py_ssize_t records, Py_ssize_t chunks) 
     return 0;
 }
 
-/* Says of the last records, so many, that they lie in a chunk. */
+/* Adds the next `count` records to the block, which are in a chunk. */
 static void hold(RecordBlock *block, PyObject *chunk, Py_ssize_t count) {
     block->n += count;
     if (block->num_held == 0 || block->held[block->num_held - 1].chunk != chunk)
@@ -184,13 +184,13 @@ static void add(RecordBlock *block, const RecordBlock *other, Py_ssize_t start, 
     }
 }
 
-/* The records of a visit that are still to be taken, and what the block may have. */
+/* The records of a visit that are left, and the limits of the block. */
 typedef struct {
     int64_t first, count;
     Py_ssize_t most, limit;
 } Wanted;
 
-/* Returns how many records from a place of a chunk on are wanted and fit into the block, but at least one. */
+/* Returns how many records of a chunk from `place` on are wanted and fit into the block, at least one. */
 static Py_ssize_t fitting(const RecordBlock *block, const Chunk *chunk, Py_ssize_t place, const Wanted *wanted) {
     const int64_t *offsets = chunk->offsets.values;
     Py_ssize_t capacity = wanted->most - block->n, left = chunk->offsets.n - 1 - place, n = 1;
@@ -227,8 +227,8 @@ static int chunk_has(const Chunk *chunk, int64_t record) {
     return offset[0] != offset[1];
 }
 
-/* Returns the chunk of a visit's run that has its first record, as far as there is one, or it can be read; a new
- * reference. NULL where not, with or without an exception; a chunk that has other records is dropped then. */
+/* Returns a new reference to the chunk with the first record of a visit, which is read if necessary. NULL if that
+ * fails, with or without an exception; a chunk with other records is then dropped. */
 static PyObject *chunk_at(const Visits *visits, Py_ssize_t at, PyObject *run) {
     PyObject *chunks = visits->chunks;
     PyObject *capsule = PyDict_GetItemWithError(chunks, run);
@@ -245,7 +245,7 @@ static PyObject *chunk_at(const Visits *visits, Py_ssize_t at, PyObject *run) {
     return next;
 }
 
-/* Takes what there is of a visit, and notes what is left. Returns how many records, or -1 with an exception. */
+/* Adds the available records of a visit, and updates what is left. Returns how many, or -1 with an exception. */
 static Py_ssize_t take_visit(RecordBlock *block, const Visits *visits, Py_ssize_t at, Py_ssize_t most,
                              Py_ssize_t limit) {
     int64_t *first = (int64_t *)visits->firsts.buf + at, *count = (int64_t *)visits->counts.buf + at;
@@ -370,7 +370,7 @@ static PyMemberDef members[] = {
 };
 
 PyDoc_STRVAR(type_doc,
-             "Records, as a sequence of bytes that are made when they are asked for; a slice is such a block.");
+             "A sequence of records, each copied to bytes on access; a slice is a RecordBlock.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)type_doc}, {Py_tp_new, new_empty},         {Py_tp_dealloc, dealloc},

@@ -1,25 +1,25 @@
-/* Records to columns: the lists of features in many records, each group of features in one piece.
+/* Records to columns: the lists of features in many records, one array for each group of features.
  *
- * A record of another form than in decode.h, or that does not fit the schema (a feature is missing, occurs twice, has
- * another kind or number of values), is refused: parse() returns None, and formats/columns.py parses the records.
+ * If a record is not of the form in decode.h, or does not fit the schema (a feature is missing, occurs twice, has
+ * another kind or number of values), parse() returns None, and formats/columns.py parses the records.
  */
 #include "decode.h"
 
-/* Entries taken apart quickly: nearly all begin as the ones at the same place of the record before did. */
+/* Fast path for entries: nearly all begin like the entry at the same place of the previous record. */
 
-/* How the entry at a place began in the record before. Its head is its name with tag and length, and the tag of the
- * feature; before that stand its own tag and length, which are two bytes where it is short. */
+/* The start of the entry at a place of the previous record. The head is the name with tag and length, and the tag of
+ * the feature; the tag and length of the entry, two bytes if it is short, precede it. */
 typedef struct {
     Span head;
-    Py_ssize_t least;           /* bytes that must be there to look for it; more than there are where none is known */
+    Py_ssize_t least;           /* bytes that must be left to compare; PY_SSIZE_T_MAX if nothing is known */
     size_t size, tail;          /* of the head; where the entry's eight bytes begin that end with it */
     uint64_t first, first_mask; /* the entry's first eight bytes, and which bits of them are known */
     uint64_t last, last_mask;   /* the same of those from the tail on */
     const Field *field;         /* NULL if it is not in the schema */
 } Known;
 
-/* Takes an entry apart that begins as the one before did and is short, as most are. Where the next one is hangs on
- * one byte of it, so that the processor looks at several at once. */
+/* Splits a short entry that begins like the previous one, as most do. The start of the next entry depends on one byte
+ * only, so the processor works on several at once. */
 static inline int take_known(const Known *known, Span *entries, Span *feature) {
     const uint8_t *at = entries->at;
     Py_ssize_t left = entries->end - at;
@@ -34,19 +34,19 @@ static inline int take_known(const Known *known, Span *entries, Span *feature) {
     return 1;
 }
 
-/* Sets eight bytes of an entry, from a place on, as they are known to be, and which bits of them are known. */
+/* Sets the known values of the eight bytes of an entry at `place`, and the mask of the known bits. */
 static inline void know_bytes(Span head, size_t place, uint64_t *known, uint64_t *mask) {
     uint8_t bytes[8] = {0}, bits[8] = {0};
     for (size_t i = 0; i < 8; i++, place++) {
         if (place >= 2 + (size_t)(head.end - head.at)) break;
         bytes[i] = place == 0 ? ENTRY : place == 1 ? 0 : head.at[place - 2];
-        bits[i] = place == 1 ? 128 : 255; /* of a length what makes it one of one byte */
+        bits[i] = place == 1 ? 128 : 255; /* the bit by which a length has one byte */
     }
     memcpy(known, bytes, 8);
     memcpy(mask, bits, 8);
 }
 
-/* Returns how entries begin that have this head: three bytes with an empty name, else more. */
+/* Returns the start of entries with this head, which has at least three bytes. */
 static inline Known known_of(Span head, const Field *field) {
     size_t size = (size_t)(head.end - head.at), tail = size > 6 ? size - 6 : 0;
     Known known = {.head = head, .size = size, .tail = tail, .least = (Py_ssize_t)size + 10, .field = field};
@@ -55,7 +55,7 @@ static inline Known known_of(Span head, const Field *field) {
     return known;
 }
 
-/* Takes any entry apart, and notes how it begins. */
+/* Splits any entry, and remembers how it begins. */
 static inline int take_entry(const Schema *schema, Known *known, Span *entries, Span *feature) {
     Span entry, name;
     if (!take(entries, ENTRY, &entry)) return 0;
@@ -66,7 +66,7 @@ static inline int take_entry(const Schema *schema, Known *known, Span *entries, 
     return take(&entry, FEATURE, feature) && entry.at == entry.end;
 }
 
-/* Skips entries that are not in the schema and begin as the ones before did; returns what is known of the next one. */
+/* Skips entries that are not in the schema and begin like the previous ones; returns what is known of the next one. */
 static inline Known *pass_by(Known *known, const Known *last, Span *entries) {
     Span feature;
     while (known < last && known->field == NULL && take_known(known, entries, &feature)) known++;
@@ -75,7 +75,7 @@ static inline Known *pass_by(Known *known, const Known *last, Span *entries) {
 
 enum { ERROR = -1, REFUSED = 0, DONE = 1 };
 
-#define REMEMBERED 64 /* entries of a record whose names are compared with those of the record before */
+#define REMEMBERED 64 /* entries of a record that are compared with those of the previous record */
 #define MAX_PARTS 8     /* that threads parse */
 #define MIN_PART 48     /* records of a part: fewer are parsed while a thread wakes up */
 
@@ -92,13 +92,13 @@ typedef struct {
     Py_ssize_t n;
     const Span *records;
     Output *outputs;
-    Py_ssize_t *seen; /* of each field: behind the last record that had it */
-    Known known[REMEMBERED + 1]; /* the last one is of all others */
+    Py_ssize_t *seen; /* for each field, 1 + the last record that had it */
+    Known known[REMEMBERED + 1]; /* the last one is for all others */
 } Parse;
 
 /* ------------------------------------------------------------------------------------------------------- outputs */
 
-/* Returns a new bytearray of n items, whose bytes are whatever was there; NULL with an exception. */
+/* Returns a new bytearray of n items that is not initialized; NULL with an exception. */
 static PyObject *new_array(Py_ssize_t n, Py_ssize_t size, char **data) {
     if (n > PY_SSIZE_T_MAX / 16) return PyErr_NoMemory();
     PyObject *array = PyByteArray_FromStringAndSize(NULL, n * size);
@@ -148,7 +148,7 @@ static Py_ssize_t total_of(const Output *output, const Group *group, Py_ssize_t 
     return *longest > PY_SSIZE_T_MAX / 2 / n ? PY_SSIZE_T_MAX : n * *longest; /* such an array cannot exist */
 }
 
-/* Puts the numbers of all records where they belong, now that it is known how many there are. */
+/* Reads the numbers of all records into one array, after they were counted. */
 static int read_lists(Output *output, const Group *group, Py_ssize_t n) {
     Py_ssize_t longest = 0, size = number_size(group->kind);
     Py_ssize_t total = n ? total_of(output, group, n, &longest) : 0;
@@ -174,7 +174,7 @@ static PyObject *close_output(Output *output) {
 
 /* ------------------------------------------------------------------------------------------------------- parsing */
 
-/* Notes that record i lacks a feature. */
+/* Stores that a feature is missing in record i. */
 static int lack(Parse *parse, const Field *field, Py_ssize_t i) {
     const Group *group = parse->schema->groups + field->group;
     Output *output = parse->outputs + field->group;
@@ -288,7 +288,7 @@ static void take_part(Task *task) {
     part->result = take_range(&part->parse, part->start, part->stop);
 }
 
-/* Into how many parts records are divided, which needs nothing of Python: numbers have their places beforehand. */
+/* Returns the number of parts to parse on threads: 1 if Python objects are needed or the places of numbers unknown. */
 static Py_ssize_t num_parts(const Parse *parse) {
     Py_ssize_t most = parse->n / MIN_PART;
     if (most < 2 || !ahead_is_on()) return 1;
@@ -297,7 +297,7 @@ static Py_ssize_t num_parts(const Parse *parse) {
     return most < MAX_PARTS ? most : MAX_PARTS;
 }
 
-/* Parses all records in parts, the last ones first: a thread begins with the others meanwhile. */
+/* Parses all records in parts, the last ones first, while a thread begins with the first ones. */
 static int take_parts(Parse *parse, Py_ssize_t n) {
     Py_ssize_t num_fields = parse->schema->num_fields;
     Part *parts = PyMem_Calloc((size_t)n, sizeof *parts);
@@ -370,7 +370,7 @@ static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n)
     return results;
 }
 
-/* The same of a list of buffers, which are held meanwhile. */
+/* The same for a list of buffers, which are held until it ends. */
 static PyObject *parsed_list(const Schema *schema, PyObject *list) {
     Py_ssize_t n = PyList_Size(list), held = 0;
     Py_buffer *buffers = PyMem_Calloc((size_t)n + 1, sizeof *buffers);
@@ -392,8 +392,8 @@ static PyObject *parsed_list(const Schema *schema, PyObject *list) {
 
 PyDoc_STRVAR(parse_doc,
              "parse(schema, records, /)\n--\n\n"
-             "Returns the column of each group of the schema in the records of a list or a RecordBlock; None if one\n"
-             "is not canonical. See formats/columns.py, which does the same in Python, for what a column is.");
+             "Returns the column of each group of the schema for the records of a list or RecordBlock; None if a\n"
+             "record is not canonical. formats/columns.py describes columns, and is the same in Python.");
 
 static PyObject *py_parse(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *capsule, *records;

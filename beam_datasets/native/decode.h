@@ -1,4 +1,4 @@
-/* What the files that read records share: the wire format, and the schema that says what is wanted of records.
+/* Shared by the files that read records: the wire format, and the schema of the requested features.
  *
  * A record is a serialized tf.train.Example, a map from names to features. A feature is one list:
  *
@@ -26,7 +26,7 @@ typedef struct {
     const uint8_t *at, *end;
 } Span;
 
-/* Features of one kind that come out in one piece. */
+/* Features of one kind whose values are one array. */
 typedef struct {
     int kind, optional;
     Py_ssize_t count; /* of values in each record, or ANY or PADDED */
@@ -50,11 +50,11 @@ typedef struct {
 /* lists.c: returns the field of a name, or NULL. */
 const Field *schema_find(const Schema *schema, Span name);
 
-/* lists.c: reads the values of a list of FLOATS or INTEGERS. Returns how many, or -1 where they are more than there is
- * capacity for, or have another form. Without a place to put them they are only counted. */
+/* lists.c: reads the values of a list of FLOATS or INTEGERS. Returns how many, or -1 if they exceed the capacity or are
+ * not canonical. If `values` is NULL they are only counted. */
 Py_ssize_t read_numbers(int kind, Span list, char *values, Py_ssize_t capacity);
 
-/* block.c: the records of a RecordBlock; how many, or -1 where the object is none. */
+/* block.c: the records of a RecordBlock; returns how many, or -1 if the object is not one. */
 Py_ssize_t block_spans(PyObject *object, const Span **records);
 
 static inline Py_ssize_t number_size(int kind) { return kind == FLOATS ? 4 : 8; }
@@ -63,7 +63,7 @@ static inline int same(Span a, Span b) {
     return a.end - a.at == b.end - b.at && memcmp(a.at, b.at, (size_t)(a.end - a.at)) == 0;
 }
 
-/* Takes a field with this tag and a length off the front; lengths of more than five bytes are refused. */
+/* Removes a field with this tag and a length from the front; 0 if the length has more than five bytes. */
 static inline int take(Span *rest, uint8_t tag, Span *field) {
     uint64_t length = 0;
     if (rest->at == rest->end || *rest->at++ != tag) return 0;

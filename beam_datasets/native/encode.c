@@ -1,10 +1,10 @@
-/* Dicts -> tf.train.Example: a template is made once of the features of a dict, and encodes dicts by it.
+/* Dicts -> tf.train.Example: a template, created once from the features of a dict, encodes dicts.
  *
- * Only values of the kinds of features/base.py are encoded here. All else is passed to the field's own encoder in
- * Python, which also raises the errors, and the entries that it returns are put in their place; so what is accepted,
- * what is refused and what is written are those of Python.
+ * Only values of the kinds of features/base.py are encoded here. Other values are passed to the field's own encoder in
+ * Python, which raises the errors, and the entries that it returns are inserted; so accepted values, errors and bytes
+ * are the same as in Python.
  *
- * All is done with the GIL.
+ * All functions need the GIL.
  */
 #include "encode.h"
 #include <math.h>
@@ -16,16 +16,16 @@
 typedef struct {
     Py_ssize_t count;
     Field *fields;
-    PyObject *fallback;    /* from a value that is not a plain dict of the fields to its entries */
-    PyObject *types_tuple; /* what the types are borrowed from */
+    PyObject *fallback;    /* encodes a value that is not a plain dict of the fields */
+    PyObject *types_tuple; /* owns the types */
     Types types;
-    int whole; /* with the head of a record before the entries */
+    int whole; /* whether the record's head precedes the entries */
     Buffer spare;
 } Template;
 
 /* --------------------------------------------------------------------------------------------------------- examples */
 
-/* Appends the entries that a Python function makes of a value. */
+/* Appends the entries that a Python function returns for a value. */
 static Result put_python(Buffer *buffer, PyObject *function, PyObject *value) {
     PyObject *entries = PyObject_CallFunctionObjArgs(function, value, NULL);
     if (entries == NULL) return FAILED;
@@ -47,7 +47,7 @@ static Result put_field(Buffer *buffer, const Template *self, const Field *field
     return done == FALLBACK ? put_python(buffer, field->part, value) : done;
 }
 
-/* Finds the values of a plain dict that has the template's keys and no others. They are new references. */
+/* Gets new references to the values of a plain dict that has exactly the template's keys. */
 static Result values_of(const Template *self, PyObject *example, PyObject **values) {
     if (!PyDict_CheckExact(example) || PyDict_Size(example) != self->count) return FALLBACK;
     Result found = DONE;
@@ -86,8 +86,8 @@ static Result put_example(Buffer *buffer, const Template *self, PyObject *exampl
     return done;
 }
 
-/* Puts the head of a record, where the template has one, before the entries that begin somewhere in the buffer and go
- * to its end; returns where the record begins then. There is space for 1 + MAX_VARINT bytes before the entries. */
+/* Writes the head of a record, if the template has one, before the entries that end the buffer; returns the start of
+ * the record. There is space for 1 + MAX_VARINT bytes before the entries. */
 static size_t put_record_head(Buffer *buffer, const Template *self, size_t entries) {
     if (!self->whole) return entries;
     size_t size = buffer->size - entries, head = 1 + varint_size(size);
@@ -102,7 +102,7 @@ static size_t put_record_head(Buffer *buffer, const Template *self, size_t entri
 static PyObject *encode(PyObject *capsule, PyObject *example) {
     Template *self = PyCapsule_GetPointer(capsule, TEMPLATE);
     if (self == NULL) return NULL;
-    Buffer buffer = self->spare; /* taken out: Python code that is called from here may call here */
+    Buffer buffer = self->spare; /* removed, because Python code that is called from here may call this function */
     self->spare = (Buffer){NULL, 0, 0};
     buffer.size = 1 + MAX_VARINT;
     PyObject *result = NULL;
@@ -118,7 +118,7 @@ static PyObject *encode(PyObject *capsule, PyObject *example) {
     return result;
 }
 
-/* The template of a function that `encoder` made; NULL for another function. */
+/* Returns the template of a function of `encoder`; NULL for another function. */
 static Template *template_of(PyObject *function) {
     if (!PyObject_TypeCheck(function, &PyCFunction_Type) || PyCFunction_GetFunction(function) != encode) return NULL;
     return PyCapsule_GetPointer(PyCFunction_GetSelf(function), TEMPLATE);
@@ -239,11 +239,11 @@ PyMethodDef encode_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Values of Python and NumPy -> entries of a tf.train.Example. Other values than a field's kind are left to Python.
+/* Values of Python and NumPy -> entries of a tf.train.Example. Values of another kind than the field's go to Python.
  *
  * formats/example.py describes the wire format.
  */
-#define MAX_HEAD (4 * (1 + MAX_VARINT)) /* of an entry, its name apart */
+#define MAX_HEAD (4 * (1 + MAX_VARINT)) /* of an entry without its name */
 
 enum { BYTES_LIST = 0x0A, FLOAT_LIST = 0x12, INT_LIST = 0x1A }; /* how a feature begins */
 

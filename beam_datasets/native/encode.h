@@ -1,11 +1,11 @@
-/* What the files share that encode: fields, and the buffer that their entries are written to. */
+/* Shared by the files that encode: fields, and the buffer that entries are written to. */
 #ifndef BEAM_DATASETS_ENCODE_H
 #define BEAM_DATASETS_ENCODE_H
 
 #include "native.h"
 
 #define MAX_VARINT 10
-#define SLACK 8 /* bytes that may be written behind the end of a buffer's content */
+#define SLACK 8 /* bytes after the end of a buffer's content that may be overwritten */
 #define MAX_DIMENSIONS 8
 
 /* What a field's values are:
@@ -26,7 +26,7 @@ typedef struct {
     int rounding;    /* floats need not be exact in float32 */
     PyObject *key;   /* in the dict */
     PyObject *part;  /* its encoder in Python */
-    PyObject *name;  /* bytes: what stands in the entry before the feature's length */
+    PyObject *name;  /* bytes: the entry up to the feature's length */
     long long low;   /* bounds of integers */
     unsigned long long high;
     char element;            /* of arrays: '?' bool, 'i' signed, 'u' unsigned, 'f' float */
@@ -46,17 +46,17 @@ typedef struct {
     size_t size, capacity;
 } Buffer;
 
-/* A step returns DONE, FALLBACK where Python must do it (and no error is set), or FAILED with an error. */
+/* Functions return DONE, FALLBACK if Python must do it (no exception is set), or FAILED with an exception. */
 typedef enum { FAILED = -1, FALLBACK = 0, DONE = 1 } Result;
 
-/* Reserves memory for some bytes behind the content, and for SLACK more; false with an exception. */
+/* Reserves memory for `more` + SLACK bytes after the content; false with an exception. */
 int buffer_reserve(Buffer *buffer, size_t more);
 
 /* Appends the entry of a field's value. */
 Result put_value(Buffer *buffer, const Types *types, const Field *field, PyObject *value);
 
-/* Appends an example's record, encoded by a function of Python, which may be one that `encoder` made; tells where it
- * begins, which may be up to 1 + MAX_VARINT bytes behind the content so far. */
+/* Appends the record of an example, encoded by a Python function or one of `encoder`. Sets `start`, which may be up to
+ * 1 + MAX_VARINT bytes after the previous content. */
 Result put_record(Buffer *buffer, PyObject *function, PyObject *example, size_t *start);
 
 static inline int bit_length(uint64_t number) { /* of a number that is not 0 */
@@ -71,14 +71,14 @@ static inline int bit_length(uint64_t number) { /* of a number that is not 0 */
 
 static inline size_t varint_size(uint64_t number) { return ((size_t)bit_length(number | 1) + 6) / 7; }
 
-/* Writes a varint and returns where it ends. Up to SLACK bytes behind it may be written too. */
+/* Writes a varint and returns its end. Up to SLACK bytes after it may be overwritten. */
 static inline uint8_t *put_varint(uint8_t *out, uint64_t number) {
     if (number < 1 << 7) {
         *out = (uint8_t)number;
         return out + 1;
     }
     size_t size = varint_size(number);
-    if (number < 1 << 28) { /* the groups of 7 bits drawn apart, all at once */
+    if (number < 1 << 28) { /* spreads all groups of 7 bits at once */
         uint32_t n = (uint32_t)number;
         uint32_t word = (n & 0x7F) | (n << 1 & 0x7F00) | (n << 2 & 0x7F0000) | (n << 3 & 0x7F000000);
         word |= 0x80808080u & ((1u << (8 * (size - 1))) - 1);

@@ -1,4 +1,4 @@
-/* Examples put together: nests of dicts, of the values that were found in records. */
+/* Examples: nested dicts of the values of records. */
 #include "decode.h"
 #include <structmember.h>
 
@@ -39,7 +39,7 @@ static int plan_add(Plan *plan, PyObject *key, PyObject *nest, PyObject *values,
     return failed;
 }
 
-/* Returns what is at the next place in record i, and goes past it; NULL with an exception. */
+/* Returns the value or nest at the next place in record i, and advances; NULL with an exception. */
 static PyObject *placed(const Place **next, PyObject *values, Py_ssize_t i) {
     const Place *place = (*next)++;
     if (place->nest == NULL) return Py_XNewRef(PyList_GetItem(values, place->at + i));
@@ -52,7 +52,7 @@ static PyObject *placed(const Place **next, PyObject *values, Py_ssize_t i) {
     return example;
 }
 
-/* Adds the values that a function makes of a column, or the column itself without a function; 0, or -1. */
+/* Adds the values that `make` returns for a column, or the column itself if it is None; 0, or -1. */
 static int add(PyObject *values, PyObject *column, PyObject *make) {
     PyObject *made = make == Py_None ? Py_NewRef(column) : PyObject_CallFunctionObjArgs(make, column, NULL);
     if (made == NULL) return -1;
@@ -91,9 +91,9 @@ static PyObject *nests_of(PyObject *nest, PyObject *values, Py_ssize_t n) {
 
 PyDoc_STRVAR(examples_doc,
              "examples(columns, makers, nest, n, /)\n--\n\n"
-             "Returns n examples: nests of dicts with values in place of the numbers of their features.\n\n"
-             "The values are those that the functions make of the columns, one after the other: n of each feature.\n"
-             "None stands for no function: the column is the values.");
+             "Returns n examples: copies of `nest` with values in place of the numbers of their features.\n\n"
+             "`makers` are functions from a column to its values, n for each feature, or None if the column is the\n"
+             "list of values.");
 
 static PyObject *examples(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count) {
     if (count != 4) return PyErr_Format(PyExc_TypeError, "examples() takes 4 arguments, got %zd", count);
@@ -117,14 +117,14 @@ PyMethodDef examples_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* BlockIterator: hands out the items of blocks one by one and counts them, without a Python frame for each.
+/* BlockIterator: yields the items of blocks and counts them, without a Python frame for each item.
  *
- * A subclass in Python reads the blocks. PlainBlockIterator in beam_datasets/reading/blocks.py does the same.
+ * A subclass in Python reads the blocks. PlainBlockIterator in beam_datasets/reading/blocks.py is the same in Python.
  */
 typedef struct {
     PyObject_HEAD
-    PyObject *items;  /* a sequence, a list that nobody else has; NULL for none */
-    PyObject *finish; /* NULL or None if items are handed out as they are */
+    PyObject *items;  /* a sequence; a list must have no other owner; may be NULL */
+    PyObject *finish; /* NULL or None if items are yielded unchanged */
     Py_ssize_t place; /* of the next item in the block */
     Py_ssize_t taken;
 } BlockIterator;
@@ -158,19 +158,19 @@ static Py_ssize_t left(const BlockIterator *self) {
     return n < 0 ? -1 : n > self->place ? n - self->place : 0;
 }
 
-/* Goes on to the next block; 0, or -1 with an exception, also at the end. */
+/* Gets the next block; 0, or -1 with an exception, also at the end. */
 static int go_on(BlockIterator *self) {
-    Py_CLEAR(self->items); /* no items in memory while the next ones are read */
+    Py_CLEAR(self->items); /* frees the items before the next ones are read */
     PyObject *items = PyObject_CallMethodObjArgs((PyObject *)self, next_block, NULL);
     if (items == NULL) return -1;
-    PyObject *before = self->items; /* not NULL if another thread has set it meanwhile */
+    PyObject *before = self->items; /* not NULL if another thread has set it */
     self->items = items;
     self->place = 0;
     Py_XDECREF(before);
     return 0;
 }
 
-/* Returns the next item. A list does not hold it any more, so that it is freed while a near cache has it. */
+/* Returns the next item, and removes it from a list, so that it is freed while it is in the cache. */
 static PyObject *take_item(BlockIterator *self) {
     PyObject *item;
     if (!PyList_CheckExact(self->items)) {
@@ -199,11 +199,11 @@ static PyObject *next(BlockIterator *self) {
 static PyMemberDef members[] = {
     {"_items", T_OBJECT, offsetof(BlockIterator, items), 0, "The block; set to () to drop it."},
     {"_finish", T_OBJECT, offsetof(BlockIterator, finish), 0, "If not None, _finished() is called for each item."},
-    {"_taken", T_PYSSIZET, offsetof(BlockIterator, taken), 0, "How many items were handed out."},
+    {"_taken", T_PYSSIZET, offsetof(BlockIterator, taken), 0, "How many items were yielded."},
     {NULL, 0, 0, 0, NULL},
 };
 
-PyDoc_STRVAR(type_doc, "Hands out the items of the blocks that _next_block() returns; see PlainBlockIterator.");
+PyDoc_STRVAR(type_doc, "Yields the items of the blocks that _next_block() returns; see PlainBlockIterator.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)type_doc}, {Py_tp_traverse, traverse},        {Py_tp_clear, clear},

@@ -1,18 +1,18 @@
-/* Bytes gathered from where they lie, which is what writing a shard is; the framed records of a block, collected in one
- * buffer to be gathered in their order; and CRC-32C for Python.
+/* Gathers ranges of buffers, to write a shard; collects the framed records of a block in one buffer, to gather them in
+ * order; and CRC-32C for Python.
  */
 #include "encode.h"
 
 #define COLLECTOR "beam_datasets.native.collector"
 
-/* Stretches of bytes that are to stand one after the other. */
+/* Ranges of buffers to be joined. */
 typedef struct {
     Py_buffer *buffers;
     Py_ssize_t num_buffers;
     Ints which, starts, sizes;
 } Gather;
 
-/* The total size, or -1 where a stretch is not inside its buffer. */
+/* The total size, or -1 if a range is not inside its buffer. */
 static int64_t gather_size(const Gather *plan) {
     int64_t total = 0;
     if (plan->which.n != plan->starts.n || plan->which.n != plan->sizes.n) {
@@ -24,12 +24,12 @@ static int64_t gather_size(const Gather *plan) {
         int64_t which = plan->which.values[i], start = plan->starts.values[i], size = plan->sizes.values[i];
         int inside = which >= 0 && which < plan->num_buffers && start >= 0 && size >= 0;
         if (!inside || start > plan->buffers[which].len || size > plan->buffers[which].len - start) {
-            PyErr_Format(PyExc_ValueError, "stretch %zd is %lld bytes from %lld of buffer %lld: not inside it.", i,
+            PyErr_Format(PyExc_ValueError, "range %zd, %lld bytes from %lld on, is not inside buffer %lld.", i,
                          (long long)size, (long long)start, (long long)which);
             return -1;
         }
         if (size > PY_SSIZE_T_MAX - total) {
-            PyErr_SetString(PyExc_ValueError, "the stretches are too large together.");
+            PyErr_SetString(PyExc_ValueError, "the ranges together are too large.");
             return -1;
         }
         total += size;
@@ -238,12 +238,12 @@ static PyMethodDef collector_methods[] = {
     {"append", collect, METH_O, "Keeps an example's record, unless it is too large; returns its size in bytes."},
     {"sizes", collected_sizes, METH_NOARGS, "Returns the framed sizes of the records: uint32 in bytes."},
     {"ordered", collected, METH_O, "Returns the framed records of these numbers, joined."},
-    {"clear", clear, METH_O, "Forgets all records; whether to keep their memory for others."},
+    {"clear", clear, METH_O, "Drops all records; the argument: whether to keep their memory."},
 };
 
 PyDoc_STRVAR(collector_doc, "collector(encode, most)\n--\n\n"
-                            "Returns functions `append`, `sizes`, `ordered` and `clear` on records that are framed as\n"
-                            "they come; those of more than `most` bytes are not kept.");
+                            "Returns the functions `append`, `sizes`, `ordered` and `clear` of a new buffer of framed\n"
+                            "records; records of more than `most` bytes are not kept.");
 
 static PyObject *collector(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *function;
@@ -281,14 +281,14 @@ static PyObject *sum_up(PyObject *arguments, const char *format, uint32_t (*sum)
 }
 
 PyDoc_STRVAR(crc32c_doc, "crc32c(data, crc=0)\n--\n\n"
-                         "Returns the CRC-32C of the data, going on from that of what was before.");
+                         "Returns the CRC-32C of the data that follow data with the checksum `crc`.");
 
 static PyObject *crc32c(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return sum_up(arguments, "O|k:crc32c", crc32c_extend);
 }
 
 PyDoc_STRVAR(by_table_doc, "crc32c_by_table(data, crc=0)\n--\n\n"
-                           "Returns the same, made without the processor's instruction.");
+                           "Returns the same, computed without the processor's instruction.");
 
 static PyObject *by_table(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return sum_up(arguments, "O|k:crc32c_by_table", crc32c_by_table);

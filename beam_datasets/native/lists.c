@@ -1,13 +1,13 @@
 /* Lists of numbers in a record: packed or not, as protobuf reads them.
  *
- * Varints that are read one by one wait for each other. So it is looked where those of 64 bytes end, before any of them
- * is read. With AVX2, groups of four that have one to three bytes each, as tokens, labels and pixels do, are put into
- * their places by a shuffle, of which there is one for each sequence of lengths (J. Plaisance, N. Kurz and D. Lemire,
- * "Vectorized VByte Decoding"). Nothing of BMI2 is used: some processors that have AVX2 take a hundred cycles for pext.
+ * The start of a varint depends on the length of the one before. So the ends of all varints in 64 bytes are found
+ * first. With AVX2, groups of four varints of one to three bytes, such as tokens, labels and pixels, are moved to their
+ * places by a shuffle for their sequence of lengths (J. Plaisance, N. Kurz and D. Lemire, "Vectorized VByte Decoding").
+ * BMI2 is not used: some processors with AVX2 need a hundred cycles for pext.
  */
 #include "decode.h"
 
-#define MIN_PACKED 32 /* bytes from which on varints are not taken one by one; measured */
+#define MIN_PACKED 32 /* bytes; varints of shorter lists are read one by one; measured */
 
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline)) /* also into functions for other processors */
@@ -30,7 +30,7 @@ INLINE int first_bit(uint64_t word) {
 
 /* -------------------------------------------------------------------------------------------------- any processor */
 
-/* One bit for each of 64 bytes: whether a varint ends there. */
+/* Returns a bit for each of 64 bytes: whether a varint ends there. */
 static inline uint64_t ends_of(const uint8_t *at) {
     uint64_t ends = 0;
     for (int i = 0; i < 8; i++) {
@@ -40,7 +40,7 @@ static inline uint64_t ends_of(const uint8_t *at) {
     return ends;
 }
 
-/* What belongs to the varint that a word of eight bytes begins with, by how many bytes it has. */
+/* The bits of a word that belong to the varint that it begins with, by the number of its bytes. */
 static const uint64_t KEEP[9] = {
     0,
     0x7f,
@@ -53,7 +53,7 @@ static const uint64_t KEEP[9] = {
     0x7f7f7f7f7f7f7f7f,
 };
 
-/* Pushes together the lower seven bits of the eight bytes of each word, whose highest bits are 0. */
+/* Joins the lower seven bits of the eight bytes of each word; the highest bits of the bytes are 0. */
 INLINE void fold(uint64_t *words, int n) {
     for (int i = 0; i < n; i++) {
         uint64_t word = words[i];
@@ -63,7 +63,7 @@ INLINE void fold(uint64_t *words, int n) {
     }
 }
 
-/* Takes one varint off the front. One that has bits beyond the 64th is refused. */
+/* Removes a varint from the front; 0 if it has more than 64 bits. */
 static inline int take_varint(Span *rest, int64_t *number) {
     uint64_t value = 0;
     for (int shift = 0; shift < 70 && rest->at < rest->end; shift += 7) {
@@ -77,7 +77,7 @@ static inline int take_varint(Span *rest, int64_t *number) {
     return 0;
 }
 
-/* Removes up to so many varints from the front, one by one; returns how many, or -1. */
+/* Removes up to `most` varints from the front, one by one; returns how many, or -1. */
 static inline Py_ssize_t take_few(Span *rest, int64_t *numbers, Py_ssize_t capacity, Py_ssize_t most) {
     Py_ssize_t n = 0;
     for (; n < most && rest->at < rest->end; n++)
@@ -85,7 +85,7 @@ static inline Py_ssize_t take_few(Span *rest, int64_t *numbers, Py_ssize_t capac
     return n;
 }
 
-/* Takes the varints of 64 bytes at a time off the front, while they have at most eight bytes; returns how many. */
+/* Removes varints of at most eight bytes from the front, 64 bytes at a time; returns how many. */
 INLINE Py_ssize_t take_many(Span *rest, uint64_t *numbers, Py_ssize_t capacity, EndsOf find_ends) {
     Py_ssize_t n = 0;
     while (rest->end - rest->at >= 72 && capacity - n >= 64) {
@@ -175,7 +175,7 @@ TARGET static inline void read_four(const uint8_t *at, uint64_t ends, int64_t *n
     _mm256_storeu_si256((__m256i *)numbers, _mm256_cvtepu32_epi64(four));
 }
 
-/* Takes groups of four varints off the front, while these have at most three bytes; returns how many varints. */
+/* Removes groups of four varints of at most three bytes from the front; returns how many varints. */
 TARGET static inline Py_ssize_t take_groups(Span *rest, int64_t *numbers, Py_ssize_t capacity) {
     uint8_t window[WINDOW];
     Py_ssize_t n = 0;
@@ -248,7 +248,7 @@ static Py_ssize_t read_varints(Span values, int64_t *numbers, Py_ssize_t capacit
 
 /* ----------------------------------------------------------------------------------------------------------- lists */
 
-/* Takes the next values of a list, one that is not packed or any number that are, off the front. */
+/* Removes the next values of a list from the front: one that is not packed, or a packed list. */
 static int take_values(int kind, Span *list, Span *values) {
     uint8_t tag = *list->at;
     if (tag == VALUES) return take(list, VALUES, values);
@@ -311,8 +311,8 @@ static PyObject *py_varints(PyObject *Py_UNUSED(module), PyObject *args) {
 
 PyDoc_STRVAR(varints_doc,
              "varints(data, portable, /)\n--\n\n"
-             "Returns the varints of the data as a bytearray of int64; None where one is too long or not finished.\n\n"
-             "Portable is to do without the instructions that some processors have.");
+             "Returns the varints of the data as a bytearray of int64; None if one is too long or truncated.\n\n"
+             "`portable` uses only instructions that all processors have.");
 
 PyMethodDef lists_methods[] = {
     {"varints", py_varints, METH_VARARGS, varints_doc},
@@ -376,7 +376,7 @@ static int add_name(Schema *schema, PyObject *name, Py_ssize_t group, Py_ssize_t
     *field = (Field){name, {(uint8_t *)start, (uint8_t *)start + size}, group, slot};
     size_t place = place_of(schema, field->name);
     if (schema->table[place] >= 0) {
-        PyErr_Format(PyExc_ValueError, "the name %R is there twice", name);
+        PyErr_Format(PyExc_ValueError, "the name %R occurs twice", name);
         return -1;
     }
     Py_INCREF(name);
@@ -384,7 +384,7 @@ static int add_name(Schema *schema, PyObject *name, Py_ssize_t group, Py_ssize_t
     return 0;
 }
 
-/* Makes groups and fields of the tuples that describe them. */
+/* Sets groups and fields from the tuples that describe them. */
 static int fill(Schema *schema, PyObject *groups) {
     for (Py_ssize_t i = 0; i < schema->num_groups; i++) {
         Group *group = schema->groups + i;
@@ -439,28 +439,28 @@ static Schema *schema_new(PyObject *groups) {
     return NULL;
 }
 
-/* Lets glibc keep what is freed at the end of each heap, up to 64 MB there, for the next batch.
+/* Makes glibc keep up to 64 MB of freed memory at the end of each heap for the next batch.
  *
- * Otherwise it gives the arrays of a batch back to the system, and gets them again as pages to be filled with zeros,
- * which takes as long as decoding does. It does so until a piece of up to 32 MB was freed for the first time; from then
- * on it thinks that there will be more of them (mallopt(3), M_MMAP_THRESHOLD). So one is freed that nobody has written
- * to. What MALLOC_TRIM_THRESHOLD_ says in the environment holds still. */
+ * Otherwise it returns the arrays of a batch to the system, and gets them again as pages that the kernel fills with
+ * zeros, which takes as long as decoding. It raises its threshold when a block of up to 32 MB is freed for the first
+ * time (mallopt(3), M_MMAP_THRESHOLD), so such a block is freed here without being written to. The environment variable
+ * MALLOC_TRIM_THRESHOLD_ still has priority. */
 static void keep_memory(void) {
 #if defined(__GLIBC__)
     static int done;
     if (done++) return;
-    void *volatile piece = malloc((32 << 20) - (64 << 10)); /* volatile: or the compiler leaves both calls out */
+    void *volatile piece = malloc((32 << 20) - (64 << 10)); /* volatile, or the compiler removes both calls */
     free(piece);
 #endif
 }
 
 PyDoc_STRVAR(schema_doc,
              "schema(groups, /)\n--\n\n"
-             "Returns what parse() takes: which features are wanted, in groups that are parsed in one piece.\n\n"
-             "A group is (kind, count, optional, names), see formats/columns.py. Its kind is 10 for bytes, 18 for\n"
-             "floats, 26 for integers, as the tag of the list. Its count is the number of values in each record: 1\n"
-             "and more; with one name also -1 for any number, -2 (of numbers) for the same filled up with zeros. If\n"
-             "it is optional, records need not have its features. Names are bytes.");
+             "Returns the schema for parse(): the requested features, in groups whose values are one array.\n\n"
+             "A group is (kind, count, optional, names), see formats/columns.py. `kind` is the tag of the list: 10\n"
+             "for bytes, 18 for floats, 26 for integers. `count` is the number of values in each record, 1 or more;\n"
+             "with one name also -1 for any number, or -2 for any number of numbers padded with zeros. Features of\n"
+             "an optional group may be missing. Names are bytes.");
 
 static PyObject *py_schema(PyObject *Py_UNUSED(module), PyObject *groups) {
     if (!PyTuple_Check(groups)) return PyErr_Format(PyExc_TypeError, "groups must be a tuple");

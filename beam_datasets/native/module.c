@@ -1,13 +1,13 @@
-/* The module beam_datasets.native._core: what the other files offer to Python.
+/* The module beam_datasets.native._core, which contains the functions and types of the other files.
  *
- * Only the limited API of Python 3.11 is used, so one build serves all later Pythons; NumPy arrays come and go through
- * the buffer protocol. Every function checks the sizes of the buffers that it is given: a wrong one is a ValueError,
- * never a read or a write outside.
+ * Only the limited API of Python 3.11 is used, so one build serves all later Pythons; NumPy arrays are passed through
+ * the buffer protocol. Every function checks the sizes of its buffers: a wrong size is a ValueError, never an access
+ * out of bounds.
  */
 #include "native.h"
 
-/* Arrays of int64 stand for offsets, places and sizes. What is used without the GIL is copied, so that nobody changes
- * it between the check and the use. */
+/* Offsets, places and sizes are arrays of int64. Arrays that are used without the GIL are copied, so that no other
+ * thread changes them between the check and the use. */
 static int is_int64(const Py_buffer *view) {
     const char *format = view->format == NULL ? "" : view->format;
     if (*format == '<' || *format == '=' || *format == '@') format++;
@@ -63,7 +63,7 @@ static int add_everything(PyObject *module) {
 
 PyMODINIT_FUNC PyInit__core(void) {
     const uint16_t one = 1;
-    if (*(const uint8_t *)&one != 1) { /* numbers are copied as they stand in files, which is little-endian */
+    if (*(const uint8_t *)&one != 1) { /* numbers are copied to and from little-endian files */
         PyErr_SetString(PyExc_ImportError, "beam_datasets.native is for little-endian machines; others use Python.");
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* What the files of the native module share. */
+/* Shared by the files of the native module. */
 #ifndef BEAM_DATASETS_NATIVE_H
 #define BEAM_DATASETS_NATIVE_H
 
@@ -8,12 +8,12 @@
 #include <string.h>
 
 extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
-extern PyMethodDef shards_methods[];  /* records.c: records read at their places */
+extern PyMethodDef shards_methods[];  /* records.c: random access */
 extern PyMethodDef block_methods[];   /* block.c: records in memory */
 extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
-extern PyMethodDef ahead_methods[];     /* runs.c: threads that do tasks ahead */
-extern PyMethodDef examples_methods[]; /* examples.c: examples put together, and handed out */
-extern PyMethodDef gather_methods[];  /* gather.c: bytes gathered from where they lie, CRC-32C */
+extern PyMethodDef ahead_methods[];     /* runs.c: prefetch threads */
+extern PyMethodDef examples_methods[]; /* examples.c: nested examples, BlockIterator */
+extern PyMethodDef gather_methods[];  /* gather.c: joined ranges of buffers, CRC-32C */
 extern PyMethodDef schema_methods[];  /* lists.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef lists_methods[];
 extern PyMethodDef decode_methods[];
@@ -25,13 +25,13 @@ int block_add(PyObject *module);
 /* examples.c: adds the type BlockIterator. */
 int iterator_add(PyObject *module);
 
-/* The framing of a record: its length and the CRC of that before it, the CRC of the data behind it. */
+/* The framing of a record: the length and its CRC before the data, the CRC of the data after them. */
 enum { HEADER = 12, FOOTER = 4, OVERHEAD = HEADER + FOOTER };
 
-/* Bytes from which on work is done without the GIL. */
+/* Work on at least so many bytes is done without the GIL. */
 #define LARGE (64 << 10)
 
-/* Does something that needs no GIL, without it if that is worth it. */
+/* Executes a statement that needs no GIL, without the GIL if that is worth it. */
 #define WITHOUT_GIL_IF(is_worth_it, statement)                                      \
     do {                                                                            \
         PyThreadState *suspended = (is_worth_it) ? PyEval_SaveThread() : NULL;      \
@@ -49,23 +49,23 @@ typedef struct {
 int ints_get(PyObject *object, Ints *ints, const char *name);
 void ints_drop(Ints *ints);
 
-/* A one-dimensional array of int64 itself; 0, or -1 with an exception. */
+/* Gets the buffer of a one-dimensional array of int64; 0, or -1 with an exception. */
 int int64s_get(PyObject *object, Py_buffer *view, int writable, const char *name);
 
 /* The bytes of any buffer; 0, or -1 with an exception. */
 int bytes_get(PyObject *object, Py_buffer *view);
 
-/* To be called once, when the module is loaded. */
+/* Called once, when the module is loaded. */
 void crc32c_init(void);
 void lists_init(void);
 
-/* The CRC-32C of n bytes, going on from the CRC of what came before (0 at the beginning). Needs no GIL. */
+/* Returns the CRC-32C of n bytes that follow bytes with the checksum `crc` (0 at the start). Needs no GIL. */
 uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t n);
 
-/* The same, made without the processor's instruction. */
+/* The same, computed without the processor's instruction. */
 uint32_t crc32c_by_table(uint32_t crc, const uint8_t *data, size_t n);
 
-/* Numbers as they stand in files, in little-endian order, at any place. */
+/* Reads little-endian numbers at any alignment. */
 static inline uint64_t u64_at(const uint8_t *at) {
     uint64_t value;
     memcpy(&value, at, 8);
@@ -78,53 +78,51 @@ static inline uint32_t u32_at(const uint8_t *at) {
     return value;
 }
 
-/* records.c: whether so many bytes, 16 at least, are one framed record; its CRCs too, where `check` says so. */
+/* records.c: whether `size` bytes, at least 16, are one framed record; `check` includes its CRCs. */
 int is_record(const uint8_t *at, size_t size, int check);
 
-/* records.c: whether bytes [start, stop) of a buffer are one framed record; its CRCs too, where `check` says so. */
+/* records.c: whether bytes [start, stop) of a buffer are one framed record; `check` includes its CRCs. */
 int is_framed_record(const Py_buffer *data, int64_t start, int64_t stop, int check);
 
-/* The CRC as it stands in a TFRecord. */
+/* Returns the masked CRC that a TFRecord contains. */
 static inline uint32_t crc32c_mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u; }
 
-/* Chunks: what RecordBlock.take() takes records from. */
-
-/* Framed records in a buffer, and where each begins in it; one offset more says where the last one ends. Records that
- * were left out have no bytes. */
+/* Framed records in a buffer, with n + 1 offsets: the start of each and the end of the last one. Records that were not
+ * read have no bytes. RecordBlock.take() takes records from chunks. */
 typedef struct {
     Py_buffer buffer;
     Ints offsets;
-    Py_ssize_t first; /* the number of the first of them */
-    Py_ssize_t num_checked; /* from the first on, are good or were left out */
-    int64_t *memory;  /* where offsets and records are, if that is the chunk's own */
-    PyObject *cursor; /* of the run, to read more of it; NULL if no more is wanted */
+    Py_ssize_t first; /* number of the first record */
+    Py_ssize_t num_checked; /* this many first records are good or were not read */
+    int64_t *memory;  /* that the chunk owns, with the offsets and records; or NULL */
+    PyObject *cursor; /* to read more of the run; NULL if no more is wanted */
 } Chunk;
 
 /* The chunk in a capsule; NULL with an exception. */
 Chunk *chunk_get(PyObject *capsule);
 
-/* Checks the next record, and notes that it is good; 0 if it is not, or there is none. Needs no GIL. */
+/* Checks the next record and increments num_checked; 0 if it is bad, or at the end. Needs no GIL. */
 int chunk_check(Chunk *chunk);
 
-/* A chunk of n framed records, the first of that number, and what follows it or NULL; NULL with an exception. The
- * memory, of malloc(), and the reference are the chunk's then, also where that fails: n + 1 offsets, the records behind
- * them. */
+/* Returns a chunk of n framed records with the number of the first one, and a cursor or NULL; NULL with an exception.
+ * `memory`, from malloc(), has n + 1 offsets followed by the records. The chunk takes ownership of it and of the
+ * cursor, also if the call fails. */
 PyObject *chunk_own(int64_t *memory, Py_ssize_t n, Py_ssize_t first, PyObject *cursor);
 
-/* The arrays that say what is read: for each visit to a run its number, its first record and how many. */
+/* What is read: for each visit the number of its run, the first record and the number of records. */
 typedef struct {
     PyObject *chunks; /* a dict: by run */
     Py_buffer runs, firsts, counts;
 } Visits;
 
-/* runs.c: reads the next chunk of a run: the records that the visits from `at` on take of it, and no others. NULL if
- * that fails, with or without an exception. */
+/* runs.c: reads the next chunk of a run: only the records that the visits from `at` on need. NULL if that fails, with
+ * or without an exception. */
 PyObject *chunk_read(PyObject *cursor, const Visits *visits, Py_ssize_t at);
 
-/* Tasks that threads of this module do ahead of the readers that need them. The threads never need the GIL. */
-
-/* One piece of work; the first member of a struct with what it needs. The memory is the caller's, from ahead_submit()
- * until ahead_take(). */
+/* Tasks that threads of this module do ahead of the readers that need them. The threads never need the GIL.
+ *
+ * A task is the first member of a struct with its data. The caller keeps the memory from ahead_submit() until
+ * ahead_take(). */
 typedef struct Task {
     void (*work)(struct Task *task); /* calls nothing of Python */
     struct Task *before, *after;     /* in the queue */
@@ -137,11 +135,11 @@ int ahead_is_on(void);
 /* Queues a task, without waiting; `work` is set. Needs no GIL. */
 void ahead_submit(Task *task);
 
-/* Takes a task back: one that has begun is waited for. Returns whether it was done; else the caller does it, if it is
- * to be done. To be called once for each submitted task; without the GIL where that may take long. */
+/* Takes a task back; waits for one that has begun. Returns whether it was done; if not, the caller may do it. Call it
+ * once for each submitted task, without the GIL if that may take long. */
 int ahead_take(Task *task);
 
-/* For work that may end early: whether its result is waited for. Needs no GIL. */
+/* For work that may end early: whether a reader waits for it. Needs no GIL. */
 int ahead_is_wanted(const Task *task);
 
 #endif

@@ -1,8 +1,8 @@
 /* TFRecord framing: records checked, and taken out of a file's bytes.
  *
  * A record is a little-endian u64 length, the masked CRC-32C of these 8 bytes, the data, the masked CRC-32C of the data
- * (beam_datasets/formats/tfrecord.py). What is wrong with a bad record is not said here: functions give the good ones
- * before it, and the Python code looks at the first bad one again.
+ * (beam_datasets/formats/tfrecord.py). Functions return the good records before the first bad one; Python code reads
+ * that one again and reports the error.
  */
 #include "native.h"
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static PyObject *unframe(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return records;
 }
 
-/* Offsets that are found one after the other. */
+/* A growing array of offsets. */
 typedef struct {
     int64_t *values;
     size_t n, capacity;
@@ -92,8 +92,8 @@ static int walk(const uint8_t *data, size_t n, int check, Found *offsets) {
 }
 
 PyDoc_STRVAR(scan_doc, "scan(buffer, check)\n--\n\n"
-                       "Returns where the good records before the first bad or cut one begin, and where the last of\n"
-                       "them ends: int64 in a bytearray.");
+                       "Returns the offsets of the good records before the first bad or truncated one, and the end of\n"
+                       "the last of them: int64 in a bytearray.");
 
 static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *buffer;
@@ -119,16 +119,16 @@ PyMethodDef records_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Records of a shard read at random, at their places.
+/* Random access: reads the records of a shard at their offsets.
  *
- * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. What is wrong with a file is not said here:
- * the functions know what is good, and the Python code beside their callers looks at the rest again.
+ * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. Functions return the good records; their
+ * callers in Python read the others again and report the errors.
  */
-#define PORTION (256 << 10)  /* bytes of records that are read before values are made of them */
-#define MAX_RECORD (1 << 30) /* bytes of a record: a system cuts what is longer, see storage/local.py */
-#define ON_STACK (8 << 10)  /* bytes of a record that need no memory of their own */
+#define PORTION (256 << 10)  /* bytes of records that are read before they are converted */
+#define MAX_RECORD (1 << 30) /* bytes: Linux shortens longer reads, see storage/local.py */
+#define ON_STACK (8 << 10)  /* bytes of a record that is read into memory on the stack */
 
-/* Where a framed record stands in its file; its size is 0 where there is none. */
+/* The offset and size of a framed record in its file; the size is 0 if the record does not exist. */
 typedef struct {
     uint64_t start;
     size_t size;
@@ -173,8 +173,8 @@ static PyObject *read_one(int descriptor, Place place) {
 
 PyDoc_STRVAR(read_record_doc,
              "read_record(descriptor, offsets, record, /)\n--\n\n"
-             "Returns the data of a record of a file, checked; None where it cannot be read or is bad.\n\n"
-             "Offsets are a buffer of uint64: where each record begins, and where the last one ends.");
+             "Returns the checked data of a record of a file; None if it cannot be read or is bad.\n\n"
+             "`offsets` is a buffer of uint64: the start of each record, and the end of the last one.");
 
 static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
     int descriptor, overflow;
@@ -188,14 +188,14 @@ static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *argum
     return read_one(descriptor, place);
 }
 
-/* Records that are read before values are made of them. */
+/* Consecutive records that are read before they are converted. */
 typedef struct {
     Py_ssize_t n, good;
     uint8_t *data;
     size_t size, capacity;
 } Portion;
 
-/* Says how many of the places are read next, and reserves memory for them; 0, or -1 with an exception. */
+/* Sets how many records are read next, and reserves memory for them; 0, or -1 with an exception. */
 static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
     portion->n = portion->good = 0;
     portion->size = 0;
@@ -214,7 +214,7 @@ static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
     return 0;
 }
 
-/* Reads and checks them; those that stand together are read in one piece. Needs no GIL. */
+/* Reads and checks them; adjacent records are read in one call. Needs no GIL. */
 static void read_portion(int descriptor, Portion *portion, const Place *places) {
     uint8_t *data = portion->data;
     for (Py_ssize_t first = 0, stop; first < portion->n; first = stop) {
@@ -263,9 +263,8 @@ static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) 
 
 PyDoc_STRVAR(read_records_doc,
              "read_records(descriptor, offsets, records, /)\n--\n\n"
-             "Returns the data of records of a file, checked: of those before the first that cannot be read or is\n"
-             "bad.\n\n"
-             "Offsets are as those of read_record(). Records that stand together are read in one piece.");
+             "Returns the checked data of records of a file, up to the first that cannot be read or is bad.\n\n"
+             "`offsets` is as for read_record(). Adjacent records are read in one call.");
 
 static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
     int descriptor;

@@ -1,10 +1,10 @@
-/* Tasks done ahead, so that a second core reads while the first one decodes.
+/* Prefetch: tasks for other threads, so that a second core reads while the first one decodes.
  *
- * Nobody waits for a thread that has not begun a task: who needs the result takes the task out of the queue and does
- * it himself; work that is waited for may end early, and leave him the rest. A thread that gets no processor time
- * within a task is given no others for a while. The lock is held for a few instructions at a time. The threads are
- * stopped before a fork and started again by the next task, in both processes: no thread is lost with a task half
- * done, and Python counts one thread. They end with the process.
+ * A reader never waits for a task that no thread has begun: it takes the task out of the queue and does it. A task that
+ * a reader waits for may stop early and leave the rest to the reader. If a thread gets no processor time within a task,
+ * no tasks are queued for a while. The lock is held for a few instructions at a time. The threads are stopped before a
+ * fork and started again by the next task, in both processes: no task is lost half done, and Python counts one thread.
+ * They end with the process.
  */
 #include "native.h"
 
@@ -26,9 +26,9 @@
 enum { TAKEN, QUEUED, RUNNING, WANTED, DONE }; /* a task's states */
 
 static pthread_mutex_t forking = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of tasks' states */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and the states of tasks */
 static pthread_cond_t came = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
-static Task queue = {NULL, &queue, &queue, TAKEN}; /* a ring; after it comes the oldest */
+static Task queue = {NULL, &queue, &queue, TAKEN}; /* a ring; the next one is the oldest */
 static pthread_t threads[MAX_THREADS];
 static int max_threads, num_threads, is_stopping;
 static int64_t paused_until; /* nanoseconds of the clock */
@@ -44,8 +44,8 @@ static void unlink_task(Task *task) {
     task->after->before = task->before;
 }
 
-/* Lets the system not interrupt others when this thread wakes: switching costs more than reading ahead gains. A lower
-   priority would let a reader wait for a chunk that this thread has begun while other work has the cores. */
+/* Keeps this thread from preempting others when it wakes: a switch costs more than reading ahead gains. With a lower
+   priority, a reader would wait for a chunk that this thread has begun while other work has the cores. */
 static void yield_when_woken(void) {
 #ifdef __linux__
     sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
@@ -90,7 +90,7 @@ static void after_fork(void) {
 }
 
 static void begin_forked(void) {
-    pthread_cond_init(&came, NULL); /* who waited is not in this process */
+    pthread_cond_init(&came, NULL); /* the threads that waited are not in this process */
     pthread_cond_init(&ended, NULL);
     after_fork();
 }
@@ -112,7 +112,7 @@ int ahead_is_on(void) {
 
 int ahead_is_wanted(const Task *task) { return __atomic_load_n(&task->state, __ATOMIC_RELAXED) == WANTED; }
 
-/* Waits for a task that has begun. If that takes long, others use the processor: nothing is done ahead for a while. */
+/* Waits for a task that has begun. If that takes long, other work has the cores: tasks are not queued for a while. */
 static void wait_for(Task *task) {
     int64_t start = now(), end = start;
     __atomic_store_n(&task->state, WANTED, __ATOMIC_RELAXED);
@@ -148,8 +148,8 @@ int ahead_take(Task *task) {
 }
 
 PyDoc_STRVAR(set_threads_doc, "set_threads(n, /)\n--\n\n"
-                              "Sets how many threads at most read ahead in this process, 0 at first; returns how many\n"
-                              "it was before. Those that run already go on.");
+                              "Sets how many threads may read ahead in this process, 0 at first; returns the old\n"
+                              "number. Threads that run already continue.");
 
 static PyObject *set_threads(PyObject *Py_UNUSED(module), PyObject *number) {
     long n = PyLong_AsLong(number);
@@ -175,13 +175,13 @@ PyMethodDef ahead_methods[] = {
 #define MAX_SPAN (1 << 14) /* records from the first to the last of a chunk: each takes 8 bytes, also if left out */
 #define MAX_PATH 4096
 
-/* What a block has not read yet of a run: records of a shard before `stop`. */
+/* The rest of a run that has not been read yet: records of a shard before `stop`. */
 typedef struct {
     PyObject *owner;        /* keeps the descriptor open */
     int descriptor;         /* of the shard, if it is one file */
     PyObject *pieces;       /* bytes: the path of the files with its pieces, up to "-<number>"; or NULL */
     const char *prefix;     /* the same */
-    Py_ssize_t piece_bytes; /* of each but the last */
+    Py_ssize_t piece_bytes; /* size of each file but the last */
     Py_buffer view;         /* of the offsets */
     Py_ssize_t first, stop, chunk_bytes;
     struct Load *ahead; /* the next chunk, if a thread may be reading it */
@@ -224,7 +224,7 @@ static void cursor_drop(RunCursor *cursor) {
 
 static void cursor_free(PyObject *capsule) { cursor_drop(PyCapsule_GetPointer(capsule, RUN_CURSOR)); }
 
-/* Where a record begins, or the last one ends. */
+/* The offset of a record, or the end of the last one. */
 static uint64_t offset_of(const RunCursor *cursor, Py_ssize_t record) {
     return u64_at((const uint8_t *)cursor->view.buf + 8 * (size_t)record);
 }
@@ -233,8 +233,8 @@ static uint64_t size_of(const RunCursor *cursor, Py_ssize_t first, Py_ssize_t st
     return offset_of(cursor, stop) - offset_of(cursor, first);
 }
 
-/* Sets the ranges of a run that the visits from `at` on take, in ascending order and without records before `begin`, up
- * to a chunk or more, and `more` if there are others. Returns their number. */
+/* Sets the ranges of a run that the visits from `at` on read, ascending and without records before `begin`, up to a
+ * chunk or a little more; sets `more` if others follow. Returns the number of ranges. */
 static Py_ssize_t ranges_wanted(const RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t begin,
                                 Range *ranges, int *more) {
     const int64_t *runs = visits->runs.buf, *firsts = visits->firsts.buf, *counts = visits->counts.buf;
@@ -268,7 +268,7 @@ static Py_ssize_t ranges_wanted(const RunCursor *cursor, const Visits *visits, P
     return n;
 }
 
-/* Returns the end of the records of [first, stop) that fit into `most` bytes; a little more, if those are all. */
+/* Returns the end of the records of [first, stop) that fit into `most` bytes; up to a quarter more if they are all. */
 static Py_ssize_t end_of(const RunCursor *cursor, Py_ssize_t first, Py_ssize_t stop, uint64_t most) {
     if (size_of(cursor, first, stop) <= most + most / 4) return stop;
     Py_ssize_t end = first, step = 1; /* the last one does not fit */
@@ -278,7 +278,7 @@ static Py_ssize_t end_of(const RunCursor *cursor, Py_ssize_t first, Py_ssize_t s
     return end;
 }
 
-/* Cuts the ranges to a chunk, and sets where they are in the file. Returns their number, at least one. */
+/* Shortens the ranges to a chunk, and sets their offsets in the file. Returns their number, at least one. */
 static Py_ssize_t ranges_fit(const RunCursor *cursor, Range *ranges, Py_ssize_t n, uint64_t *bytes) {
     uint64_t most = (uint64_t)cursor->chunk_bytes;
     *bytes = 0;
@@ -323,7 +323,7 @@ static Load *load_plan(const RunCursor *cursor, const Visits *visits, Py_ssize_t
 /* The number of the record behind the last one of a chunk. */
 static int64_t load_stop(const Load *load) { return load->ranges[load->n - 1].stop; }
 
-/* Opens the file of a piece of so many bytes, and notes that it was used; -1 if it is another one, or not whole. */
+/* Opens the file of a piece of `size` bytes and updates its time of use; -1 if it is another piece or incomplete. */
 static int piece_open(const RunCursor *cursor, uint64_t number, uint64_t size) {
     char path[MAX_PATH];
     uint8_t end[8]; /* CRCs of the name, and of name and content */
@@ -341,7 +341,7 @@ static int piece_open(const RunCursor *cursor, uint64_t number, uint64_t size) {
     return -1;
 }
 
-/* Reads bytes of the shard from its pieces; 0 if they are not all there. */
+/* Reads bytes of the shard from its pieces; 0 if any is missing. */
 static int pieces_read(const RunCursor *cursor, uint8_t *data, uint64_t start, uint64_t size) {
     uint64_t most = (uint64_t)cursor->piece_bytes, shard_size = offset_of(cursor, cursor->view.len / 8 - 1);
     if (start > shard_size || size > shard_size - start) return 0;
@@ -366,7 +366,7 @@ static int range_read(const RunCursor *cursor, uint8_t *data, const Range *range
     return pread(cursor->descriptor, data, (size_t)range->size, (off_t)range->start) == (ssize_t)range->size;
 }
 
-/* Reads it, and checks nothing. */
+/* Reads a chunk without checking it. */
 static void load_read(Load *load) {
     const RunCursor *cursor = load->cursor;
     int64_t *memory = load->memory, first = load->ranges[0].first, records = load_stop(load) - first;
@@ -384,7 +384,7 @@ static void load_read(Load *load) {
     load->num_checked = 0;
 }
 
-/* Reads it, and checks records until they are wanted: a Task's work. */
+/* The work of a Task: reads a chunk, and checks records until a reader waits for it. */
 static void load_ahead(Task *task) {
     Load *load = (Load *)task;
     load_read(load);
@@ -397,7 +397,8 @@ static void load_ahead(Task *task) {
     load->num_checked = chunk.num_checked;
 }
 
-/* Returns the next chunk, which begins with a record, as it was read ahead or is read now; NULL if that fails. */
+/* Returns the next chunk, which begins with record `first`: the one that was read ahead, or one that is read now.
+ * NULL if that fails. */
 static Load *load_next(RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t first) {
     Load *load = cursor->ahead;
     cursor->ahead = NULL;
@@ -440,12 +441,12 @@ PyObject *chunk_read(PyObject *capsule, const Visits *visits, Py_ssize_t at) {
 
 PyDoc_STRVAR(run_doc, "run(owner, descriptor, offsets, first, stop, chunk_bytes, pieces=b'', piece_bytes=0, /)\n--\n\n"
                       "Returns an empty chunk, see chunk(), that is followed by records [first, stop) of a file:\n"
-                      "RecordBlock.take() reads about `chunk_bytes` at a time of those that its visits take, and\n"
+                      "RecordBlock.take() reads about `chunk_bytes` of them at a time as its visits need them, and\n"
                       "drops the chunk after the last of them. `owner` keeps the file open. `offsets`, uint64, are\n"
-                      "where each record of the file begins and the last one ends. If a chunk cannot be read, take()\n"
-                      "ends there and drops it.\n\n"
-                      "Where `piece_bytes` is not 0, the bytes of the file are not read from the descriptor, but from\n"
-                      "files of so many bytes that storage/caching.py wrote: `pieces`, '-' and a number.");
+                      "the start of each record of the file and the end of the last one. take() ends at a chunk that\n"
+                      "cannot be read, and drops it.\n\n"
+                      "If `piece_bytes` is not 0, the bytes are read from the files of this size that\n"
+                      "storage/caching.py wrote, whose paths are `pieces`, '-' and a number.");
 
 static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *offsets;

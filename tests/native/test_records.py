@@ -85,18 +85,18 @@ def test_large_buffers_go_without_the_gil() -> None:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-STRETCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50)), max_size=30)
+RANGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.integers(0, 50)), max_size=30)
 
 
-@given(st.lists(st.binary(max_size=100), min_size=4, max_size=4), STRETCHES)
-def test_gathers_as_python_does(buffers: list[bytes], stretches: list[tuple[int, int, int]]) -> None:
-    which, starts, sizes = np.array(stretches, np.int64).reshape(-1, 3).T.copy()
-    inside = all(start + size <= len(buffers[i]) for i, start, size in stretches)
+@given(st.lists(st.binary(max_size=100), min_size=4, max_size=4), RANGES)
+def test_gathers_as_python_does(buffers: list[bytes], ranges: list[tuple[int, int, int]]) -> None:
+    which, starts, sizes = np.array(ranges, np.int64).reshape(-1, 3).T.copy()
+    inside = all(start + size <= len(buffers[i]) for i, start, size in ranges)
     if not inside:
-        with pytest.raises(ValueError, match="not inside it"):
+        with pytest.raises(ValueError, match="is not inside buffer"):
             core.gather(buffers, which, starts, sizes)
         return
-    want = b"".join(buffers[i][start : start + size] for i, start, size in stretches)
+    want = b"".join(buffers[i][start : start + size] for i, start, size in ranges)
     assert core.gather(buffers, which, starts, sizes) == want
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "core", None)
@@ -105,10 +105,10 @@ def test_gathers_as_python_does(buffers: list[bytes], stretches: list[tuple[int,
 
 @pytest.mark.parametrize("lie", BEYOND)
 @pytest.mark.parametrize("argument", [0, 1, 2])
-def test_stretches_that_lie(argument: int, lie: int) -> None:
+def test_ranges_out_of_bounds(argument: int, lie: int) -> None:
     arguments = [[0, 0], [0, 0], [1, 1]]
     arguments[argument][1] = lie
-    with pytest.raises(ValueError, match="stretch 1 is"):
+    with pytest.raises(ValueError, match="range 1, "):
         core.gather([b"abc"], *map(np.array, arguments))
 
 
@@ -126,7 +126,7 @@ def test_gathers_what_fits_together() -> None:
         )
         == b"\x02abc"
     )
-    with pytest.raises(ValueError, match="not inside it"):
+    with pytest.raises(ValueError, match="is not inside buffer"):
         core.gather([], one, one, one)
 
 
