@@ -135,7 +135,7 @@ class DatasetBuilder:
         MANUAL_DOWNLOAD_INSTRUCTIONS: what the user must put into the manual directory.
         MAX_SIMULTANEOUS_DOWNLOADS: how many files a server is asked for at the same time; None for 8.
         name: the dataset's name.
-        pkg_dir_path: where README.md, CITATIONS.bib and checksums.tsv stand; None for beside the module.
+        pkg_dir_path: directory of README.md, CITATIONS.bib and checksums.tsv; None for that of the module.
     """
 
     VERSION: ClassVar[VersionOrStr | None] = None
@@ -214,7 +214,7 @@ class DatasetBuilder:
 
     @classmethod
     def _code_dir(cls) -> Path:
-        """Returns where the module's files stand; of a class in a notebook, where it runs."""
+        """Returns the directory of the module; of a class in a notebook, the working directory."""
         if own := cls.__dict__.get("pkg_dir_path"):
             return Path(own)
         try:

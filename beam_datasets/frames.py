@@ -1,4 +1,4 @@
-"""Whose code stands in a traceback: this package's, a library's, or that of who uses them.
+"""Whose code is in a traceback: this package's, a library's, or that of who uses them.
 
 A traceback may have come as text from a worker, where all of these lie in other directories than here.
 """

@@ -31,7 +31,7 @@ def export(
 ) -> str:
     """Writes slices of a published dataset as files of another format, and returns their directory.
 
-    Dataset order is kept: the files of a split, one behind the other, are the slice. Images are not decoded.
+    Dataset order is kept: the files of a split, one after the other, are the slice. Images are not decoded.
     `_export.json` beside them describes them and their source.
 
     Args:
@@ -77,7 +77,7 @@ def export(
 def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None = None, **options: Any) -> str:
     """Writes slices of published datasets as a dataset of its own, and returns its directory.
 
-    Dataset order is kept: example i of a split is example i of the slice, `a+b` is b behind a. Records are copied as
+    Dataset order is kept: example i of a split is example i of the slice, in `a+b` b follows a. Records are copied as
     they are stored. manifest.json says where they came from, and `find` knows their keys.
 
     Args:
@@ -101,7 +101,7 @@ def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None =
               'module:function' or 'path/to/file.py:function'.
             * where: which examples are kept: a condition in SQL on features, as "label = 'dog' and length(text) > 100",
               with class labels by name; needs `beam_datasets[where]`. A filter gets those for which it is true.
-            * reshuffle: a salt: the examples of each split stand in a new order, which is a function of it and their
+            * reshuffle: a salt: the examples of each split are in a new order, which is a function of it and their
               keys.
             * refuse_repeats: raise DuplicateKeyError where a key occurs more than once in a split, as in
               'train+more:train' of datasets with common keys; otherwise all examples are kept, and a warning shows two

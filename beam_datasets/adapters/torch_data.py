@@ -474,8 +474,8 @@ def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
 # ------------------------------------------------------------------------------------------------------------- transfer
 
 # PyTorch passes each tensor as a shared file of its own, for which both processes open a connection, and strings
-# through a pipe. Here the numbers and strings of a dict are copied one behind the other to a *segment*, a shared tensor
-# that is sent once; after that a message has its number and where what stands. The parent's tensors are views of it.
+# through a pipe. Here the numbers and strings of a dict are copied one after the other to a *segment*, a shared tensor
+# that is sent once; after that a message contains its number and the layout. The parent's tensors are views of it.
 # When the last of them is gone, the worker writes there again, so that its pages are made once.
 
 _ALIGNMENT = 64  # of each part of a segment; the first one is its flag, 1 while the parent has tensors in it
@@ -506,7 +506,7 @@ def transferred(value: Any) -> Any:
 
 
 class _Parts:
-    """What stands where in the memory that crosses."""
+    """The layout of a batch in a segment."""
 
     def __init__(self) -> None:
         self.size = 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Export(beam.PTransform):
     """Writes slices of a published dataset as files of another format; its output is one element, their directory.
 
-    The files stand in the order of the slice. Nothing is visible before all is written; of a job that fails, a
+    The files are in the order of the slice. Nothing is visible before all is written; of a job that fails, a
     directory `incomplete.*` may be left beside the place.
 
     >>> pipeline | Export("squares", "squares_parquet", split="train[:10%]", data_dir="data")  # doctest: +SKIP

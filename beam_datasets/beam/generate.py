@@ -74,7 +74,7 @@ def generate(
         num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-        max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
+        max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
         skip_empty_splits: leave out splits without examples instead of failing, unless no split has any.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.

@@ -38,7 +38,7 @@ class ReadDataset(beam.PTransform):
     """Reads a slice of a published dataset; its output is the examples, in no order.
 
     Each worker reads the bytes of its own ranges and no others (of a shard without index, as TensorFlow Datasets writes
-    them, also what stands before). Every record is checked.
+    them, also what precedes it). Every record is checked.
 
     >>> numbers = pipeline | ReadDataset("squares", "train[:10%]", data_dir="data")  # doctest: +SKIP
     """

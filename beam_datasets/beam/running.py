@@ -283,7 +283,7 @@ def _is_lost_contact(error: BaseException) -> bool:
 
 
 def _within(seconds: float, ask: Callable[[], _T]) -> _T:
-    """Returns what a function returns, or raises TimeoutError; a call without an answer is left behind."""
+    """Returns what a function returns, or raises TimeoutError; a call without an answer is abandoned."""
     answer: futures.Future[_T] = futures.Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Starts Python workers for a runner's task managers: a worker pool, to stand beside each of them.
+"""Starts Python workers for a runner's task managers: a worker pool on the machine of each of them.
 
     python -m beam_datasets.beam.worker_pool --port 50000
 

@@ -1,6 +1,6 @@
 """WriteDataset: (key, example) -> a published dataset, as a transform of any Beam pipeline.
 
-The stages only wire; what they do stands in beam_datasets.generate as plain functions.
+The stages only wire; what they do is implemented in beam_datasets.generate, as plain functions.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class WriteDataset(beam.PTransform):
             num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
             min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
             max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-            max_examples_per_split: keep only so many examples of each split, those of the lowest sort keys.
+            max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
             ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
             payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
             spill_dir: where payload is spilled; None for beside the staging directory.

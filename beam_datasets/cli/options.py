@@ -351,7 +351,7 @@ def _beam_parser() -> argparse.ArgumentParser:
 
 
 def complete(commands: Mapping[str, tuple[str, str]]) -> None:
-    """Prints what may stand at the cursor and ends the process; returns without argcomplete.
+    """Prints the completions at the cursor and ends the process; returns without argcomplete.
 
     Commands, options, choices, directories, and the names of published datasets, their splits and features are
     completed.

@@ -53,7 +53,7 @@ data_dir DATA_DIR  the directory of the datasets
 _POLICY = "default-src 'self' file:; img-src 'self' file: data:; object-src 'none'; base-uri 'none'; form-action 'none'"
 _MAX_NUMBERS = 1000
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float", str: "sc:Text"}
-# The words of Croissant 1.0 and what they stand for.
+# The terms of Croissant 1.0 and their meanings.
 _TERMS = (
     "citeAs column conformsTo data dataType equivalentProperty examples extract field fileObject fileProperty fileSet "
     "format includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace "

@@ -306,7 +306,7 @@ def _of_info(old: DatasetInfo, new: DatasetInfo) -> Iterator[Reason]:
         yield Reason("MAJOR", f"disable_shuffling: {old.disable_shuffling} -> {new.disable_shuffling}")
     kept = [name for name in new.splits if name in old.splits]
     if kept != [name for name in old.splits if name in new.splits]:
-        yield Reason("MAJOR", f"the splits, as 'all' has them, stand in another order: {', '.join(new.splits)}")
+        yield Reason("MAJOR", f"the splits, as 'all' has them, are in another order: {', '.join(new.splits)}")
     documents = [name for name in _DOCUMENTS if (getattr(old, name) or None) != (getattr(new, name) or None)]
     if documents:
         yield Reason("PATCH", f"documentation: {', '.join(documents)}")

@@ -74,7 +74,7 @@ class Array:
 
     Attributes:
         item: Number, TextType or Binary.
-        shape: at least one length; None stands for any.
+        shape: at least one length; None means any length.
         optional: whether values may be missing.
     """
 

@@ -292,7 +292,7 @@ class FastPathSpec:
     Attributes:
         form: see `Form`.
         dtype: of numbers.
-        shape: of arrays; None stands for any length.
+        shape: of arrays; None means any length.
         low, high: the least and the greatest integer.
         optional: None is a value too, and leaves no entry.
         allow_rounding: floats need not be exact in float32.
@@ -332,7 +332,7 @@ def native_encoder(
     """Returns the function from a dict to its entries; None where the native module is missing.
 
     Args:
-        fields: key, name in the record, feature and encoder of all, in the order in which they stand in the record.
+        fields: key, name in the record, feature and encoder of all, in the order of the record.
         fallback: the function in Python, for what is not a plain dict of these fields.
         whole: make a function to the record instead.
     """

@@ -58,7 +58,7 @@ class BBoxFeature(Leaf):
 
     Attributes:
         bbox_format: what the numbers mean, see `BBoxFormat`; None if that is not known. Checked when encoding: relative
-            numbers are floats from 0 to 1, and where y stands first each minimum is at most its maximum.
+            numbers are floats from 0 to 1, and with y first each minimum is at most its maximum.
         allow_rounding: whether numbers that no float32 holds exactly are rounded; see `Tensor`.
         doc: what it means.
     """

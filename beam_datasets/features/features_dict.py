@@ -229,7 +229,7 @@ def check_label_files(tree: FeatureConnector) -> None:
         if files.count(file) > 1 and not _are_labels(tree, file, text):
             raise FeatureValueError(
                 f"two class labels have the label file {file!r}, but not the same names. (In the name of a label file "
-                "'-' stands before a feature that is below another, and '.' for '/'.) Rename one of the features."
+                "'-' precedes a feature that is below another, and '.' replaces '/'.) Rename one of the features."
             )
 
 

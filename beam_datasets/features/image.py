@@ -127,7 +127,7 @@ class Image(Leaf):
         return pack
 
     def _any_channels(self) -> Shape:
-        """Returns the shape with None in place of 0 channels, which stand for any number of them."""
+        """Returns the shape with None in place of 0 channels, which mean any number of them."""
         shape: Shape = self.shape or ()
         return (*shape[:-1], shape[-1] or None)
 
@@ -403,7 +403,7 @@ def image_arguments(content: Json) -> dict[str, Any]:
 
 
 def read_file(value: str | os.PathLike[str], path: str) -> bytes:
-    """Returns the bytes of a file that stands for a value, local or remote.
+    """Returns the bytes of a local or remote file that is given as a value.
 
     Raises:
         FeatureValueError: the file cannot be read.

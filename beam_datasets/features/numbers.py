@@ -32,7 +32,7 @@ _INEXACT = 1 << 53  # the first integer that the next one becomes as a float64
 
 
 def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
-    """Returns whether a shape is one of those that `expected` allows; its None stand for any length.
+    """Returns whether a shape is one of those that `expected` allows; its None mean any length.
 
     >>> shape_fits((3, 2), (None, 2)), shape_fits((3,), (None, 2))
     (True, False)

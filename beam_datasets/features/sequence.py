@@ -194,7 +194,7 @@ def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
         for key, column in value.items()
     }
     if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):
-        raise FeatureTypeError(f"{path}: a dict that stands for a sequence of dicts must have lists as values")
+        raise FeatureTypeError(f"{path}: a dict in place of a sequence of dicts must have lists as values")
     counts = {key: len(column) for key, column in columns.items()}
     if len(set(counts.values())) > 1:
         raise FeatureValueError(f"{path}: the lists of a sequence of dicts have different lengths: {counts}")

@@ -1,4 +1,4 @@
-"""Batches: examples put together to arrays with one dimension more, and what stands there for missing values.
+"""Batches: arrays of several examples, with one more dimension, and the values for missing ones.
 
 An example has None where a record lacks an optional feature. No array of numbers holds that, so a batch has another
 value in its place: the same in every batch of a dataset, one that the frameworks take, and that is distinguishable as
@@ -30,7 +30,7 @@ Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:
-    """Returns what stands for a missing value of a dtype.
+    """Returns the value for a missing one of a dtype.
 
     NaN for floats; for signed integers the least number, but at least that of int32, because JAX keeps 32 bits of an
     int64 by default; for unsigned ones the greatest; False and b''.
@@ -224,7 +224,7 @@ class Padding:
 
     Attributes:
         value: for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of strings.
-        side: "right" puts it behind the items, "left" before them.
+        side: "right" puts it after the items, "left" before them.
         length: of the first dimension in all batches: a number for all arrays of one dimension, or a dict by names;
             None for that of the longest array.
     """
@@ -299,7 +299,7 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
 
     Args:
         examples: at least one, all of the same structure.
-        pad: whether arrays of different shapes are filled with zeros (strings: with b'') behind their ends; or how.
+        pad: whether arrays of different shapes are filled with zeros (strings: with b'') after their ends; or how.
         path: of the feature, for errors.
         fill: a nest of values in the place of None; see `missing.Fill`. None elsewhere is an error, as the dtype would
             depend on the batch.

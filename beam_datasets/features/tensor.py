@@ -55,7 +55,7 @@ class Tensor(Leaf):
     Decoded to an array (a NumPy scalar, where the shape is `()`); strings to bytes in an array of objects.
 
     Attributes:
-        shape: the lengths of the dimensions; None stands for any length. With more than one None an encoding is needed.
+        shape: the lengths of the dimensions; None means any length. With more than one None an encoding is needed.
         dtype: a NumPy dtype, scalar type, or name such as 'int64'; np.str_ for strings.
         encoding: how it is stored, see `Encoding`.
         minimum, maximum: bounds of the values, both inclusive; checked when encoding.
@@ -87,7 +87,7 @@ class Tensor(Leaf):
         self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional)
         self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if any(length is not None and length < 0 for length in shape):
-            raise ValueError(f"shape {shape} has a negative length; None stands for any length")
+            raise ValueError(f"shape {shape} has a negative length; None means any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:
             raise NotImplementedError("strings are stored as they are; encoding= is for numbers")
 

@@ -52,7 +52,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns the unsigned varint at a position, and the position behind it.
+    """Returns the unsigned varint at a position, and the position after it.
 
     Raises:
         ExampleError: it has more than ten bytes.
@@ -111,7 +111,7 @@ def entry(name: bytes, feature: bytes) -> bytes:
 
 
 def name_field(name: bytes) -> bytes:
-    """Returns what stands in an entry before the length of the feature."""
+    """Returns the start of an entry, up to the length of the feature."""
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
@@ -325,7 +325,7 @@ def sort_entries(entries: Iterable[bytes]) -> bytes:
 
 
 def keep(data: Buffer, names: Collection[bytes]) -> bytes:
-    """Returns the record with only the entries of these names, in the order in which they stand.
+    """Returns the record with only the entries of these names, in their order.
 
     >>> from beam_datasets.formats.example import parse, serialize
     >>> parse(keep(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))

@@ -69,7 +69,7 @@ class Index:
             offsets: n + 1 integers: where each record begins in the shard, and where the last one ends, in bytes.
             keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for none.
             ordered: whether the keys are ordered integers (`metadata.keys.ordered_key`), not hashes.
-            unsorted: whether the keys may stand in any order. Where they do ascend, it has no effect.
+            unsorted: whether the keys may be in any order. If they ascend, it has no effect.
 
         Raises:
             ValueError: the arrays do not fit these words.

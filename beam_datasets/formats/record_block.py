@@ -37,7 +37,7 @@ class PlainRecordBlock(list[bytes]):
         """Adds records, checked, of the visits [at, stop), each to a run; returns the visit where it ended.
 
         It ends where the block is full, or at a visit whose next record no chunk has, or is damaged. What is left of
-        that visit stands in `firsts` and `counts` then. A chunk whose last record was taken is dropped, and one that
+        that visit is then in `firsts` and `counts`. A chunk whose last record was taken is dropped, and one that
         has other records than the next; where it can be followed by others of its run (`core.run`), the next is
         read when it is wanted.
 
@@ -82,7 +82,7 @@ class PlainChunk:
     """Framed records, one after another.
 
     Attributes:
-        buffer: where they lie.
+        buffer: the bytes that contain them.
         offsets: n + 1 ascending int64: where each record begins in the buffer, in bytes, and where the last one ends.
         first: the number of the first of them.
     """
@@ -93,7 +93,7 @@ class PlainChunk:
 
     @property
     def stop(self) -> int:
-        """The number of the record behind the last of them."""
+        """The number of the record after the last of them."""
         return self.first + len(self.offsets) - 1
 
     def has(self, record: int) -> bool:

@@ -44,7 +44,7 @@ class Readable(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Whole records that stand together in a file.
+    """Complete, adjacent records of a file.
 
     Attributes:
         first_record: number in the file of the chunk's first record.
@@ -64,7 +64,7 @@ class Chunk(NamedTuple):
 
 
 def masked_crc32c(data: Any) -> int:
-    """Returns the CRC-32C of the data as it stands in a TFRecord."""
+    """Returns the masked CRC-32C that a TFRecord contains."""
     crc: int = crc32c(data)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -152,7 +152,7 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
     """Yields each record of a stream, such as a compressed file, and where it ends in the stream, in bytes.
 
     Args:
-        stream: stands where a record begins.
+        stream: at the start of a record.
         path: its name, for errors.
         offset: where that is, in bytes.
         first_record: number of this record in the file.

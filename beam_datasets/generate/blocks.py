@@ -1,7 +1,7 @@
 """Blocks: the records of a bundle, framed and in ascending sort key, as they travel from encoding to the shards.
 
 A block is three byte strings: the sort keys (16 bytes each), the framed sizes (little-endian uint32 each) and the
-framed records one after the other. Its payload stands inline, or was *spilled*: a file of the job's staging area then
+framed records one after the other. Its payload is inline, or was *spilled*: a file of the job's staging area then
 holds the *heads* (20 bytes a record: its key and its size), followed by the framed records. What travels is where to
 find a list of blocks with their heads: of one block in its own file, of ranges of many that a task is sent in one more.
 """
@@ -330,7 +330,7 @@ def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def num_buckets(total: int) -> int:
-    """Returns among how many buckets to divide the keys of so many examples: a power of two, 256 or more.
+    """Returns the number of buckets for the keys of `total` examples: a power of two, 256 or more.
 
     >>> num_buckets(10**6), num_buckets(10**9), num_buckets(10**11)
     (256, 256, 32768)
@@ -465,7 +465,7 @@ def spill(
     *,
     kind: str = "block",
 ) -> SpilledBlocks:
-    """Writes a block into a new file of the directory, behind its list, and returns where it lies.
+    """Writes a block into a new file of the directory, after its list, and returns its place.
 
     The name is unique to the call, so a retried bundle replaces nothing; it contains the numbers of records and bytes.
     """

@@ -21,7 +21,7 @@ from beam_datasets import storage
 
 DEFAULT_BINS = 1 << 16  # 2 MB; of 1,000 shards 1.5% of the records then straddle two and are read twice
 MAX_BINS = 1 << 22
-BINS_PER_SHARD = 64  # then at most one record in so many is read twice
+BINS_PER_SHARD = 64  # then at most one record in 64 is read twice
 BLOCK_BINS = 1 << 16
 _HEADER = struct.Struct("<BQQ4B")  # shift, number of blocks and of bins, bytes of a number in each column
 _REQUESTS = struct.Struct("<4Qd")
@@ -140,7 +140,7 @@ def _merge_dense(parts: list[Histogram], shift: int, max_bins: int) -> Histogram
 
 
 def max_bins(num_shards: int) -> int:
-    """Returns how many bins to keep where so many shards are asked for; 0 for a number that is not known yet.
+    """Returns how many bins to keep for a number of shards, which is 0 if it is not known yet.
 
     >>> max_bins(0) == DEFAULT_BINS, max_bins(20_000)
     (True, 1280000)

@@ -186,7 +186,7 @@ class _Search:
     now: float
 
     def below(self, folder: str, depth: int) -> Iterator[Leftover]:
-        """Yields what is in a directory, and in those in it, which are so many deep."""
+        """Yields the contents of a directory and of those in it, down to a depth."""
         entries = _list(folder)
         for name in entries:
             path = storage.join(folder, name)

@@ -63,7 +63,7 @@ class ReadSize:
     max_bytes: int
 
     def chunks(self, num_blocks: int, num_bytes: int) -> int:
-        """Returns in how many chunks to read so many blocks, which have so many bytes together."""
+        """Returns in how many chunks to read blocks of a total size."""
         wanted = max(MIN_CHUNK_BYTES, min(self.max_bytes, self.range_bytes * num_blocks))
         return max(1, round(num_bytes / wanted), -(-num_bytes // self.max_bytes))
 
@@ -111,7 +111,7 @@ def _reads(block: Block, stack: contextlib.ExitStack | None) -> Read:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The records of some blocks, and the order in which they are to stand.
+    """The records of some blocks, and their order.
 
     Attributes:
         reads: of each block, in ascending sort key, what reads bytes [start, stop) of its payload.

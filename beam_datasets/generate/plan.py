@@ -51,9 +51,9 @@ class MergeLimits:
     Attributes:
         fan_in: blocks that a task merges, on average; hashing distributes them, so that few tasks get 20% more.
         range_bytes: that a task, or a group, reads of a block at once.
-        few_reads: so many reads by all groups are always accepted.
+        few_reads: this many reads by all groups are always accepted.
         max_levels: stages that the pipeline has for them.
-        task_ranges: a task writes at least so many times `range_bytes`, if a run has as much.
+        task_ranges: a task writes at least this many times `range_bytes`, if a run has as much.
     """
 
     fan_in: int = 200
@@ -106,7 +106,7 @@ def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimit
 
 
 def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
-    """Returns the last group of each of so many columns of about as many examples, or of fewer."""
+    """Returns the last group of each of at most `columns` columns of about as many examples."""
     ends = np.cumsum(received)
     last = np.searchsorted(ends, ends[-1] * (np.arange(1, columns + 1) / columns), side="left")
     return np.unique(np.append(last[last < len(received)], len(received) - 1))
@@ -120,7 +120,7 @@ class ShardingOptions:
         num_shards: of each split, or one number for all; None chooses by the size rule.
         min_shard_size: lower limit of the size rule, in bytes.
         max_shard_size: upper limit of the size rule, in bytes.
-        max_examples_per_split: keep only so many, those of the lowest sort keys; None keeps all.
+        max_examples_per_split: keep at most this many, those with the lowest sort keys; None keeps all.
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
         skip_empty_splits: leave out splits without examples, but not all splits.

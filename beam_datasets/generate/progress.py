@@ -27,7 +27,7 @@ class Progress:
     Attributes:
         examples_encoded: examples that were encoded; 0 where payload travels inline.
         bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
-        shards_written: shards that stand in the staging directory; 0 where that is on an object store.
+        shards_written: shards in the staging directory; 0 if that is on an object store.
         bytes_written: size in bytes of all staged files but indexes and metadata, also of unfinished ones.
     """
 
@@ -38,7 +38,7 @@ class Progress:
 
 
 def measure(staging_dir: str, spill_dir: str | None) -> Progress:
-    """Returns what stands in a staging directory, and where payload is spilled."""
+    """Returns the contents of a staging directory, and where payload is spilled."""
     names = _names(spill_dir)
     examples, size = _encoded(spill_dir or "", names)
     staged = _names(staging_dir)

@@ -1,6 +1,6 @@
 """Publishing: everything is staged, complete and counted; then the version becomes visible at once.
 
-On a local disk the staging directory stands beside the final one and gets its name in one rename, which fails if
+On a local disk the staging directory is beside the final one and gets its name in one rename, which fails if
 another run published first; everything is on the disk (fsync) before. On an object store the phases are those of
 `runs`. A reader never sees half a version, and a published version never changes.
 

@@ -164,7 +164,7 @@ class _Plan:
         for file, finding in sorted(damaged.items(), key=lambda item: item[0].endswith(INDEX_SUFFIX)):
             path = storage.join(self.before.expected.directory, file)
             if not storage.is_remote(path) and storage.is_dir(path):
-                self.refused[file] = "a directory stands in its place; move that away first"
+                self.refused[file] = "a directory has its name; move that away first"
                 continue
             shard = file.removesuffix(INDEX_SUFFIX)
             step = self._copied(file) if shard in self.before.shards else self._copied_small(file)

@@ -34,7 +34,7 @@ TEXT_SHOWN = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class WrittenShard:
-    """A shard, or a part of one, that stands in the staging directory.
+    """A shard, or a part of one, in the staging directory.
 
     Attributes:
         split: the split's name.

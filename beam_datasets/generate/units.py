@@ -246,7 +246,7 @@ def read_together(sources: Mapping[str, SourceUnits]) -> list[list[str]]:
 
 RESUME_FILE = "resume.json"
 KEEP_SECONDS = 60.0
-"""A run that fails after so many seconds keeps its finished units; one that was started with --resume always does."""
+"""A run that fails after more seconds keeps its finished units; one that was started with --resume always does."""
 CHANGED = "changed"
 """Value of the option `resume` that accepts units of a builder that has changed since."""
 

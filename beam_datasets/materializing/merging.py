@@ -36,7 +36,7 @@ from beam_datasets.reading.shards import INDEX_SUFFIX
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4
-"""A range has at most so many records of a file, and records of about so many files, of each run."""
+"""Maximum records of a file, and approximate number of files, in a range of each run."""
 
 RANGES_COUNTED = 16
 """Consecutive ranges that one thread counts, so that it opens each index once."""
@@ -98,7 +98,7 @@ class _ShardBlock:
         self.records, self._start = records, int(records.offsets[0])
 
     def read(self, start: int, stop: int) -> bytes:
-        """Returns framed records, which lie in bytes [start, stop) of the block, checked.
+        """Returns the framed records in bytes [start, stop) of the block, checked.
 
         Raises:
             CorruptRecordError: one is damaged; it names file, byte and record.

@@ -244,7 +244,7 @@ class Opener:
 
 
 def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:
-    """Returns where the records before `stop` begin, and where the last one ends; reads nothing behind it.
+    """Returns the starts of the records before `stop`, and the end of the last one; reads nothing after it.
 
     Raises:
         CorruptRecordError: the shard has no index, and a length in it is damaged.

@@ -93,7 +93,7 @@ class DatasetInfo(DatasetIdentity):
         features: the tree of feature connectors; a dict is taken for the FeaturesDict that it means.
         supervised_keys: (input, target) or (input, target, sample weight): names of features, or tuples and dicts of
             them; what `as_supervised` yields.
-        disable_shuffling: whether examples stand in the order of their keys, instead of a shuffled one.
+        disable_shuffling: whether examples are in the order of their keys, instead of a shuffled one.
         nondeterministic_order: whether the order was left to chance when the dataset was written.
         homepage: a URL.
         citation: usually BibTeX.
@@ -191,7 +191,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns this info with what was published: its splits, and each field and class names that this leaves open.
 
         Args:
-            published: what stands on disk, of the same version.
+            published: what is on disk, of the same version.
 
         Raises:
             MetadataError: it is of another dataset or version.
@@ -263,12 +263,12 @@ class DatasetInfo(DatasetIdentity):
     def from_json_text(cls, text: str | bytes, *, path: str, directory: str = "") -> DatasetInfo:
         """Returns what a dataset_info.json says; `to_json_text` gives the same text back.
 
-        Features and metadata stand in other files: `replace(features=..., metadata=...)` adds them.
+        Features and metadata are in other files: `replace(features=..., metadata=...)` adds them.
 
         Args:
             text: the file's content.
             path: the file, for errors.
-            directory: the version's directory, where the shards lie.
+            directory: the version's directory, with the shards.
 
         Raises:
             MetadataError: the text is damaged or has a field that is not known.

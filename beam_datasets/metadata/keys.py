@@ -1,7 +1,7 @@
-"""Sort keys: the 16 bytes that decide where an example stands in its split.
+"""Sort keys: the 16 bytes that decide the place of an example in its split.
 
 A shuffled split is ordered by the MD5 of its name followed by the example's key; the name is the salt, so that the
-same keys stand in another order in each split. MD5 is used as a mixing function, not for security: it is fast,
+same keys are in another order in each split. MD5 is used as a mixing function, not for security: it is fast,
 the same on every machine, and what TensorFlow Datasets orders by. A change of anything here changes the order of
 every dataset, so it would need a new major version of all of them.
 
@@ -112,7 +112,7 @@ def ordered_keys(keys: Sequence[Any]) -> bytes:
 
 
 def reshuffled_key(salt: str, sort_key: bytes) -> bytes:
-    """Returns the 16 bytes by which an example stands in a new order: MD5 of a salt and its sort key so far.
+    """Returns the 16 bytes that decide the place of an example in a new order: MD5 of a salt and its sort key so far.
 
     >>> reshuffled_key("again", hash_key("train", 5)).hex()
     'df17bd3490c4eeb6642cce04878d9033'

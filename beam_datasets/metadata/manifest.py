@@ -414,7 +414,7 @@ def _check_keys(content: Any, known: set[str], whose: str) -> None:
 
 
 def _digest_of(text: str) -> str | None:
-    """Returns the digest of a text as it was written; None where the digest does not stand at its end."""
+    """Returns the digest of a text as it was written; None if the digest is not at its end."""
     found = _DIGEST_AT_END.search(text, max(0, len(text) - 100))
     return hashlib.sha256((text[: found.start()] + "\n}").encode()).hexdigest() if found else None
 

@@ -44,7 +44,7 @@ class DatasetName:
         config: None for the default one.
         version: a version, a pattern or 'latest'; None for the default one.
         kwargs: further arguments for the builder.
-        namespace: what stands before a colon in front of the name.
+        namespace: the part before a colon in front of the name.
     """
 
     name: str
@@ -58,7 +58,7 @@ class DatasetName:
         """Parses `[namespace:]name[/config][:version][/key=value,...]`.
 
         CamelCase names become snake case; values become bool, int or float where they read as one; `config` and
-        `version` may stand among them.
+        `version` may be one of them.
 
         >>> DatasetName.parse("MyDigits/small:1.*.*/rate=0.5")
         DatasetName(name='my_digits', config='small', version='1.*.*', kwargs={'rate': 0.5}, namespace=None)
@@ -270,7 +270,7 @@ class FilenameTemplate:
     'digits-train.tfrecord-00003-of-00008'
 
     Raises:
-        MetadataError: the template has another variable, or its names could lie outside the dataset's directory.
+        MetadataError: the template has another variable, or its names could be outside of the dataset's directory.
     """
 
     dataset: str

@@ -40,7 +40,7 @@ class FileInstruction:
     def __post_init__(self) -> None:
         if not 0 <= self.skip <= self.skip + self.take <= self.examples_in_shard:
             raise ValueError(
-                f"{self.filename}: skip={self.skip} and take={self.take} do not lie in a shard of "
+                f"{self.filename}: skip={self.skip} and take={self.take} are not in a shard of "
                 f"{self.examples_in_shard} examples; needed: 0 <= skip, 0 <= take, skip + take <= examples_in_shard."
             )
 
@@ -198,12 +198,12 @@ class FileInstructions(Sequence[FileInstruction]):
             filenames: of the shards.
 
         Raises:
-            ValueError: the range does not lie in the split.
+            ValueError: the range is not in the split.
         """
         total = int(offsets[-1])
         if not 0 <= start <= stop <= total:
             raise ValueError(
-                f"[{start}, {stop}) does not lie in a split of {total} examples; needed: 0 <= start <= stop <= {total}."
+                f"[{start}, {stop}) is not in a split of {total} examples; expected 0 <= start <= stop <= {total}."
             )
         first, last = np.searchsorted(offsets, (start, stop), side="right") - 1
         shard = np.arange(first, min(last + 1, len(offsets) - 1))
@@ -249,7 +249,7 @@ class FileInstructions(Sequence[FileInstruction]):
         [('a', 8, 2), ('b', 0, 3)]
 
         Raises:
-            ValueError: there are not so many.
+            ValueError: there are fewer.
         """
         if not 0 <= start <= stop <= self.num_examples:
             raise ValueError(f"[{start}, {stop}) does not lie in runs of {self.num_examples} examples.")
@@ -265,7 +265,7 @@ class FileInstructions(Sequence[FileInstruction]):
         return FileInstructions(runs._filenames, runs._source, runs._shard, skip, take, runs.examples_in_shard)
 
     def divided(self, counts: NDArray[np.int64]) -> FileInstructions:
-        """Returns the runs, each divided into so many of about the same length, in order.
+        """Returns the runs, each divided into `counts` parts of about the same length, in order.
 
         Args:
             counts: into how many, shape (n,); at least 1 and at most as many as examples.

@@ -1,6 +1,6 @@
 """Splits: the language of expressions that select examples, and what is stored of each split.
 
-    expression := term ('+' term)*           blanks may stand around '+'
+    expression := term ('+' term)*           blanks are allowed around '+'
     term       := NAME | NAME[item:item] | NAME[<n>shard] | 'all'
     item       := nothing | an integer | a number with '%' | an integer with 'shard'
 
@@ -64,7 +64,7 @@ class AbsoluteInstruction:
 
 
 class AbstractSplit(ABC):
-    """An expression that selects examples; `+` puts another behind it."""
+    """An expression that selects examples; `+` appends another."""
 
     @staticmethod
     def from_spec(spec: Spec) -> AbstractSplit:
@@ -81,7 +81,7 @@ class AbstractSplit(ABC):
             return spec
         if not isinstance(spec, str):
             raise TypeError(f"a split is a str or a ReadInstruction, not {spec!r} of type {type(spec).__name__}.")
-        terms = spec.split("+")  # blanks may stand around '+' only
+        terms = spec.split("+")  # blanks are allowed around '+' only
         terms[1:] = [term.lstrip() for term in terms[1:]]
         terms[:-1] = [term.rstrip() for term in terms[:-1]]
         parsed = tuple(_parse_term(term, spec) for term in terms)
@@ -419,7 +419,7 @@ class SplitInfo:
         shard_lengths: how many examples each shard has.
         num_bytes: of all serialized examples, without what the file format adds.
         filename_template: how the shards are called; None without files.
-        directory: where the shards lie.
+        directory: that of the shards.
         statistics: of the features, as a metadata file had them; nothing here computes any.
 
     Raises:
@@ -525,7 +525,7 @@ class SubSplitInfo:
     Attributes:
         instruction: the expression that selects it.
         file_instructions: the runs of shards that make it up.
-        directory: where the shards lie.
+        directory: that of the shards.
         count_bytes: what counts the bytes of runs; None where nothing can.
     """
 

@@ -337,7 +337,7 @@ class Dataset(Frameworks):
                 dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1.
             pad_value: value to pad with, for all features of its kind (numbers or text), or a dict from feature names
                 to values. It implies `pad`, and so do the next two.
-            pad_side: "right" pads behind the items, "left" before them.
+            pad_side: "right" pads after the items, "left" before them.
             pad_length: length of the first dimension in all batches: a number for all arrays of one dimension, or a
                 dict from feature names to numbers. The default is the length of the longest array of a batch.
 

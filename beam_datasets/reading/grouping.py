@@ -95,7 +95,7 @@ class ByLength(Grouping):
 
 @dataclass(frozen=True)
 class Packed(Grouping):
-    """Sequences of several examples, one behind the other, in arrays of a fixed length.
+    """Sequences of several examples, one after the other, in arrays of a fixed length.
 
     Attributes:
         lengths: of the array of each feature.

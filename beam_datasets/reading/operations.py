@@ -43,7 +43,7 @@ _FETCH_BYTES = 4 << 20  # of items that are fetched at once
 _MAX_FETCHED = 4096
 _MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # of a worker, computed at once: few at first
 _WHOLE = 1 << 32
-_DENSE = 1.25  # a window is read as a stream where that reads at most so many items for each that is wanted
+_DENSE = 1.25  # a window is read as a stream where that reads at most this many items for each that is wanted
 
 
 class Operation(ABC):
@@ -291,7 +291,7 @@ class Shared(Rearranged):
 
 
 class Batches(Operation):
-    """Lists of so many items in a row; the last one of an epoch may be shorter, or is left out."""
+    """Lists of `size` consecutive items; the last one of an epoch may be shorter, or is dropped."""
 
     def __init__(self, child: Operation, size: int, drop_remainder: bool) -> None:
         self.child = child
@@ -457,7 +457,7 @@ def _lefts(stream: Operation, position: int, partials: Partials) -> Iterator[Lef
 
 
 def whole(start: int, stop: int) -> Iterator[Spans]:
-    """Yields the positions [start, stop), so many at a time that sizes and counts of workers times them fit 64 bits."""
+    """Yields the positions [start, stop) in arrays so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
 
@@ -470,7 +470,7 @@ def doubled(count: int, most: int) -> Iterator[int]:
 
 
 def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
-    """Yields the spans in arrays of at most so many positions."""
+    """Yields the spans in arrays of at most the numbers of positions that `most` yields."""
     for starts, counts in spans:
         ends = np.cumsum(counts)
         done, total = 0, int(ends[-1])

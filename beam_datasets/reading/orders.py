@@ -204,7 +204,7 @@ class _Slots:
     """Which file a visit reads, while files remain to be opened.
 
     Attributes:
-        keys: slot * span + first visit of each file, ascending: each slot's files stand together.
+        keys: slot * span + first visit of each file, ascending: the files of a slot are adjacent.
         files: the file of each key.
         firsts: (files,) the first visit of each file, by file.
         span: more than any visit.
@@ -484,7 +484,7 @@ class WindowShuffle:
     epoch: int = 0
 
     def sources(self, positions: Sequence[int] | NDArray[Any]) -> Ints:
-        """Returns which position of the order below is shown at each position: cheap where these stand together."""
+        """Returns which position of the order below is shown at each position: cheap if these are adjacent."""
         numbers = np.asarray(positions, np.int64)
         for pass_ in reversed(self._passes):
             numbers = pass_.sources(numbers)
@@ -572,7 +572,7 @@ class _Pass:
         return max(0, start), min(self.length, start + self.size)
 
     def sources(self, numbers: Ints) -> Ints:
-        """For each number, which number of its block comes to stand there."""
+        """For each number, which number of its block takes its place."""
         out = np.empty_like(numbers)
         blocks, places = np.unique((numbers - self.cut) // self.size, return_inverse=True)
         order = np.argsort(places, kind="stable")

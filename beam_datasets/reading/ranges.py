@@ -57,7 +57,7 @@ def cut(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileIns
 
 
 def size_of(run: FileInstruction, pool: ShardPool) -> int:
-    """Returns how many bytes of its file a run takes; about so many, where the shard has no index.
+    """Returns how many bytes of its file a run has; an estimate if the shard has no index.
 
     Raises:
         StorageError: the shard cannot be read.

@@ -255,7 +255,7 @@ class Session:
 
 
 def ranges_of(run: int, visits: Visits) -> Ranges:
-    """Returns the ranges of records of a run that visits take, joined where they stand together, ascending."""
+    """Returns the ranges of records of a run that visits take, joined where they are adjacent, ascending."""
     runs, firsts, counts = visits
     some = np.flatnonzero((runs == run) & (counts > 0))
     begins = firsts[some]

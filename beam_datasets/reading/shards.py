@@ -168,7 +168,7 @@ class Shard:
         return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
     def read_many(self, records: Ints) -> list[bytes]:
-        """Returns the data of records in ascending order, checked; those that stand together are read in one piece.
+        """Returns the data of records in ascending order, checked; adjacent records are read in one piece.
 
         Raises:
             CorruptRecordError: one of them is damaged.

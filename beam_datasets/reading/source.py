@@ -305,7 +305,7 @@ class _Coming:
     """Arrays of visits, and at any of them those that come next."""
 
     def __init__(self, visits: Iterator[Visits], least: int) -> None:
-        """Looks ahead by so many visits, or an array less one more."""
+        """Looks ahead by at least `least` visits."""
         self._visits, self._least = visits, least
         self._next: deque[Visits] = deque()
 
@@ -402,7 +402,7 @@ class Lookup:
         return made
 
     def _find(self, runs: FileInstructions, sort_key: bytes) -> int | None:
-        """Returns the index among the examples of runs, which stand in ascending order of keys."""
+        """Returns the index among the examples of runs, which are in ascending order of keys."""
         run = bisect.bisect_right(range(len(runs)), sort_key, key=lambda i: self._first_key(runs, i)) - 1
         if run < 0:
             return None

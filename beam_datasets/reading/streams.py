@@ -148,7 +148,7 @@ class Stream(ForTorch):
     _has_positions = False
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
-        """Puts links behind a dataset; `epochs` is how often all is repeated, None for ever."""
+        """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""
         self._base = base
         self._links = links
         self._epochs = epochs
@@ -293,7 +293,7 @@ class Stream(ForTorch):
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
-        """Returns sequences of several examples, one behind the other, in arrays of a fixed length.
+        """Returns sequences of several examples, one after the other, in arrays of a fixed length.
 
         For each packed feature `f` an item has `f`, filled up with zeros; `f_segment_ids`, the number of the example
         from 1 for each position, and 0 in the rest; and `f_positions`, the position in the example. Other features are

@@ -329,7 +329,7 @@ class DatasetDataProvider:
             num_readers: how many files are read in turns.
             shuffle: whether files, and records within the capacity of the queue, are shuffled.
             num_epochs: how many times each file is read; None for ever.
-            common_queue_capacity: the window of the shuffle: at most so many records are in memory, and each moves by
+            common_queue_capacity: the window of the shuffle: at most this many records are in memory, and each moves by
                 fewer places.
             common_queue_min: less than the capacity, as in TF-Slim; the order does not depend on it.
             record_key: the name of the item that identifies the record: `<path>:<number in the file>`.

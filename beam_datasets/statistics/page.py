@@ -282,7 +282,7 @@ def _shown(value: Any) -> str:
 
 _NOTES = (
     '<p class="note">Counts, extremes, means and standard deviations are exact. Quantiles are within the bounds '
-    "that the JSON gives with each. A ~ stands before estimates: of different values (standard error 1.6%), and of "
+    "that the JSON gives with each. A ~ precedes estimates: of different values (standard error 1.6%), and of "
     "how often the most frequent occur, where there are more than 4,096 different ones. Bars are approximate at "
     "their edges. Drift is the largest difference between the cumulative shares of the first slice and of another: of "
     "numbers, lengths, sizes, labels in their order, and texts if a slice has few different ones; or that between the "

@@ -192,7 +192,7 @@ def list_dir(path: str) -> list[str]:
 
 
 def make_dirs(path: str) -> None:
-    """Makes the directory and those above it, also where others remove these, being empty, meanwhile."""
+    """Makes the directory and those above it, also if others remove the empty ones at the same time."""
     try:
         try:
             os.makedirs(path, exist_ok=True)

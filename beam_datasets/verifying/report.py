@@ -234,7 +234,7 @@ class _Shard:
     def _of_damage(self, damage: Damage) -> Finding:
         kind, message = damage.kind, damage.problem
         if self._num_examples is not None and damage.record >= self._num_examples:
-            kind, message = "size", f"{self.facts.size - damage.offset} bytes stand behind the last record"
+            kind, message = "size", f"{self.facts.size - damage.offset} bytes follow the last record"
         elif damage.count is None and kind == "record":
             message += "; where the next record begins is not known, so the rest of the file is lost"
         elif damage.count is not None and damage.count > 1:
@@ -251,7 +251,7 @@ class _Shard:
             message = f"the file ends after {found} records, published were {expected}. It is cut off"
             return Finding(self._name, self.facts.size, found, "cut", message, self._lost(found))
         if mismatch is not None and mismatch.indexed is None and found >= mismatch.record:
-            message = f"{found - expected} records stand behind the {expected} that were published"
+            message = f"{found - expected} records follow the {expected} that were published"
             return Finding(self._name, None, expected, "size", message)
         counts = "" if found == expected else f" and {found} records, published were {expected}"
         message = f"its CRC-32C is {self.facts.crc32c:08x}, published was {published:08x}{counts}"

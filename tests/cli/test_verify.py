@@ -58,7 +58,7 @@ def test_what_was_refused_is_not_recommended(copy, published, run, dry_run):
     code, out, _ = run("verify", copy, "--repair", "--from", published, *dry_run)
     assert code == 1
     for file in (SHARD, f"{SHARD}.index"):
-        assert f"left as it is {file}: a directory stands in its place; move that away first\n" in out
+        assert f"left as it is {file}: a directory has its name; move that away first\n" in out
         assert f"{file}: unreadable: Is a directory\n" in out
     remedy = "check the disk and the permissions, move away a directory in its place; if needed, --repair --from COPY"
     assert f"what can be done:\n    unreadable: {remedy} restores it\n" in out

@@ -83,7 +83,7 @@ encode = F.compile_encoder(FEATURES)
         (
             {"objs": {"bbox": 1, "ids": 2}},
             FeatureTypeError,
-            "objs: a dict that stands for a sequence of dicts must have",
+            "objs: a dict in place of a sequence of dicts must have",
         ),
         ({"d": {"x": -6}}, FeatureValueError, "d/x: -6 is outside the feature's bounds [-5, None]"),
         (

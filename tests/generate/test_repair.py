@@ -276,7 +276,7 @@ def test_a_directory_in_a_files_place_keeps_nothing_else_from_repair(
     (copy / other).write_bytes((copy / other).read_bytes()[:-1])
     (copy / file).unlink()
     (copy / file).mkdir()
-    refusal = {file: "a directory stands in its place; move that away first"}
+    refusal = {file: "a directory has its name; move that away first"}
     for dry_run in (True, False):
         done = bd.repair(copy, copy=published if with_copy else None, dry_run=dry_run)
         assert ([step.file for step in done.steps], done.refused) == ([other], refusal)

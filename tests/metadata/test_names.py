@@ -168,7 +168,7 @@ def test_braces_in_a_value_mean_nothing():
 
 
 def test_values_cannot_make_a_step_up():
-    with pytest.raises(MetadataError, match="could lie outside"):
+    with pytest.raises(MetadataError, match="could be outside"):
         FilenameTemplate("ds", "..", template="{SPLIT}/{SHARD_INDEX}")
 
 
