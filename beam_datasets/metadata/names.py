@@ -293,7 +293,7 @@ class FilenameTemplate:
             or any(part in ("", ".", "..") for part in parts)
         ):
             raise MetadataError(
-                f"filename template {self.template!r} gives {sample!r}, which could lie outside the dataset's "
+                f"filename template {self.template!r} gives {sample!r}, which could be outside the dataset's "
                 f"directory; needed: a relative path without '..', such as {DEFAULT_FILENAME_TEMPLATE!r}."
             )
 

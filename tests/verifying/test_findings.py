@@ -133,11 +133,11 @@ def test_a_total_that_no_shard_explains_is_blamed_beside_a_replaced_one(copy: Pa
     assert f"has {total} bytes of records, but by the file it has {total + 5}" in found["manifest.json"].message
 
 
-def test_what_stands_behind_the_last_record(copy: Path) -> None:
+def test_what_follows_the_last_record(copy: Path) -> None:
     path = copy / SHARD
     content = path.read_bytes()
-    for behind, message in ((b"x" * 5, "5 bytes stand"), (tfrecord.frame(b"xyz"), "1 records stand")):
-        path.write_bytes(content + behind)
+    for more, message in ((b"x" * 5, "5 bytes follow"), (tfrecord.frame(b"xyz"), "1 records follow")):
+        path.write_bytes(content + more)
         finding = one(copy)
         assert (finding.kind, finding.record, finding.lost) == ("size", 15, None)
         assert message in finding.message
@@ -165,7 +165,7 @@ def test_an_index_says_why(copy: Path) -> None:
 
 
 def test_keys_ascend_from_shard_to_shard(copy: Path) -> None:
-    """Where a manifest is damaged, the indexes still tell that shards stand in another order."""
+    """Where a manifest is damaged, the indexes still tell that shards are in another order."""
     names = [f"ds-train.tfrecord-{i:05d}-of-00004" for i in (0, 1)]
     for suffix in ("", ".index"):
         one_content, other = ((copy / f"{name}{suffix}").read_bytes() for name in names)
