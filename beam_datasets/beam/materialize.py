@@ -34,7 +34,7 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
-from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_prepared
+from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_prepared
 from beam_datasets.materializing.plan import Job, announce, check_unchanged, plan_job, with_counts
 from beam_datasets.materializing.records import RecordRange, RecordRanges, Transform, blocks, prepare
 from beam_datasets.materializing.selection import NameOrDir
@@ -170,7 +170,7 @@ class _Flow(beam.PTransform):
         copy = _Copy(Destination(publication.staging_dir, publication.info.name))
         shards = (
             plan
-            | "Shards" >> beam.FlatMap(CopyPlan.groups).with_output_types(tuple[int, int, int])
+            | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
             | "ReshuffleShards" >> beam.Reshuffle()
             | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
         )
@@ -242,7 +242,7 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
 
 
 class _Copy(beam.DoFn):
-    """A group of shards -> the written shards."""
+    """(number of the split, number of the shard) -> the written shard."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
@@ -250,12 +250,12 @@ class _Copy(beam.DoFn):
         self._bytes = Metrics.counter("beam_datasets", "bytes_written")
         self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
 
-    def process(self, group: tuple[int, int, int], plan: CopyPlan) -> Iterator[list[WrittenShard]]:
-        for written in copy_shards(plan, group, self._destination):
-            self._examples.inc(written.num_examples)
-            self._bytes.inc(written.file_bytes)
-            self._shard_bytes.update(written.file_bytes)
-            yield [counted(written)]
+    def process(self, shard: tuple[int, int], plan: CopyPlan) -> Iterator[WrittenShard]:
+        written = copy_shard(plan, shard, self._destination)
+        self._examples.inc(written.num_examples)
+        self._bytes.inc(written.file_bytes)
+        self._shard_bytes.update(written.file_bytes)
+        yield counted(written)
 
 
 class _ReadBlocks(beam.DoFn):

@@ -291,7 +291,7 @@ def write_blocks(
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], Any])
+        | "Write" >> beam.ParDo(write, plan).with_output_types(tuple[tuple[str, int], shard_writer.WrittenShard])
     )
     shards = beam.pvalue.AsList(
         written | "GroupParts" >> beam.GroupByKey() | "Join" >> beam.Map(_join, destination, plan)
@@ -349,7 +349,7 @@ def publish_shards(
         start: a PCollection of one element, the publication with all that is known by then.
         publication: what was announced.
         plan: of the shards, as a side input.
-        shards: lists of the written shards, as a side input.
+        shards: the written shards, as a side input.
         merges: what processes that merge have read and written, as a side input; None for nothing.
 
     Returns:
@@ -539,7 +539,7 @@ class _Merge(_Route):
 
 
 class _WriteGroup(beam.DoFn):
-    """(group, blocks) -> ((split, number of the first shard), the written shards or part)."""
+    """(group, blocks) -> ((split, number of the shard), the written shard or part)."""
 
     def __init__(self, destination: shard_writer.Destination, records: ShardRecords | None) -> None:
         self._destination = destination
@@ -553,33 +553,30 @@ class _WriteGroup(beam.DoFn):
 
     def process(
         self, element: tuple[int, Iterable[AnyBlock]], plan: planning.Plan
-    ) -> Iterator[tuple[tuple[str, int], list[shard_writer.WrittenShard]]]:
+    ) -> Iterator[tuple[tuple[str, int], shard_writer.WrittenShard]]:
         group, began = plan.group(element[0]), time.monotonic()
         written = self._records and self._records.reuse(element[0], plan, self._destination)
         if written:
-            self._reused.inc(len(written))
+            self._reused.inc()
         else:
             written = shard_writer.write_group(group, element[1], self._destination)
             if self._records:
                 self._records.save(element[0], plan, written)
             self._milliseconds.update(int(1000 * (time.monotonic() - began)))
-            self._examples.inc(sum(shard.num_examples for shard in written))
-            self._bytes.inc(sum(shard.file_bytes for shard in written))
-            for shard in written:
-                self._shard_examples.update(shard.num_examples)
-                self._shard_bytes.update(shard.file_bytes)
-        first, *others = written
-        yield (group.split, group.shard), [counted(first), *others]
+            self._examples.inc(written.num_examples)
+            self._bytes.inc(written.file_bytes)
+            self._shard_examples.update(written.num_examples)
+            self._shard_bytes.update(written.file_bytes)
+        yield (group.split, group.shard), counted(written)
 
 
 def _join(
-    element: tuple[tuple[str, int], Iterable[list[shard_writer.WrittenShard]]],
+    element: tuple[tuple[str, int], Iterable[shard_writer.WrittenShard]],
     destination: shard_writer.Destination,
     plan: planning.Plan,
-) -> list[shard_writer.WrittenShard]:
-    (split, _), groups = element
-    first, *others = shard_writer.join_groups(groups, plan.split(split).num_shards, destination)
-    return [counted(first), *others]
+) -> shard_writer.WrittenShard:
+    (split, _), parts = element
+    return counted(shard_writer.join_parts(parts, plan.split(split).num_shards, destination))
 
 
 def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
@@ -587,25 +584,21 @@ def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     return dataclasses.replace(shard, requests=shard.requests.plus(count_requests()))
 
 
-Shards = list[list[shard_writer.WrittenShard]]
+Shards = list[shard_writer.WrittenShard]
 Decided = tuple[publishing.Publication, Decision]
 
 
 def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> str:
-    return _published(publication, publishing.publish(publication, _counting(plan, merges), _listed(shards)))
+    return _published(publication, publishing.publish(publication, _counting(plan, merges), shards))
 
 
 def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> Decided:
-    return publication, publishing.decide(publication, _counting(plan, merges), _listed(shards))
+    return publication, publishing.decide(publication, _counting(plan, merges), shards)
 
 
 def _counting(plan: Any, merges: Sequence[storage.Requests]) -> Any:
     """Returns the plan with what merging has read and written, if anything was merged."""
     return dataclasses.replace(plan, requests=storage.sum_requests([plan.requests, *merges])) if merges else plan
-
-
-def _listed(shards: Shards) -> list[shard_writer.WrittenShard]:
-    return [shard for some in shards for shard in some]
 
 
 def _files_of(decided: Decided) -> Iterator[StagedFile]:

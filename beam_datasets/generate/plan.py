@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 
 MAX_PART_SIZE = 256 << 20
-GROUP_SIZE = 8 << 20  # of small shards that are written together: each alone costs the engine and the disk as much
 MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
 SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
-MIN_GROUPS = 128  # of a split with as many shards, so that every worker gets some
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +208,13 @@ class Group:
 
     Attributes:
         split: the split's name.
-        shard: index of the shard, or of the first of several.
+        shard: index of the shard.
         num_shards: shards of the split.
         part: index of the part within the shard, and `num_parts` of it.
-        num_parts: parts of the shard; 1 where there are several shards.
+        num_parts: parts of the shard.
         received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
         skip: how many of them, in order, belong to groups before.
-        takes: how many, after these, belong to each of the group's shards, or to the part.
+        take: how many, after these, belong to the group.
     """
 
     split: str
@@ -226,19 +224,17 @@ class Group:
     num_parts: int
     received: int
     skip: int
-    takes: tuple[int, ...]
+    take: int
 
     @property
     def text(self) -> str:
-        """Which split and shards these are, for errors."""
-        last = self.shard + len(self.takes) - 1
-        shards = f"shard {self.shard}" if last == self.shard else f"shards {self.shard} to {last}"
-        return f"split {self.split!r}, {shards} of {self.num_shards}"
+        """Which split and shard this is, for errors."""
+        return f"split {self.split!r}, shard {self.shard} of {self.num_shards}"
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """The groups of one split, in order, and the files that they write: a file is a shard, or a part of one.
+    """The groups of one split, in order; each writes a file, which is a shard, or a part of one.
 
     Attributes:
         split: the split's name.
@@ -249,9 +245,8 @@ class SplitPlan:
         highs: (groups, 2) uint64, the highest sort key that a group is sent.
         received: (groups,) examples that a group is sent.
         skips: (groups,) how many of them, in order, are of groups before.
-        firsts: (groups + 1,) the first file of each group; the last number is that of all files.
-        shards: (files,) shard of each file.
-        takes: (files,) examples of each file.
+        shards: (groups,) shard of each group.
+        takes: (groups,) examples that it writes.
         levels: in which spilled blocks are merged before the groups read them.
     """
 
@@ -263,7 +258,6 @@ class SplitPlan:
     highs: NDArray[np.uint64] = field(repr=False)
     received: NDArray[np.int64] = field(repr=False)
     skips: NDArray[np.int64] = field(repr=False)
-    firsts: NDArray[np.int64] = field(repr=False)
     shards: NDArray[np.int64] = field(repr=False)
     takes: NDArray[np.int64] = field(repr=False)
     levels: tuple[MergeLevel, ...] = ()
@@ -273,13 +267,10 @@ class SplitPlan:
 
     def group(self, index: int) -> Group:
         """Returns the split's group of this index, counted from 0."""
-        file, stop = self.firsts[index : index + 2].tolist()
-        shard = int(self.shards[file])
-        first, last = np.searchsorted(self.shards, [shard, shard + 1])
-        return Group(
-            self.split, shard, self.num_shards, file - int(first), int(last - first),
-            int(self.received[index]), int(self.skips[index]), tuple(self.takes[file:stop].tolist()),
-        )  # fmt: skip
+        shard = int(self.shards[index])
+        first, last = np.searchsorted(self.shards, [shard, shard + 1]).tolist()
+        counts = (int(column[index]) for column in (self.received, self.skips, self.takes))
+        return Group(self.split, shard, self.num_shards, index - first, last - first, *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +343,7 @@ def make_plan(
 
 
 def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first_group: int = 0) -> SplitPlan:
-    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts, small ones together."""
+    """Returns the plan of one split: shards that end at exact ranks, the large ones in parts."""
     total = histogram.total
     num_examples = min(total, options.max_examples_per_split or total)
     size = int(histogram.num_bytes.sum()) * num_examples // total
@@ -360,9 +351,7 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
     bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
-    file_stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before, options.max_part_size)
-    firsts = _grouped(np.interp(file_stops, ranks, bytes_before), shards, options.max_part_size)
-    stops = file_stops[firsts[1:] - 1]
+    stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before, options.max_part_size)
     starts = np.concatenate([[0], stops[:-1]])
     first_bins = np.searchsorted(ranks, starts, side="right") - 1
     last_bins = np.searchsorted(ranks, stops, side="left") - 1
@@ -372,9 +361,8 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
         highs=_last_keys(histogram.bins[last_bins], histogram.shift),
         received=ranks[last_bins + 1] - ranks[first_bins],
         skips=starts - ranks[first_bins],
-        firsts=firsts,
         shards=shards,
-        takes=np.diff(file_stops, prepend=0),
+        takes=stops - starts,
     )  # fmt: skip
 
 
@@ -407,7 +395,7 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 def _cut(
     ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64], max_part_size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (ranks where files end, shard of each file): shard ends, and cuts between bins inside large shards."""
+    """Returns (ranks where groups end, shard of each): shard ends, and cuts between bins inside large shards."""
     size_at_ends = np.interp(ends, ranks, bytes_before)
     sizes = np.diff(size_at_ends, prepend=0)
     parts = np.maximum(1, -(-sizes // max_part_size)).astype(np.int64)  # of each shard
@@ -418,22 +406,6 @@ def _cut(
     starts = np.concatenate([[0], ends])[shard]
     stops = np.unique(np.concatenate([ends, inside[(inside > starts) & (inside < ends[shard])]]))
     return stops, np.searchsorted(ends, stops).astype(np.int64)
-
-
-def _grouped(size_at_stops: NDArray[np.float64], shards: NDArray[np.int64], max_part_size: int) -> NDArray[np.int64]:
-    """Returns the first file of each group, and the number of files: a part is a group, and so are some small shards.
-
-    Args:
-        size_at_stops: (files,) bytes of all files up to the end of each.
-        shards: (files,) shard of each file.
-        max_part_size: a group with several shards is less than twice this size in bytes: those begin in one slot, and
-            none of them is larger than a slot is.
-    """
-    size = max(1.0, min(GROUP_SIZE, max_part_size, float(size_at_stops[-1]) / MIN_GROUPS))
-    slots = np.concatenate([[0.0], size_at_stops[:-1]]) // size
-    alone = (np.bincount(shards)[shards] > 1) | (np.diff(size_at_stops, prepend=0) > size)
-    begins = (slots[1:] != slots[:-1]) | alone[1:] | alone[:-1]
-    return np.concatenate([[0], np.flatnonzero(begins) + 1, [len(shards)]])
 
 
 def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:

@@ -1,15 +1,14 @@
 """Writing shards: the sorted blocks that a group was sent are merged, cut at exact ranks, written with their indexes.
 
 What is written depends on the group's examples alone, so a retried or doubled call writes the same bytes. `merge`
-describes what memory holds; of a group of several shards, which is small, it holds all.
+describes what memory holds.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,16 +89,13 @@ class Destination:
     keyless: Collection[str] = ()
     chunk_bytes: int | None = None
 
-    def shard_names(self, split: str, num_shards: int) -> Callable[[int], str]:
-        """Returns the function from a shard's index to its name."""
-        return FilenameTemplate(self.dataset, split, "tfrecord").pattern(num_shards)
-
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path for a shard that is written now; see `new_dir`."""
-        return storage.join(new_dir(self.directory), self.shard_names(split, num_shards)(shard))
+        name = FilenameTemplate(self.dataset, split, "tfrecord").pattern(num_shards)(shard)
+        return storage.join(new_dir(self.directory), name)
 
     def group_path(self, group: Group) -> str:
-        """Returns the path for a group's one file: the shard itself, or a part beside the shards."""
+        """Returns the path for a group's file: the shard itself, or a part beside the shards."""
         path = self.path(group.split, group.shard, group.num_shards)
         if group.num_parts == 1:
             return path
@@ -115,8 +111,8 @@ def new_dir(staging_dir: str) -> str:
     return storage.join(staging_dir, uuid.uuid4().hex[:12]) if storage.is_remote(staging_dir) else staging_dir
 
 
-def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> list[WrittenShard]:
-    """Writes a group's shards (or part) and their indexes; returns what was written.
+def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destination) -> WrittenShard:
+    """Writes a group's shard, or part of one, and its index; returns what was written.
 
     Raises:
         LostExamplesError: more or fewer examples came than were counted.
@@ -133,19 +129,18 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
                 "published. Run it again, and not with direct_running_mode=multi_threading."
             )
         _check_unique(merge, group, destination)
-        merge = merge.slice(group.skip, group.skip + sum(group.takes))
-        chunks = merge.chunks(destination.chunk_bytes)
-        if len(group.takes) > 1:
-            payload = memoryview(b"".join(itertools.chain.from_iterable(chunks)))
-            return _write_together(group, payload, _index(merge, group, destination), destination)
+        merge = merge.slice(group.skip, group.skip + group.take)
         path = destination.group_path(group)
         with storage.open_writer(path) as writer:
-            checksum = write_chunks(writer, chunks)
-        index = _index(merge, group, destination)
-        del merge, chunks  # an index takes as much memory
+            checksum = write_chunks(writer, merge.chunks(destination.chunk_bytes))
+        keys = None if group.split in destination.keyless else merge.ordered_keys()
+        offsets = np.zeros(len(merge) + 1, np.uint64)
+        np.cumsum(merge.sizes[merge.order], dtype=np.uint64, out=offsets[1:])
+        del merge  # an index takes as much memory
+    index = Index(offsets, keys, ordered=destination.ordered)
     written, content = WrittenShard.of(group.split, group.shard, path, index, checksum, part=group.part)
     storage.write_bytes(path + ".index", content)
-    return [written]
+    return written
 
 
 def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksum: int = 0) -> int:
@@ -174,46 +169,7 @@ def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
     )
 
 
-def _index(merge: Merge, group: Group, destination: Destination) -> Index:
-    """Returns the index of the records of a merge in order."""
-    offsets = np.zeros(len(merge) + 1, np.uint64)
-    np.cumsum(merge.sizes[merge.order], dtype=np.uint64, out=offsets[1:])
-    if group.split in destination.keyless:
-        return Index(offsets, None, ordered=destination.ordered)
-    return Index(offsets, merge.ordered_keys(), ordered=destination.ordered)
-
-
-def _write_together(group: Group, payload: memoryview, index: Index, destination: Destination) -> list[WrittenShard]:
-    """Writes the shards of a group of several, of which the payload and the index of all are there."""
-    stops = [*itertools.accumulate(group.takes)]
-    ends = [0, *index.offsets[stops].tolist()]
-    name = destination.shard_names(group.split, group.num_shards)
-    files: list[tuple[str, Buffer]] = []
-    written = []
-    directory = new_dir(destination.directory)
-    for number, stop in enumerate(stops):
-        shard_name = name(group.shard + number)
-        shard, own = payload[ends[number] : ends[number + 1]], index.cut(stop - group.takes[number], stop)
-        path, checksum = storage.join(directory, shard_name), crc32c(shard)
-        made, content = WrittenShard.of(group.split, group.shard + number, path, own, checksum)
-        files += [(shard_name, shard), (f"{shard_name}.index", content)]
-        written.append(made)
-    storage.write_files(directory, files)
-    return written
-
-
-def join_groups(
-    groups: Iterable[Sequence[WrittenShard]], num_shards: int, destination: Destination
-) -> list[WrittenShard]:
-    """Returns the shards of groups that begin with the same shard: several whole ones, or one that is made of parts."""
-    files = [file for group in groups for file in group]
-    if len({file.shard for file in files}) > 1:
-        return files
-    requests = storage.sum_requests(file.requests for file in files)
-    return [replace(join_parts(files, num_shards, destination), requests=requests)]
-
-
-def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
+def join_parts(parts: Iterable[WrittenShard], num_shards: int, destination: Destination) -> WrittenShard:
     """Makes one shard of its parts and returns it; a shard of one part is done already.
 
     TFRecord files concatenate, so a shard is its parts one after the other.
@@ -230,7 +186,7 @@ def join_parts(parts: Sequence[WrittenShard], num_shards: int, destination: Dest
     index = _joined_index(parts, destination.ordered)
     written, content = WrittenShard.of(first.split, first.shard, path, index, checksum)
     storage.write_bytes(path + ".index", content)
-    return written
+    return replace(written, requests=storage.sum_requests(part.requests for part in parts))
 
 
 def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:

@@ -495,28 +495,27 @@ class ShardRecords:
         """Returns the name of the record of a group's files, which depends on all that decides their content."""
         group = plan.group(number)
         split = plan.split(group.split)
-        start = int(split.takes[: split.firsts[number - split.first_group]].sum())
-        ranks = split.num_examples, split.num_shards, group.shard, group.part, group.num_parts, start, group.takes
+        start = int(split.takes[: number - split.first_group].sum())
+        ranks = split.num_examples, split.num_shards, group.shard, group.part, group.num_parts, start, group.take
         return hashlib.sha256(f"{self.source} {group.split} {ranks}".encode()).hexdigest()[:32] + SHARDS_SUFFIX
 
-    def save(self, number: int, plan: Plan, written: Sequence[WrittenShard]) -> None:
-        """Records the files of a group."""
-        content = json.dumps([dataclasses.asdict(shard) for shard in written]).encode()
+    def save(self, number: int, plan: Plan, written: WrittenShard) -> None:
+        """Records the file of a group."""
+        content = json.dumps(dataclasses.asdict(written)).encode()
         storage.write_bytes(storage.join(self.spill_dir, self._name(number, plan)), content)
 
-    def reuse(self, number: int, plan: Plan, destination: Destination) -> list[WrittenShard] | None:
-        """Puts the files of a group that an earlier run has staged into the staging directory, and returns them.
+    def reuse(self, number: int, plan: Plan, destination: Destination) -> WrittenShard | None:
+        """Puts the file of a group that an earlier run has staged into the staging directory, and returns it.
 
-        Returns None if there are none, or they do not have the checksums that were recorded.
+        Returns None if there is none, or it does not have the checksums that were recorded.
         """
         name = self._name(number, plan) if self.earlier else ""
         for directory in self.earlier:
             try:
                 content = json.loads(storage.read_bytes(storage.join(directory, name)))
-                found = [WrittenShard(**{**shard, "requests": storage.Requests()}) for shard in content]
-                if all(map(_is_staged, found)):
-                    folder = storage.dirname(destination.group_path(plan.group(number)))
-                    return [_taken(shard, storage.join(folder, storage.basename(shard.path))) for shard in found]
+                shard = WrittenShard(**{**content, "requests": storage.Requests()})
+                if _is_staged(shard):
+                    return _taken(shard, destination.group_path(plan.group(number)))
             except (StorageError, ValueError, TypeError):  # missing, damaged, or deleted in the meantime
                 continue
         return None

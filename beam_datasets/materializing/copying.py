@@ -15,10 +15,9 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
-from beam_datasets.extras import Buffer
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.plan import ShardingOptions, choose_shards
-from beam_datasets.generate.shard_writer import Destination, WrittenShard, new_dir
+from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.native import crc32c
@@ -26,11 +25,6 @@ from beam_datasets.reading.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit
-
-
-GROUP_BYTES = 1 << 20
-MAX_GROUP = 128
-"""Limits of a group of small shards that one worker copies one after the other, to spare the engine's time for each."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +64,6 @@ class SplitCopy:
         """Returns what a shard is copied of."""
         return self.files.part(*self.span(number))
 
-    def groups(self) -> Iterator[tuple[int, int]]:
-        """Yields the shards in groups [first, stop), each of which one worker copies."""
-        mean = max(self.num_bytes // self.num_shards, 1)
-        size = min(max(GROUP_BYTES // mean, 1), MAX_GROUP)
-        for first in range(0, self.num_shards, size):
-            yield first, min(first + size, self.num_shards)
-
 
 @dataclass(frozen=True)
 class CopyPlan:
@@ -90,11 +77,9 @@ class CopyPlan:
     splits: tuple[SplitCopy, ...]
     requests: storage.Requests = field(default=storage.Requests())
 
-    def groups(self) -> Iterator[tuple[int, int, int]]:
-        """Yields the shards in groups (number of the split, first, stop), each of which one worker copies."""
-        for number, split in enumerate(self.splits):
-            for first, stop in split.groups():
-                yield number, first, stop
+    def shards(self) -> Iterator[tuple[int, int]]:
+        """Yields (number of the split, number of the shard) of all shards."""
+        return ((number, shard) for number, split in enumerate(self.splits) for shard in range(split.num_shards))
 
 
 def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> CopyPlan:
@@ -149,80 +134,29 @@ def _columns(files: Sequence[FileInstruction]) -> FileInstructions:
     return FileInstructions([names], np.zeros_like(skip), np.arange(len(files)), skip, take, examples)
 
 
-def copy_shards(plan: CopyPlan, group: tuple[int, int, int], destination: Destination) -> Iterator[WrittenShard]:
-    """Writes the shards of a group, each with its index; yields what was written. Done again it writes the same.
+def copy_shard(plan: CopyPlan, shard: tuple[int, int], destination: Destination) -> WrittenShard:
+    """Writes a shard (see `CopyPlan.shards`) with its index; returns what was written. Done again it writes the same.
 
     Raises:
         CorruptRecordError: a record of the source is damaged; it names file, byte and record.
         MetadataError: an index of the source is damaged, or lacks keys that others have.
         StorageError: a file cannot be read or written.
     """
-    number, first, stop = group
-    copy, opener, waiting = plan.splits[number], Opener(), 0
-    name, directory = destination.shard_names(copy.split, copy.num_shards), new_dir(destination.directory)
-    small: list[tuple[WrittenShard, Buffer, Buffer]] = []
-    for shard in range(first, stop):
-        source = _ShardSource(copy, shard, opener)
-        chunks = source.chunks()
-        path, chunk, more = storage.join(directory, name(shard)), next(chunks), next(chunks, None)
-        if more is not None:
-            with storage.open_writer(path) as writer:
-                writer.write([chunk, more])
-                for chunk in chunks:
-                    writer.write([chunk])
-            written, index = source.finish(path)
-            storage.write_bytes(path + INDEX_SUFFIX, index)
-            yield written
-            continue
-        written, index = source.finish(path)
-        small.append((written, chunk, index))
-        waiting += written.file_bytes
-        if waiting >= GROUP_BYTES:
-            yield from _write_small(small, directory)
-            small, waiting = [], 0
-    yield from _write_small(small, directory)
-
-
-def _write_small(shards: Sequence[tuple[WrittenShard, Buffer, Buffer]], directory: str) -> list[WrittenShard]:
-    """Writes small shards (shard, content, content of the index) together; returns the shards."""
-    files: list[tuple[str, Buffer]] = []
-    for written, content, index in shards:
-        name = storage.basename(written.path)
-        files += [(name, content), (name + INDEX_SUFFIX, index)]
-    if files:
-        storage.write_files(directory, files)
-    return [written for written, *_ in shards]
-
-
-class _ShardSource:
-    """The records that a shard is copied of, while they are read."""
-
-    def __init__(self, copy: SplitCopy, shard: int, opener: Opener) -> None:
-        self._copy = copy
-        self._shard = shard
-        self._opener = opener
-        self._offsets = [np.zeros(1, np.int64)]
-        self._keys: list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]] = []
-        self._ordered = copy.keyed
-        self._crc = 0
-
-    def chunks(self) -> Iterator[Buffer]:
-        """Yields the framed records, checked."""
-        for file in self._copy.shard(self._shard):
-            records = self._opener.open(
-                file, keyed=self._copy.keyed, index_path=self._copy.index_paths.get(file.filename)
-            )
-            self._offsets.append(records.offsets[1:] - records.offsets[0] + self._offsets[-1][-1])
+    copy, number = plan.splits[shard[0]], shard[1]
+    path, opener = destination.path(copy.split, number, copy.num_shards), Opener()
+    offsets, keys, ordered, crc = [np.zeros(1, np.int64)], [], copy.keyed, 0
+    with storage.open_writer(path) as writer:
+        for file in copy.shard(number):
+            records = opener.open(file, keyed=copy.keyed, index_path=copy.index_paths.get(file.filename))
+            offsets.append(records.offsets[1:] - records.offsets[0] + offsets[-1][-1])
             if records.keys is not None:
-                self._keys.append(records.keys)
-                self._ordered = self._ordered and records.ordered
+                keys.append(records.keys)
+                ordered = ordered and records.ordered
             for first, places, buffer in records.chunks():
                 records.check(first, places, buffer)
-                self._crc = crc32c(buffer, self._crc)
-                yield buffer
-
-    def finish(self, path: str) -> tuple[WrittenShard, bytes]:
-        """Returns the shard whose records were all read, and its index."""
-        keys = np.concatenate(self._keys) if self._copy.keyed else None
-        index = Index(np.concatenate(self._offsets), keys, ordered=self._ordered, unsorted=True)
-        return WrittenShard.of(self._copy.split, self._shard, path, index, self._crc)
+                crc = crc32c(buffer, crc)
+                writer.write([buffer])
+    index = Index(np.concatenate(offsets), np.concatenate(keys) if keys else None, ordered=ordered, unsorted=True)
+    written, content = WrittenShard.of(copy.split, number, path, index, crc)
+    storage.write_bytes(path + INDEX_SUFFIX, content)
+    return written

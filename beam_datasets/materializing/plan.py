@@ -33,8 +33,8 @@ from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import Plan, ShardingOptions, choose_shards
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_groups, write_group
-from beam_datasets.materializing.copying import CopyPlan, copy_shards, plan_copy, plan_prepared
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
+from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_copy, plan_prepared
 from beam_datasets.materializing.records import (
     RANGE_BYTES,
     Filter,
@@ -537,8 +537,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     destination = Destination(publication.staging_dir, publication.info.name)
     pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-copy")
     try:
-        groups = pool.map(lambda group: list(copy_shards(plan, group, destination)), plan.groups())
-        return publication, plan, [shard for group in groups for shard in group]
+        return publication, plan, list(pool.map(lambda shard: copy_shard(plan, shard, destination), plan.shards()))
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -569,9 +568,8 @@ def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan,
                 groups[number].append(part)
     for number, listed in collector.flush():
         groups[number].append(listed)
-    parts: defaultdict[tuple[str, int], list[list[WrittenShard]]] = defaultdict(list)
+    parts: defaultdict[tuple[str, int], list[WrittenShard]] = defaultdict(list)
     for number in sorted(groups):
         group = plan.group(number)
         parts[group.split, group.shard].append(write_group(group, groups.pop(number), destination))
-    shards = [join_groups(some, plan.split(split).num_shards, destination) for (split, _), some in parts.items()]
-    return plan, [shard for some in shards for shard in some]
+    return plan, [join_parts(some, plan.split(split).num_shards, destination) for (split, _), some in parts.items()]

@@ -16,7 +16,6 @@ import fcntl
 import fnmatch
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.extras import Buffer
@@ -41,7 +40,6 @@ from beam_datasets.storage.paths import url as url
 from beam_datasets.storage.paths import with_options as with_options
 from beam_datasets.storage.paths import with_options_if_remote as with_options_if_remote
 
-_FILES_AT_ONCE = 8
 _CREATING_STORES = frozenset(["s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory"])
 _OBJECT_STORES = _CREATING_STORES | {"https", "http"}
 
@@ -143,22 +141,6 @@ def write_bytes(path: PathLike, data: Buffer) -> None:
     """Writes a whole file, replacing an existing one; a reader sees the old or the new content, never a part."""
     with open_writer(path) as writer:
         writer.write([data])
-
-
-def write_files(directory: PathLike, files: Iterable[tuple[str, Buffer]]) -> None:
-    """Writes whole files into a directory, which is made: each as `write_bytes` does; remotely several at a time.
-
-    Args:
-        directory: where.
-        files: (name in it, content) of each.
-    """
-    if not paths.is_remote(directory):
-        for name, data in files:
-            write_bytes(paths.join(directory, name), data)
-        return
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as executor:
-        for written in [executor.submit(write_bytes, paths.join(directory, name), data) for name, data in files]:
-            written.result()
 
 
 def create_bytes(path: PathLike, data: Buffer) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import apache_beam as beam
@@ -183,22 +182,17 @@ def test_a_range_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeyp
 
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
 def test_a_shard_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, change):
-    groups = copying.CopyPlan.groups
-    monkeypatch.setattr(copying, "MAX_GROUP", 1)
-    monkeypatch.setattr(copying.CopyPlan, "groups", lambda plan: change(list(groups(plan))))
+    shards = copying.CopyPlan.shards
+    monkeypatch.setattr(copying.CopyPlan, "shards", lambda plan: change(list(shards(plan))))
     with pytest.raises(errors.LostExamplesError, match="were planned|planned were"):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, num_shards=2)
     assert is_empty(tmp_path / "out")
 
 
-def _all(found):
-    return list(found) if isinstance(found, Iterator) else found
-
-
 def test_each_step_may_be_done_twice(source, tmp_path, monkeypatch):
     once = bd.materialize(source, data_dir=tmp_path / "once", num_workers=1, filter=lambda e: bool(e["id"] % 3))
-    for name in ("prepare", "copy_shards"):
+    for name in ("prepare", "copy_shard"):
         function = getattr(transform, name)
-        monkeypatch.setattr(transform, name, lambda *args, of=function: (_all(of(*args)), of(*args))[1])
+        monkeypatch.setattr(transform, name, lambda *args, of=function: (of(*args), of(*args))[1])
     twice = bd.materialize(source, data_dir=tmp_path / "twice", num_workers=1, filter=lambda e: bool(e["id"] % 3))
     assert digests(once) == digests(twice)

@@ -193,7 +193,7 @@ def peak_of_writing(directory, num_records, max_part_size):
         parts = []
         for number in range(len(made)):
             cuts = [part for block in blocks for group, part in plan.route(*block.load(), made) if group == number]
-            parts.extend(shard_writer.write_group(made.group(number), cuts, where))
+            parts.append(shard_writer.write_group(made.group(number), cuts, where))
         shard = shard_writer.join_parts(parts, 1, where)
         return tracemalloc.get_traced_memory()[1], shard.file_bytes
     finally:
@@ -232,7 +232,7 @@ def peak_of_group(directory, num_records, size, *, spilled):
     where = shard_writer.Destination(str(directory / "out"), "ds")
     tracemalloc.start()
     try:
-        (written,) = shard_writer.write_group(made.group(0), blocks, where)
+        written = shard_writer.write_group(made.group(0), blocks, where)
         return tracemalloc.get_traced_memory()[1], written
     finally:
         tracemalloc.stop()

@@ -64,10 +64,7 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
     for number in range(len(split)):
         group = split.group(number)
         assert len(routed[number]) == group.received
-        start = group.skip
-        for shard, take in enumerate(group.takes, group.shard):
-            shards.setdefault(shard, []).extend(sorted(routed[number])[start : start + take])
-            start += take
+        shards.setdefault(group.shard, []).extend(sorted(routed[number])[group.skip : group.skip + group.take])
     assert [shards[i] for i in range(num_shards)] == [in_order[a:b] for a, b in itertools.pairwise(starts)]
 
 
@@ -135,34 +132,9 @@ def test_a_large_shard_is_cut_into_parts():
     )
     groups = [split.group(i) for i in range(len(split))]
     assert [g.num_parts for g in groups] == [5] * 10
-    assert sum(sum(g.takes) for g in groups) == 5000
-    assert max(sum(g.takes) for g in groups) < 800
-
-
-def test_small_shards_that_follow_each_other_are_one_group():
-    counts = counted(block_of(list(range(20_000)), [84] * 20_000), 1 << 18)
-    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000))
-    groups = [split.group(i) for i in range(len(split))]
-    assert plan.MIN_GROUPS <= len(groups) <= 2 * plan.MIN_GROUPS
-    assert {take for group in groups for take in group.takes} == {2}
-    assert [group.shard for group in groups] == [0, *itertools.accumulate(len(group.takes) for group in groups)][:-1]
-    assert groups[0].text == f"split 'train', shards 0 to {groups[1].shard - 1} of 10000"
-    few = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=10_000, max_part_size=600))
-    assert {len(few.group(i).takes) for i in range(len(few) - 1)} == {3}
-
-
-@pytest.mark.parametrize("before", [1, 100, 101])
-def test_a_large_shard_is_not_written_with_small_ones(before):
-    sizes = [84] * before + [50_000] * 10 + [84] * 200
-    counts = counted(block_of(list(range(len(sizes))), sizes), 1 << 18)
-    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=len(sizes)))
-    most = sum(size + 16 for size in sizes) / plan.MIN_GROUPS
-    groups = [split.group(i) for i in range(len(split))]
-    for group in groups:
-        written = [sizes[shard] + 16 for shard in range(group.shard, group.shard + len(group.takes))]
-        assert len(written) == 1 or sum(written) < 2 * most
-    assert [group.shard for group in groups if sizes[group.shard] > 84] == list(range(before, before + 10))
-    assert len(groups) < len(sizes) / 4
+    assert [g.part for g in groups] == [0, 1, 2, 3, 4] * 2
+    assert sum(g.take for g in groups) == 5000
+    assert max(g.take for g in groups) < 800
 
 
 def test_the_size_rule_chooses_by_payload_and_examples():

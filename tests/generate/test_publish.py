@@ -62,8 +62,7 @@ def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan
     made = plan.make_plan({"train": counts}, ["train"], options)
     where = shard_writer.Destination(publication.staging_dir, "ds")
     routed = plan.route(block, made.split("train"))
-    groups = [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
-    return made, [shard for group in groups for shard in group]
+    return made, [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
 
 
 def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):

@@ -56,8 +56,8 @@ def write_all(blocks, options, directory, **destination):
     shards = {}
     for number, parts in groups.items():
         written = shard_writer.write_group(made.group(number), parts, where)
-        shards.setdefault(written[0].shard, []).append(written)
-    return [shard for i in sorted(shards) for shard in shard_writer.join_groups(shards[i], made.num_shards, where)]
+        shards.setdefault(written.shard, []).append(written)
+    return [shard_writer.join_parts(shards[i], made.num_shards, where) for i in sorted(shards)]
 
 
 def expected_files(examples, num_shards, sort_key):

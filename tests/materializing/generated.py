@@ -8,7 +8,7 @@ import beam_datasets as bd
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram, plan, publish
 from beam_datasets.generate.blocks import BlockBuilder, histogram_of
-from beam_datasets.generate.shard_writer import Destination, join_groups, write_group
+from beam_datasets.generate.shard_writer import Destination, join_parts, write_group
 from beam_datasets.metadata.info import DatasetIdentity
 from beam_datasets.metadata.version import Version
 
@@ -41,10 +41,8 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
         for block in blocks:
             for number, part in plan.route(block, made.split(block.split)):
                 written = write_group(made.group(number), [part], where)
-                shards[block.split, written[0].shard].append(written)
-        joined = [
-            s for (split, _), some in shards.items() for s in join_groups(some, made.split(split).num_shards, where)
-        ]
+                shards[block.split, written.shard].append(written)
+        joined = [join_parts(some, made.split(split).num_shards, where) for (split, _), some in shards.items()]
         publish.publish(publication, made, joined)
     return Path(directory)
 

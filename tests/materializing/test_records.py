@@ -5,16 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beam_datasets import native
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, MetadataError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.materializing import copying, records
+from beam_datasets.materializing import records
 from beam_datasets.materializing import records as reading
-from beam_datasets.materializing.copying import CopyPlan, SplitCopy
-from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_offsets
+from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import builder_from_directory
 from tests.materializing.materialized import materialize
 from tests.reading.conftest import Storage, write_dataset
@@ -176,25 +173,7 @@ def test_without_the_native_module_it_is_the_same(tmp_path, monkeypatch):
     assert native.core is None or with_it.digest == without.digest
 
 
-# Which records go into which shard, and that shards are the same however much is read and written at once
-
-
-def split_copy(lengths: list[int], start: int, stop: int, num_shards: int, num_bytes: int = 0) -> SplitCopy:
-    names = [f"s{i}" for i in range(len(lengths))]
-    files = FileInstructions.between(start, stop, shard_offsets(lengths), names)
-    return SplitCopy("train", num_shards, True, files, num_bytes)
-
-
-@given(st.lists(st.tuples(st.integers(1, 900), st.integers(0, 10**8)), min_size=1, max_size=4))
-def test_groups_are_all_shards_once_and_of_one_split(splits: list[tuple[int, int]]) -> None:
-    plan = CopyPlan(tuple(split_copy([1000], 0, 1000, shards, size) for shards, size in splits))
-    groups = list(plan.groups())
-    numbers = [(split, shard) for split, first, stop in groups for shard in range(first, stop)]
-    assert numbers == [(split, shard) for split, (shards, _) in enumerate(splits) for shard in range(shards)]
-    for split, first, stop in groups:
-        shards, size = splits[split]
-        assert stop - first <= copying.MAX_GROUP
-        assert stop - first == 1 or (stop - first) * (size // shards) <= copying.GROUP_BYTES
+# Shards are the same however much is read at once
 
 
 def contents(builder: object) -> dict[str, bytes]:
@@ -214,17 +193,15 @@ def contents(builder: object) -> dict[str, bytes]:
         {"num_shards": 1},
     ],
 )
-def test_shards_do_not_depend_on_what_is_read_or_written_at_once(
+def test_shards_do_not_depend_on_what_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordered: bool, indexed: bool, asked: dict
 ) -> None:
     kind = {"manifest": indexed, "indexed": indexed, "ordered": ordered}
     source = write_dataset(tmp_path / "src" / "1.0.0", {"train": [3, 1, 9, 4]}, **kind)
     asked = {"num_shards": 4, **asked}
     expected = contents(materialize(source, tmp_path / "one", **asked))
-    monkeypatch.setattr(copying, "GROUP_BYTES", 1)
-    assert contents(materialize(source, tmp_path / "two", **asked)) == expected
     monkeypatch.setattr(records, "LOCAL_CHUNK", 1)
-    assert contents(materialize(source, tmp_path / "three", **asked)) == expected
+    assert contents(materialize(source, tmp_path / "two", **asked)) == expected
 
 
 def test_whole_shards_are_those_of_the_source(tmp_path: Path) -> None:

@@ -256,14 +256,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     assert storage.read_bytes(tmp_path / "x") == b"old"
 
 
-def test_of_many_files_one_that_cannot_be_written_leaves_nothing(tmp_path):
-    (tmp_path / "b" / "full").mkdir(parents=True)
-    with pytest.raises(StorageError, match=f"^{tmp_path}/b: "):
-        storage.write_files(tmp_path, [("a", b"1"), ("b", b"2"), ("c", b"3")])
-    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
-    assert storage.read_bytes(tmp_path / "a") == b"1"
-
-
 def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monkeypatch):
     def fail(number):
         def call(*_):
@@ -274,7 +266,7 @@ def test_an_error_is_told_where_its_file_cannot_be_removed_either(tmp_path, monk
     monkeypatch.setattr(os, "replace", fail(errno.EIO))
     monkeypatch.setattr(os, "unlink", fail(errno.EROFS))
     with pytest.raises(StorageError, match=f"^{tmp_path}/a: Input/output error"):
-        storage.write_files(tmp_path, [("a", b"1")])
+        storage.write_bytes(tmp_path / "a", b"1")
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda reader: pickle.loads(pickle.dumps(reader))])
@@ -371,8 +363,7 @@ def test_buffers_that_are_written_together_follow_each_other_also_if_the_system_
 def test_permissions_of_a_new_file_follow_the_umask(tmp_path):
     storage.write_bytes(tmp_path / "x", b"1")
     (tmp_path / "y").write_bytes(b"1")
-    storage.write_files(tmp_path, [("z", b"1")])
-    assert len({(tmp_path / name).stat().st_mode for name in "xyz"}) == 1
+    assert len({(tmp_path / name).stat().st_mode for name in "xy"}) == 1
 
 
 def test_a_directory_is_removed_that_somebody_still_writes_to(tmp_path, monkeypatch):

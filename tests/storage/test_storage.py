@@ -178,13 +178,6 @@ def test_nothing_is_seen_before_commit_or_after_abort(root):
     assert storage.list_dir(f"{root}/a") == ["x"]
 
 
-def test_many_files_are_written_whole(root):
-    files = {f"{n:03}": DATA[:n] for n in range(40)} | {"view": memoryview(DATA)[3:9]}
-    storage.write_bytes(storage.join(root, "005"), b"old")
-    storage.write_files(root, iter(files.items()))
-    assert {name: storage.read_bytes(storage.join(root, name)) for name in storage.list_dir(root)} == files
-
-
 def test_two_writers_of_one_path_do_not_mix(root):
     path = f"{root}/x"
     with storage.open_writer(path) as one, storage.open_writer(path) as two:
