@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +52,6 @@ from beam_datasets.native import note_if_missing
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
 COUNTS = tuple[str, histograms.Histogram]
-SPREAD_COUNTS = tuple[tuple[str, int], histograms.Histogram]
 _RUNS = "runs"
 _DONE = "done"  # output of what the processes that merge read and write
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
@@ -266,14 +264,9 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
+    merge = beam.CombinePerKey(_merge_counts, max_bins(sharding, engine))
     if engine.many_machines:
-        counts = (
-            counts
-            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
-            | "CountParts" >> merge
-            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
-        )
+        merge = merge.with_hot_key_fanout(COUNTING_FANOUT)
     counted = counts | "CountKeys" >> merge
     seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
     plan = beam.pvalue.AsSingleton(
@@ -373,71 +366,16 @@ def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
 
 
-@with_input_types(histograms.Histogram)
-@with_output_types(histograms.Histogram)
-class _MergeHistograms(beam.CombineFn):
-    """The histograms of a split's blocks -> the one of the split."""
-
-    def __init__(self, max_bins: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._max_bins = max_bins
-
-    def get_accumulator_coder(self) -> beam.coders.Coder:
-        return beam.coders.ListCoder(HistogramCoder())
-
-    def create_accumulator(self) -> list[histograms.Histogram]:
-        return []
-
-    def add_input(
-        self, accumulator: list[histograms.Histogram], element: histograms.Histogram
-    ) -> list[histograms.Histogram]:
-        accumulator.append(element)
-        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
-            return self.compact(accumulator)
-        return accumulator
-
-    def merge_accumulators(self, accumulators: Iterable[list[histograms.Histogram]]) -> list[histograms.Histogram]:
-        merged: list[histograms.Histogram] = []
-        for accumulator in accumulators:
-            for part in accumulator:
-                merged = self.add_input(merged, part)
-        return merged
-
-    def compact(self, accumulator: list[histograms.Histogram]) -> list[histograms.Histogram]:
-        return [self._merge(accumulator)]
-
-    def extract_output(self, accumulator: list[histograms.Histogram]) -> histograms.Histogram:
-        return self._merge(accumulator)
-
-    def _merge(self, parts: list[histograms.Histogram]) -> histograms.Histogram:
-        return histograms.merge(parts, self._max_bins)
-
-
-class _SpreadCounts(beam.DoFn):
-    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
-
-    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
-    """
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def start_bundle(self) -> None:
-        self._number = random.randrange(COUNTING_FANOUT)
-
-    def process(self, element: tuple[str, histograms.Histogram]) -> Iterator[Any]:
-        split, counts = element
-        yield (split, self._number), counts
+@with_input_types(Iterable[Histogram])
+@with_output_types(Histogram)
+def _merge_counts(parts: Iterable[Histogram], max_bins: int) -> Histogram:
+    return histograms.merge(parts, max_bins)
 
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
     nothing = histograms.merge([])
     kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
     return split, dataclasses.replace(nothing, **kept)
-
-
-def _of_split(key: tuple[str, int], counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
-    return key[0], counts
 
 
 class _CountDistinct(beam.PTransform):
