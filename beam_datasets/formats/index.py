@@ -165,25 +165,6 @@ class Index:
         place = bisect.bisect_left(range(len(self)), sort_key, start, stop, key=lambda i: keys[i].tobytes())
         return place if place < stop and keys[place].tobytes() == sort_key else None
 
-    def cut(self, start: int, stop: int) -> Index:
-        """Returns the index of records [start, stop), where these are a shard of their own.
-
-        >>> Index([0, 20, 50, 90]).cut(1, 3).offsets.tolist()
-        [0, 30, 70]
-
-        Raises:
-            MetadataError: the keys in the file are damaged.
-        """
-        if not 0 <= start <= stop <= len(self):
-            raise ValueError(f"records [{start}, {stop}) are not in an index of {len(self)}")
-        keys = self.keys
-        cut = Index.__new__(Index)  # a stretch of arrays that fit fits
-        cut._offsets = self._offsets[start : stop + 1] - self._offsets[start]
-        cut._keys = None if keys is None else keys[start:stop]
-        cut._ordered, cut._unchecked = self._ordered, None
-        cut._unsorted = self._unsorted and cut._keys is not None and _descent(cut._keys) is not None
-        return cut
-
     def to_bytes(self) -> bytes:
         """Returns the index file."""
         keys = self.keys

@@ -17,7 +17,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,26 +230,6 @@ class BlockCollector:
             yield task, SpilledBlocks(blocks[0][0].split, path, start, stop)
 
 
-class Workers(Protocol):
-    """What writes and reads the files."""
-
-    @property
-    def local(self) -> bool:
-        """Whether they are processes of this machine."""
-
-    @property
-    def spills(self) -> bool:
-        """Whether records are spilled, unless asked otherwise, instead of sent through an engine."""
-
-    @property
-    def buffers_bundles(self) -> bool:
-        """Whether an engine keeps what a bundle yields in memory until the bundle ends."""
-
-    @property
-    def shares_disk(self) -> bool:
-        """Whether they see this machine's paths."""
-
-
 def check_payload(payload: str | None) -> None:
     """Checks how records are to travel.
 
@@ -260,13 +240,13 @@ def check_payload(payload: str | None) -> None:
         raise ValueError(f"payload is {payload!r}; expected 'inline', 'spilled' or None.")
 
 
-def choose_spill_dir(workers: Workers, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
+def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spill_dir: str | None) -> str | None:
     """Returns the directory that gets this run's spilled payload; None where it travels inline.
 
     It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
 
     Args:
-        workers: what writes and reads the files.
+        workers: what writes and reads the files: an `Engine`, or the same attributes of this process.
         staging_dir: of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
         spill_dir: where to spill; None for beside the staging directory, or this machine's directory for temporary

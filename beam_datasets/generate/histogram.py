@@ -25,7 +25,6 @@ BINS_PER_SHARD = 64  # then at most one record in 64 is read twice
 BLOCK_BINS = 1 << 16
 _HEADER = struct.Struct("<BQQ4B")  # shift, number of blocks and of bins, bytes of a number in each column
 _REQUESTS = struct.Struct("<4Qd")
-HASH_SHIFT = 106  # hashes are spread evenly, so their first 22 bits distinguish as many bins as are ever kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,30 +112,12 @@ def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
     if not parts:
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
     shift = max(part.shift for part in parts)
-    if shift >= HASH_SHIFT and (1 << 128 - shift) <= 4 * sum(len(part.counts) for part in parts):
-        return _merge_dense(parts, shift, max_bins)
     bins = _floor(np.concatenate([part.bins for part in parts]), shift)
     high, low = bins[:, 0], bins[:, 1]
     order = np.lexsort((low, high)) if low.any() else np.argsort(high, kind="stable")
     counts = np.concatenate([part.counts for part in parts])[order]
     num_bytes = np.concatenate([part.num_bytes for part in parts])[order]
     return _coarsen(shift, bins[order], counts, num_bytes, max_bins)
-
-
-def _merge_dense(parts: list[Histogram], shift: int, max_bins: int) -> Histogram:
-    """Returns the histogram of parts that together occupy much of all bins: sums in place, without sorting anything."""
-    counts, num_bytes = np.zeros((2, 1 << 128 - shift), np.int64)
-    for part in parts:
-        places = (part.bins[:, 0] >> np.uint64(shift - 64)).astype(np.int64)
-        np.add.at(counts, places, part.counts)
-        np.add.at(num_bytes, places, part.num_bytes)
-    while np.count_nonzero(counts) > max_bins:
-        shift += 1
-        counts, num_bytes = counts[::2] + counts[1::2], num_bytes[::2] + num_bytes[1::2]
-    occupied = np.flatnonzero(counts)
-    bins = np.zeros((len(occupied), 2), np.uint64)
-    bins[:, 0] = occupied.astype(np.uint64) << np.uint64(shift - 64)
-    return Histogram(shift, bins, counts[occupied], num_bytes[occupied])
 
 
 def max_bins(num_shards: int) -> int:

@@ -22,8 +22,9 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
+from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
@@ -294,32 +295,13 @@ def _give_up(run: Run, error: BaseException) -> None:
             raise  # else the run's own error is what matters; gc finds what is left
 
 
-class PlannedSplit(Protocol):
-    """What was planned of a split."""
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-
-    @property
-    def num_shards(self) -> int:
-        """Shards that it has."""
-
-    @property
-    def num_examples(self) -> int:
-        """Examples that it has."""
-
-
-class AnyPlan(Protocol):
-    """What was planned of all splits, in their order."""
-
-    @property
-    def splits(self) -> Sequence[PlannedSplit]:
-        """The splits."""
-
-
-def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> str:
+def publish(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> str:
     """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
+
+    Args:
+        publication: what was announced.
+        plan: with `splits`, in their order, each of which has `split`, `num_shards` and `num_examples`.
+        shards: all that was written, in any order.
 
     Raises:
         LostExamplesError: the shards do not hold just the examples that were planned.
@@ -333,7 +315,7 @@ def publish(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenSha
     return make_visible(publication, decision)
 
 
-def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
     """Checks that all shards are staged, writes the metadata, and decides that this run publishes.
 
     On an object store the files of the decision are to be committed next. The decision has no files if this run has
@@ -351,7 +333,7 @@ def decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShar
     return Decision(publication.job, runs.PUBLISH)
 
 
-def _decide(publication: Publication, plan: AnyPlan, shards: Sequence[WrittenShard]) -> Decision:
+def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
     if publication.is_remote:
         runs.reserve(publication)
     columns = {split.split: _columns(split, shards) for split in plan.splits}
@@ -573,14 +555,16 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
             for name in (shard.path, f"{shard.path}.index"):
                 runs.take(storage.join(result, name), storage.join(folder, name))
         staged = [replace(shard, path=storage.join(folder, shard.path)) for shard in shards]
-        directory = publish(replace(publication, inputs_of=result), _KeptPlan(columns), staged)
+        kept = [
+            SimpleNamespace(split=split, num_shards=c.num_shards, num_examples=sum(c.num_examples))
+            for split, c in columns.items()
+        ]
+        directory = publish(replace(publication, inputs_of=result), SimpleNamespace(splits=kept), staged)
     storage.remove_tree(root)
     return directory
 
 
 def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
-    from beam_datasets.generate.plan import ShardingOptions
-
     made = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
         dataset_dir,
@@ -595,24 +579,9 @@ def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publ
 def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
     """Yields the shards of a split with their file names as paths."""
     name = FilenameTemplate(dataset, split, "tfrecord").pattern(columns.num_shards)
-    values = zip(
-        columns.num_examples, columns.num_bytes, columns.file_bytes, columns.crc32c, columns.index_crc32c, strict=True
-    )
-    for shard, row in enumerate(values):
+    rows = zip(*(getattr(columns, column.name) for column in fields(columns)), strict=True)
+    for shard, row in enumerate(rows):
         yield WrittenShard(split, shard, 0, name(shard), *row)
-
-
-class _KeptSplit(NamedTuple):
-    split: str
-    num_shards: int
-    num_examples: int
-
-
-class _KeptPlan:
-    """The plan of a manifest's splits."""
-
-    def __init__(self, splits: Mapping[str, ShardColumns]) -> None:
-        self.splits = [_KeptSplit(name, c.num_shards, sum(c.num_examples)) for name, c in splits.items()]
 
 
 def is_published_by(job: str, dataset_dir: str) -> bool:
@@ -623,7 +592,7 @@ def is_published_by(job: str, dataset_dir: str) -> bool:
     return bool(json.loads(storage.read_bytes(path)).get("job") == job)
 
 
-def complete_split(split: PlannedSplit, shards: Iterable[WrittenShard]) -> list[WrittenShard]:
+def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenShard]:
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
@@ -644,16 +613,10 @@ def complete_split(split: PlannedSplit, shards: Iterable[WrittenShard]) -> list[
     return own
 
 
-def _columns(split: PlannedSplit, shards: Sequence[WrittenShard]) -> ShardColumns:
+def _columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
     """Returns what the manifest records of a split's shards, after checking them."""
     own = complete_split(split, shards)
-    return ShardColumns(
-        num_examples=[shard.num_examples for shard in own],
-        num_bytes=[shard.num_bytes for shard in own],
-        file_bytes=[shard.file_bytes for shard in own],
-        crc32c=[shard.crc32c for shard in own],
-        index_crc32c=[shard.index_crc32c for shard in own],
-    )
+    return ShardColumns(*([getattr(shard, column.name) for shard in own] for column in fields(ShardColumns)))
 
 
 def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
@@ -674,33 +637,28 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     hours = requests.core_seconds / 3600
-    return _json(
-        {
-            "job": publication.job,
-            "runner": publication.owner.runner,
-            "started": publication.owner.started,
-            "seconds": round(seconds, 3),
-            "examples": examples,
-            "shards": sum(len(c.num_examples) for c in columns.values()),
-            "worker_bytes": _peak_memory(),  # of the process that publishes
-            "bytes": sum(sum(c.num_bytes) for c in columns.values()),
-            "examples_per_second": round(examples / max(seconds, 1e-9), 1),
-            "storage": {name: count for name, count in requests._asdict().items() if name != "core_seconds"},
-            "core_hours": round(hours, 6),
-            "cost": round(cost_of(hours, requests.reads, requests.writes), 6),
-            "python": platform.python_version(),
-            "machine": platform.platform(),
-            **({"notes": list(publication.notes)} if publication.notes else {}),
-            **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
-        }
-    )
+    report = {
+        "job": publication.job,
+        "runner": publication.owner.runner,
+        "started": publication.owner.started,
+        "seconds": round(seconds, 3),
+        "examples": examples,
+        "shards": sum(len(c.num_examples) for c in columns.values()),
+        "worker_bytes": _peak_memory(),  # of the process that publishes
+        "bytes": sum(sum(c.num_bytes) for c in columns.values()),
+        "examples_per_second": round(examples / max(seconds, 1e-9), 1),
+        "storage": {name: count for name, count in requests._asdict().items() if name != "core_seconds"},
+        "core_hours": round(hours, 6),
+        "cost": round(cost_of(hours, requests.reads, requests.writes), 6),
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        **({"notes": list(publication.notes)} if publication.notes else {}),
+        **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
+    }
+    return json.dumps(report, indent=1, sort_keys=True).encode()
 
 
 def _peak_memory() -> int:
     """Returns the largest memory of this process in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=1, sort_keys=True).encode()

@@ -23,7 +23,6 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import (
     AnyBlock,
     BlockCollector,
-    Workers,
     check_payload,
     choose_spill_dir,
     histogram_of,
@@ -455,7 +454,7 @@ _HISTOGRAMS_MERGED = 64  # together
 
 @dataclass(frozen=True)
 class ThisProcess:
-    """This process as what writes and reads the files."""
+    """This process in place of an `Engine`; see `choose_spill_dir`."""
 
     local: bool = True
     spills: bool = True
@@ -463,12 +462,12 @@ class ThisProcess:
     shares_disk: bool = True
 
 
-def announce(job: Job, workers: Workers, runner: str, payload: str | None, spill_dir: str | None) -> Publication:
+def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir: str | None) -> Publication:
     """Returns what is going to be published, with the directory of intermediate files, checked.
 
     Args:
         job: what is materialized.
-        workers: what writes and reads the files.
+        workers: see `choose_spill_dir`.
         runner: name of the runner.
         payload: how records travel that are shuffled: 'inline', 'spilled', or None for the workers' default.
         spill_dir: directory for intermediate files; None for beside the staging directory.
@@ -517,7 +516,7 @@ def run_in_process(
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
         publication = replace(publication, inputs_of=job.inputs_of)
-        made: tuple[Publication, publishing.AnyPlan, list[WrittenShard]]
+        made: tuple[Publication, Any, list[WrittenShard]]
         made = (
             _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
         )

@@ -204,8 +204,10 @@ def copy(source: PathLike, target: PathLike) -> None:
         FileNotFoundError: the file does not exist.
     """
     (one, source), (other, target) = _at(source), _at(target)
-    if one is other and _root(source) == _root(target):
-        one.copy(source, target)
+    if paths.scheme(source) in _OBJECT_STORES and _root(source) == _root(target):
+        from beam_datasets.storage import objects
+
+        objects.copy(source, target)
         return
     with one.open_reader(source) as reader, other.open_writer(target) as writer:
         for chunk in reader.chunks():
@@ -290,10 +292,7 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
         FileExistsError: the target exists and is not an empty directory.
         StorageError: a path is not local: object stores have no such step.
     """
-    for path in (source, target):
-        if paths.is_remote(path):
-            raise StorageError(f"{path}: only a local directory can be renamed in one step")
-    local.rename_dir(paths.normalize(source), paths.normalize(target))
+    local.rename_dir(*(_local(path, "a local directory can be renamed in one step") for path in (source, target)))
 
 
 def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None:
@@ -304,10 +303,7 @@ def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None
     Raises:
         StorageError: a path is not local, or the two are on different disks.
     """
-    for path in (source, target):
-        if paths.is_remote(path):
-            raise StorageError(f"{path}: only local files can be moved")
-    local.move_files(paths.normalize(source), paths.normalize(target), names)
+    local.move_files(_local(source, what := "local files can be moved"), _local(target, what), names)
 
 
 def link(source: PathLike, target: PathLike) -> None:
@@ -317,10 +313,7 @@ def link(source: PathLike, target: PathLike) -> None:
         FileExistsError: the target exists.
         StorageError: a path is not local, or the two are on different disks.
     """
-    for path in (source, target):
-        if paths.is_remote(path):
-            raise StorageError(f"{path}: only a local file can have another name")
-    local.link(paths.normalize(source), paths.normalize(target))
+    local.link(*(_local(path, "a local file can have another name") for path in (source, target)))
 
 
 @contextlib.contextmanager
@@ -346,6 +339,12 @@ def memory_map(path: PathLike) -> Buffer:
         FileNotFoundError: the file does not exist.
     """
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
+
+
+def _local(path: PathLike, what: str) -> str:
+    if paths.is_remote(path):
+        raise StorageError(f"{path}: only {what}")
+    return paths.normalize(path)
 
 
 def _root(path: str) -> str:

@@ -139,7 +139,6 @@ class Backend(Protocol):
     def open_reader(self, path: str, size: int | None = None) -> Reader: ...  # noqa: D102
     def open_writer(self, path: str) -> Writer: ...  # noqa: D102
     def create_bytes(self, path: str, data: Buffer) -> None: ...  # noqa: D102
-    def copy(self, source: str, target: str) -> None: ...  # noqa: D102
     def file_sizes(self, path: str) -> dict[str, int]: ...  # noqa: D102
     def usage(self, path: str) -> Usage: ...  # noqa: D102
     def remove(self, path: str) -> None: ...  # noqa: D102

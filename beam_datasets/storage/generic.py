@@ -68,7 +68,7 @@ def _refuse(path: str, *_: object) -> NoReturn:
     )
 
 
-open_writer = create_bytes = copy = make_dirs = file_sizes = usage = remove = remove_tree = _refuse
+open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tree = _refuse
 
 
 @contextlib.contextmanager

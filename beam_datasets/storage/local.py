@@ -254,13 +254,6 @@ def _create_in_place(path: str, data: Buffer) -> None:
         file.write(data)
 
 
-def copy(source: str, target: str) -> None:
-    """Copies a file."""
-    with open_reader(source) as reader, open_writer(target) as writer:
-        for chunk in reader.chunks():
-            writer.write([chunk])
-
-
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes."""
     found = _all_at(path)

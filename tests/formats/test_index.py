@@ -60,23 +60,6 @@ def test_round_trip(value):
     assert again.to_bytes() == data
 
 
-@given(contents(), st.data())
-def test_a_cut_is_the_index_of_those_records(value, data):
-    offsets, keys, ordered = value
-    start, stop = sorted(data.draw(st.integers(0, len(offsets) - 1)) for _ in range(2))
-    own = [offset - offsets[start] for offset in offsets[start : stop + 1]]
-    cut = Index(offsets, keys, ordered=ordered).cut(start, stop)
-    assert cut.to_bytes() == slow_index(own, keys and keys[start:stop], ordered)
-    with pytest.raises(ValueError, match="are not in an index of"):
-        Index(offsets, keys).cut(start, len(offsets))
-
-
-def test_a_cut_of_keys_in_any_order():
-    index = Index(OFFSETS, [KEYS[2], KEYS[3], KEYS[0], KEYS[1]], unsorted=True)
-    assert [index.cut(*where).unsorted for where in [(0, 2), (1, 3), (2, 4), (0, 4)]] == [False, True, False, True]
-    assert index.cut(1, 3).descents.tolist() == [0]
-
-
 @given(contents(), st.binary(min_size=16, max_size=16))
 def test_find(value, other):
     offsets, keys, _ = value
