@@ -531,6 +531,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return ", ".join(file.path for file in self._all_files[:5])
 
     @property
+    def files_text(self) -> str:
+        """The first file and how many more there are, for errors."""
+        more = len(self._all_files) - 1
+        return f"{self._all_files[0].path}{f' (and {more} more)' if more else ''}"
+
+    @property
     def _rows_of_each_file(self) -> int:
         return -(-self._infer_rows // len(self._all_files))
 

@@ -36,10 +36,12 @@ from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
-from beam_datasets.materializing.moving import Built, RowKeys, in_two_splits, keys_elsewhere, stored_keys
+from beam_datasets.materializing.moving import in_two_splits, keys_elsewhere, stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import (
+    Built,
     NameOrDir,
+    RowKeys,
     SelectedSplit,
     SortedRun,
     Sources,
@@ -51,7 +53,7 @@ from beam_datasets.metadata.keys import Key, key_bytes
 from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.version import Version, VersionOrStr
-from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
+from beam_datasets.reading.opening import ReadOnlyBuilder
 
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"
@@ -124,12 +126,12 @@ class AppendOptions:
         publishing.check_free(info.data_dir, info.display_name)
         return parent, info
 
-    def sources(self, new: NameOrDir | ReadOnlyBuilder | Built, parent_dir: str) -> Sources:
+    def sources(self, new: NameOrDir | ReadOnlyBuilder, parent_dir: str) -> Sources:
         """Returns the sources of what is appended to a version, with this dataset as the first one."""
         roots = [self.data_dir, None] if self.source_data_dir is None else [self.source_data_dir]
         sources = Sources(roots, {}, self.source_storage_options, parent_dir)
-        if isinstance(new, (ReadOnlyBuilder, Built)):
-            sources.opened.append(new.dataset if isinstance(new, Built) else new)
+        if isinstance(new, ReadOnlyBuilder):
+            sources.opened.append(new)
         elif not isinstance(new, (str, os.PathLike)):
             raise TypeError(
                 f"new: expected a dataset's name or directory, a builder, or a list of these, got "
@@ -186,7 +188,7 @@ class AppendPlan:
 
 
 def plan_append(
-    source: NameOrDir, new: Sequence[NameOrDir | ReadOnlyBuilder | Built] = (), options: AppendOptions | None = None
+    source: NameOrDir, new: Sequence[NameOrDir | ReadOnlyBuilder] = (), options: AppendOptions | None = None
 ) -> AppendPlan:
     """Returns what the next version holds.
 
@@ -218,7 +220,7 @@ def plan_append(
         for name, some in rules.items()
     }
     left_out = {name: {key: range(len(runs[name])) for _, key in some} for name, some in wanted.items()}
-    rows = _row_keys(datasets, {one.dataset.dataset_dir: one.keys for one in new if isinstance(one, Built)}, runs)
+    rows = _row_keys(datasets, runs)
     moved = _leave_out_moved(rows, runs, left_out, options.on_duplicate)
     splits: list[MergedSplit] = []
     found: dict[int, bool] = {}
@@ -266,11 +268,7 @@ def _selected(
     return datasets, merged
 
 
-def _row_keys(
-    datasets: Sequence[ReadOnlyBuilder],
-    recorded: Mapping[str, RowKeys | None],
-    runs: Mapping[str, Sequence[SortedRun]],
-) -> dict[int, RowKeys]:
+def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> dict[int, RowKeys]:
     """Returns, by the number of a new dataset, the keys of its rows that may be in another split of those before it.
 
     Raises:
@@ -278,9 +276,9 @@ def _row_keys(
     """
     published, found = publishing.read_inputs(datasets[0].dataset_dir), {}
     for number, dataset in enumerate(datasets[1:], 1):
-        if dataset.dataset_dir in recorded and (keys := recorded[dataset.dataset_dir]) is not None:
-            found[number] = keys
-        elif published and published.splits and dataset.dataset_dir not in recorded:
+        if isinstance(dataset, Built) and dataset.keys is not None:
+            found[number] = dataset.keys
+        elif published and published.splits:
             theirs = publishing.read_inputs(dataset.dataset_dir)
             if theirs and theirs.splits is not None:
                 published.check_options(theirs)
@@ -343,8 +341,9 @@ def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_fea
     for other in datasets[1:]:
         problem = difference(info.features, other.info.features)
         if problem and not union_features:
+            name = other.built_from if isinstance(other, Built) else other.info.display_name
             raise BeamDatasetsError(
-                f"{other.info.display_name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
+                f"{name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
                 "appended needs the same features; make it with those of the published version, or let those that one "
                 "of them lacks be missing: --union_features (union_features=True)."
             )
@@ -657,7 +656,7 @@ def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **co
     return notes
 
 
-def _build_all(builder: Any, on_duplicate: str) -> list[Built | ReadOnlyBuilder]:
+def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
     """Builds a builder, and one of files file by file if a key occurs in several; returns what was built."""
     try:
         return _build(builder)
@@ -672,7 +671,7 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built | ReadOnlyBuilder]
     return [built for each in builder.one_by_one() for built in _build(each)]
 
 
-def _build(builder: Any) -> list[Built | ReadOnlyBuilder]:
+def _build(builder: Any) -> list[Built]:
     """Builds a builder; returns the dataset, or none if it is of files without rows, such as those of a quiet day.
 
     Builders of files record the keys of rows. Those of other builders are read as those of a published dataset are.
@@ -681,20 +680,21 @@ def _build(builder: Any) -> list[Built | ReadOnlyBuilder]:
         DuplicateKeyError: a key is in two splits, of a builder that splits rows by another value.
     """
     try:
-        dataset = builder_from_directory(builder.build(skip_empty_splits=True))
+        directory = builder.build(skip_empty_splits=True)
     except NoExamplesError:
         if not getattr(builder, "may_be_empty", False):
             raise
         return []
     if not hasattr(builder, "recorded_keys"):
-        return [dataset]
+        return [Built(directory, f"the new {builder.info.display_name}")]
     keys: RowKeys | None = builder.recorded_keys
+    dataset = Built(directory, builder.files_text, keys or (lambda: ()))
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}
         for found in keys_elsewhere(keys, 0, runs):
             raise in_two_splits(found, runs[found.other][found.place], builder.places_of(found.key))
-    return [Built(dataset, keys)]
+    return [dataset]
 
 
 # ------------------------------------------------------------------------------------------------------------- features

@@ -277,7 +277,7 @@ class KeyRanges:
             run_number = int(np.searchsorted(ends, place, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - place)
-            shown.append((f"{run.name}:{run.split}[{index}:{index + 1}]", show(_framed(merge, place)[12:-4])))
+            shown.append((run.example(index), show(_framed(merge, place)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts

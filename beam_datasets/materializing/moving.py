@@ -6,7 +6,7 @@ hashed as each other split does it, and looked up in the indexes; no record of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,31 +14,15 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.materializing.selection import SortedRun, keys_of
+from beam_datasets.materializing.selection import RowKeys, SortedRun, keys_of
 from beam_datasets.metadata.info import value_at
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
-RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]
-"""Yields keys of the rows of a dataset by their splits, some at a time."""
-
-
 KEYS_AT_ONCE = 1 << 18
 """Keys of new rows that are held and looked up together; each time all indexes are read."""
-
-
-class Built(NamedTuple):
-    """A dataset that was built of files to be appended.
-
-    Attributes:
-        dataset: the dataset.
-        keys: of its rows; None if the split of a row depends on its key alone, or is not chosen row by row.
-    """
-
-    dataset: ReadOnlyBuilder
-    keys: RowKeys | None = None
 
 
 class Found(NamedTuple):
@@ -102,11 +86,11 @@ def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | No
     if other.dataset == found.own.dataset:
         shown = "".join(f"\n  {split}: {place}" for split, place in (places or {}).items())
         return DuplicateKeyError(
-            f"{other.name} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
+            f"{other.source} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
             f"published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
         )
     return DuplicateKeyError(
-        f"{other.name} has the key {found.key!r} in split {found.other!r}, and {found.own.name} in split "
+        f"{other.source} has the key {found.key!r} in split {found.other!r}, and {found.own.source} in split "
         f"{found.split!r}: what decides the split was changed. Nothing was published. Keep the first "
         "(--on_duplicate keep_old), move it to the split of the last (replace), or give the new example another key."
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
@@ -22,6 +22,7 @@ from beam_datasets.diffing.diffing import KeyCursor
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
+from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.manifest import Ascent, KeyRule, Read, SplitLineage, between
 from beam_datasets.metadata.names import RESERVED_SPLITS, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
@@ -30,10 +31,26 @@ from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import read_index
 
 NameOrDir = str | os.PathLike[str]
+RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]
+"""Yields keys of the rows of a dataset by their splits, some at a time."""
 
 KEYS_AT_ONCE = 1 << 16
 _TERM = re.compile(r"(?:(?P<source>[^\[\]]+):)?(?P<split>[\w-]+(?:\[[^\[\]]*\])?)\Z")
 _NAMED = re.compile(r"(?P<name>[^=\[\]:/]*)=(?P<expression>.*)\Z", re.DOTALL)
+
+
+class Built(ReadOnlyBuilder):
+    """A dataset that was built to be appended.
+
+    Attributes:
+        built_from: what names it in errors, because it cannot be opened later: its files, or its builder.
+        keys: yields keys of its rows by their splits that may be in another split; None if they are to be read from it.
+    """
+
+    def __init__(self, dataset_dir: str, built_from: str, keys: RowKeys | None = None) -> None:
+        """Opens the dataset; see ReadOnlyBuilder."""
+        super().__init__(dataset_dir)
+        self.built_from, self.keys = built_from, keys
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,8 @@ class SortedRun:
         files: the file instructions, with whole paths.
         num_bytes: framed size of each file instruction in bytes; an estimate unless `exact`.
         exact: whether the sizes are known to the byte.
+        built_from: what names the source in errors if it was built to be appended, such as its files; '' if it can be
+            opened by its name.
     """
 
     dataset: int
@@ -59,6 +78,16 @@ class SortedRun:
     files: FileInstructions
     num_bytes: NDArray[np.int64]
     exact: bool
+    built_from: str = ""
+
+    @property
+    def source(self) -> str:
+        """What names the source in errors."""
+        return self.built_from or self.name
+
+    def example(self, index: int) -> str:
+        """Returns what names an example of the source's split in errors."""
+        return self.built_from or f"{self.name}:{self.split}[{index}:{index + 1}]"
 
 
 @dataclass(frozen=True)
@@ -314,7 +343,8 @@ def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
         files = FileInstructions.between(start, stop, split.offsets, paths)
         num_bytes, exact = _sizes(source, read.split, files, indexed=index is not None)
         rules = rules if index is not None and index.has_keys else ()
-        yield SortedRun(read.dataset, name, read.split, start, rules, files, num_bytes, exact)
+        built_from = source.built_from if isinstance(source, Built) else ""
+        yield SortedRun(read.dataset, name, read.split, start, rules, files, num_bytes, exact, built_from)
 
 
 def _sizes(
@@ -403,7 +433,7 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
         ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
         if found is None and len(ranks):
             places = [(runs[number], first + i) for number, first, some in taken for i in range(len(some))]
-            examples = (f"{run.name}:{run.split}[{i}:{i + 1}]" for run, i in (places[p] for p in order[ranks[0] :][:2]))
+            examples = (run.example(i) for run, i in (places[p] for p in order[ranks[0] :][:2]))
             found = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
         if found is not None:
             found = replace(found, count=found.count + len(ranks))

@@ -130,12 +130,14 @@ def test_errors_about_keys_name_rows_that_differ_and_their_place(tmp_path):
 
     logs = tmp_path / "logs"
     csv(logs, "1.csv", "id,n", "a,1", "b,2", "c,3")
-    Csv(name="ds", pattern=f"{logs}/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    made = Csv(name="ds", pattern=f"{logs}/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    place = {row["id"].decode(): f"{n}:{n + 1}" for n, row in enumerate(rows_of(made))}
     for changed in "abc":
         csv(logs, "1.csv", "id,n", *(f"{key},{n + 10 * (key == changed)}" for n, key in enumerate("abc", 1)), "d,4")
         with pytest.warns(UserWarning, match="taken"), pytest.raises(DuplicateKeyError) as error:
             append()
         n, row = "abc".index(changed) + 1, f"id: '{changed}'"
+        assert str(error.value).startswith(f"ds:1.0.0:train[{place[changed]}] and {logs}/1.csv have the same key (its ")
         assert ", and differ. Nothing was published. Keep the first (--on_duplicate keep_old) or " in str(error.value)
         shown = [f"  n: {n}, {row}", f"  n: {n + 10}, {row}", f"  the new one is in {logs}/1.csv, line {n + 1}"]
         assert str(error.value).endswith("\n".join(["The two examples:", *shown]))
@@ -503,7 +505,7 @@ def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_publishe
     assert moved
     more = files("more", "logs/2.csv").build(num_workers=1) if is_published else files()
     for on_duplicate in ("error", "skip_identical"):
-        with pytest.raises(DuplicateKeyError, match=r"has the key 'k\d+' in split '\w+', and (csv|ds|more):1.0.0 in "):
+        with pytest.raises(DuplicateKeyError, match=r"has the key 'k\d+' in split '\w+', and (/.*csv|more:1.0.0) in "):
             bd.append("ds", more, data_dir=data, on_duplicate=on_duplicate)
     assert [path.name for path in (data / "ds").iterdir()] == ["1.0.0"]
     kept = bd.append("ds", more, data_dir=data, on_duplicate="keep_old")
@@ -532,7 +534,7 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
     groups = [[row["n"] for row in rows_of(made, split)] for split in ("train", "test")]
     csv(tmp_path / "logs", "2.csv", "id,n", f"b,{groups[0][0]}")
     csv(tmp_path / "logs", "3.csv", "id,n", f"b,{groups[1][0]}", f"a{groups[0][1]},{groups[1][0]}")
-    with pytest.raises(DuplicateKeyError, match="ds:1.0.0 has the key 'b' in two splits") as error:
+    with pytest.raises(DuplicateKeyError, match=r"logs/2\.csv \(and 1 more\) has the key 'b' in two") as error:
         append(files())
     places = [f"  {split}: {tmp_path}/logs/{n}.csv, line 2" for split, n in [("train", 2), ("test", 3)]]
     assert "\n".join([". The rows:", *places, "  If the rows are in different files, --on_dup"]) in str(error.value)
@@ -597,7 +599,7 @@ def test_rows_of_an_own_builder_stand_in_one_split_of_files_that_are_split_by_a_
     old = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path, **options).build(num_workers=1)
     groups = {split_of(n): n for n in range(20)}
     moved = f"a{groups['train']}"
-    with pytest.raises(DuplicateKeyError, match=f"has the key '{moved}' in split 'train', and corrections:1.0.0 in "):
+    with pytest.raises(DuplicateKeyError, match=f"the key '{moved}' in split 'train', and the new corrections:1.0.0 "):
         bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path)
     made = bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path, on_duplicate="replace")
     kept = set(splits_of(old)) - {(moved, "train")}
