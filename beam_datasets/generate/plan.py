@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from beam_datasets.generate.histogram import Histogram
 
 
-MAX_PART_SIZE = 256 << 20
+MAX_PART_SIZE = 256 << 20  # larger shards are written in parts of about this size in bytes
 MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
 SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
 
@@ -122,7 +122,6 @@ class ShardingOptions:
         ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
         skip_empty_splits: leave out splits without examples, but not all splits.
-        max_part_size: larger shards are written in parts of about this size in bytes.
     """
 
     num_shards: int | Mapping[str, int | None] | None = None
@@ -132,7 +131,6 @@ class ShardingOptions:
     ignore_duplicates: bool = False
     ordered: bool = False
     skip_empty_splits: bool = False
-    max_part_size: int = MAX_PART_SIZE
 
     def __post_init__(self) -> None:
         self._take_integers()
@@ -152,8 +150,6 @@ class ShardingOptions:
             raise ValueError(
                 f"max_examples_per_split is {self.max_examples_per_split}; give at least 1, or None for all."
             )
-        if self.max_part_size < 1:
-            raise ValueError(f"max_part_size is {self.max_part_size} bytes; give at least 1.")
 
     @property
     def most_shards(self) -> int:
@@ -163,7 +159,7 @@ class ShardingOptions:
 
     def _take_integers(self) -> None:
         """Converts all numbers to int: JSON cannot store NumPy's."""
-        names = ("min_shard_size", "max_shard_size", "max_examples_per_split", "max_part_size")
+        names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
         taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
         if isinstance(self.num_shards, Mapping):
             asked = self.num_shards.items()
@@ -351,7 +347,7 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
     bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
-    stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before, options.max_part_size)
+    stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before)
     starts = np.concatenate([[0], stops[:-1]])
     first_bins = np.searchsorted(ranks, starts, side="right") - 1
     last_bins = np.searchsorted(ranks, stops, side="left") - 1
@@ -393,12 +389,12 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 
 
 def _cut(
-    ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64], max_part_size: int
+    ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns (ranks where groups end, shard of each): shard ends, and cuts between bins inside large shards."""
     size_at_ends = np.interp(ends, ranks, bytes_before)
     sizes = np.diff(size_at_ends, prepend=0)
-    parts = np.maximum(1, -(-sizes // max_part_size)).astype(np.int64)  # of each shard
+    parts = np.maximum(1, -(-sizes // MAX_PART_SIZE)).astype(np.int64)  # of each shard
     shard = np.repeat(np.arange(len(ends)), parts - 1)  # of each cut inside one
     number = np.arange(len(shard)) - np.repeat(np.cumsum(parts - 1) - (parts - 1), parts - 1) + 1
     at = size_at_ends[shard] - sizes[shard] * (1 - number / parts[shard])

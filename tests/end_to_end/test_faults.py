@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,17 +135,23 @@ def test_a_record_over_one_gigabyte(tmp_path, monkeypatch):
         ({"max_shard_size": "1G"}, "max_shard_size must be an int"),
         ({"max_examples_per_split": 10.0}, "max_examples_per_split must be an int"),
         ({"block_size": "x"}, "block_size must be an int, not 'x'"),
+        ({"block_size": 2**70}, f"block_size must be at most {2**62}, got {2**70}"),
+        ({"block_size": 0}, "block_size must be at least 1, got 0"),
+        ({"wait": "no"}, "wait must be True or False, not 'no'"),
+        ({"shared_disk": "no"}, "shared_disk must be True or False, not 'no'"),
+        ({"spill_dir": 3}, "spill_dir must be a path, as str or os.PathLike, or None, not 3"),
+        ({"spill_dir": __file__}, "spill_dir is '.*', where no file can be written: .*: Not a directory"),
         ({"num_workers": 1.5}, "num_workers must be an int, not 1.5"),
         ({"beam_options": "--runner=Foo"}, "beam_options is '--runner=Foo'; expected"),
     ],
     ids=repr,
 )
-def test_options_of_a_wrong_type_are_refused_before_any_work(tmp_path, options, words):
+def test_options_of_a_wrong_type_or_value_are_refused_before_any_work(tmp_path, options, words):
     class Untouched(Faulty, skip_registration=True):
         def _split_generators(self):
             raise RuntimeError("the author's code runs")
 
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises(ValueError if re.search("at (most|least)|no file", words) else TypeError, match=words):
         Untouched(data_dir=tmp_path).build(**{"num_workers": 1} | options)
     assert is_empty(tmp_path)
 

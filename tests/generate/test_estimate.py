@@ -177,7 +177,7 @@ def test_a_generator_that_has_filled_no_block_is_seen(tmp_path):
 RECORD = bytes(10_000)
 
 
-def peak_of_writing(directory, num_records, max_part_size):
+def peak_of_writing(directory, num_records):
     """Returns the peak of allocated bytes while one shard of so many records in spilled blocks is written."""
     builder = BlockBuilder(
         "train", lambda n: RECORD + b"%d" % n, block_size=4 << 20, spill_dir=str(directory / "spill")
@@ -185,8 +185,7 @@ def peak_of_writing(directory, num_records, max_part_size):
     blocks = [builder.flush() for n in range(num_records) if builder.add(n, n)]
     blocks += [block for block in [builder.flush()] if block is not None]
     counts = [histogram_of(block) for block in blocks]
-    options = plan.ShardingOptions(num_shards=1, max_part_size=max_part_size)
-    made = plan.plan_split("train", histogram.merge(counts), options)
+    made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1))
     where = shard_writer.Destination(str(directory / "out"), "ds", chunk_bytes=1 << 20)
     tracemalloc.start()
     try:
@@ -201,10 +200,11 @@ def peak_of_writing(directory, num_records, max_part_size):
 
 
 @pytest.mark.parametrize("max_part_size", [1 << 30, 30 << 20], ids=["whole", "in parts"])
-def test_memory_does_not_grow_with_the_shard(tmp_path, max_part_size):
-    small, size = peak_of_writing(tmp_path / "small", 3000, max_part_size)
+def test_memory_does_not_grow_with_the_shard(tmp_path, monkeypatch, max_part_size):
+    monkeypatch.setattr(plan, "MAX_PART_SIZE", max_part_size)
+    small, size = peak_of_writing(tmp_path / "small", 3000)
     assert size > 30_000_000
-    large, larger = peak_of_writing(tmp_path / "large", 12_000, max_part_size)
+    large, larger = peak_of_writing(tmp_path / "large", 12_000)
     assert larger > 120_000_000
     assert large < small + 0.1 * (larger - size)
 
@@ -222,7 +222,7 @@ def group_of(num_records, size, directory, *, spilled):
             counts.append(histogram_of(block))
             paths.append(directory / f"{len(paths)}.pickle")
             paths[-1].write_bytes(pickle.dumps(block))
-    made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1, max_part_size=1 << 40))
+    made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1))
     return made, (pickle.loads(path.read_bytes()) for path in paths)
 
 

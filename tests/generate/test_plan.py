@@ -50,8 +50,10 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
     merged = histogram.merge([counted(b, max_bins) for b in blocks], max_bins)
     examples = min(len(keys), limit or len(keys))
     num_shards = min(num_shards, examples)
-    options = plan.ShardingOptions(num_shards=num_shards, max_part_size=max_part_size, max_examples_per_split=limit)
-    split = plan.plan_split("train", merged, options, first_group=7)
+    options = plan.ShardingOptions(num_shards=num_shards, max_examples_per_split=limit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "MAX_PART_SIZE", max_part_size)
+        split = plan.plan_split("train", merged, options, first_group=7)
     routed: dict[int, list[int]] = {}
     for block in blocks:
         for group, part in plan.route(block, split):
@@ -124,12 +126,12 @@ def test_outliers_leave_the_bins_fine():
     assert counts.shift <= 1
 
 
-def test_a_large_shard_is_cut_into_parts():
+def test_a_large_shard_is_cut_into_parts(monkeypatch):
+    monkeypatch.setattr(plan, "MAX_PART_SIZE", 60_000)
     rng = np.random.default_rng(0)
     keys = [int.from_bytes(rng.bytes(16), "big") for _ in range(5000)]
-    split = plan.plan_split(
-        "train", counted(block_of(keys, [84] * 5000), 1 << 18), plan.ShardingOptions(num_shards=2, max_part_size=60_000)
-    )
+    counts = counted(block_of(keys, [84] * 5000), 1 << 18)
+    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=2))
     groups = [split.group(i) for i in range(len(split))]
     assert [g.num_parts for g in groups] == [5] * 10
     assert [g.part for g in groups] == [0, 1, 2, 3, 4] * 2
@@ -150,7 +152,6 @@ def test_the_size_rule_chooses_by_payload_and_examples():
         ({"num_shards": {"train": -1}}, "num_shards is -1"),
         ({"min_shard_size": 2, "max_shard_size": 1}, "min_shard_size"),
         ({"max_examples_per_split": 0}, "max_examples_per_split is 0"),
-        ({"max_part_size": 0}, "max_part_size is 0"),
     ],
 )
 def test_unusable_options_are_refused_at_birth(arguments, words):
@@ -160,8 +161,8 @@ def test_unusable_options_are_refused_at_birth(arguments, words):
 
 
 def test_numbers_of_numpy_are_ints():
-    options = plan.ShardingOptions(num_shards=np.int32(7), max_part_size=np.int64(7), ignore_duplicates=np.True_)
-    assert [type(each) for each in (options.num_shards, options.max_part_size)] == [int, int]
+    options = plan.ShardingOptions(num_shards=np.int32(7), min_shard_size=np.int64(7), ignore_duplicates=np.True_)
+    assert [type(each) for each in (options.num_shards, options.min_shard_size)] == [int, int]
     assert options.ignore_duplicates is True
 
 

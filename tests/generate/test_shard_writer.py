@@ -105,10 +105,13 @@ def some_examples(n, seed=0):
         (4, 300, 1 << 30, None),
     ],
 )
-def test_shards_are_the_sorted_examples_cut(tmp_path, spilled, num_blocks, num_shards, max_part_size, chunk_bytes):
+def test_shards_are_the_sorted_examples_cut(
+    tmp_path, monkeypatch, spilled, num_blocks, num_shards, max_part_size, chunk_bytes
+):
+    monkeypatch.setattr(plan, "MAX_PART_SIZE", max_part_size)
     examples = some_examples(500)
     blocks = build_blocks(examples, num_blocks, str(tmp_path / "spill") if spilled else None)
-    options = plan.ShardingOptions(num_shards=num_shards, max_part_size=max_part_size)
+    options = plan.ShardingOptions(num_shards=num_shards)
     shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=chunk_bytes)
     check(shards, expected_files(examples, num_shards, lambda key: hash_key("train", key)))
 

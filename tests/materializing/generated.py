@@ -4,6 +4,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import beam_datasets as bd
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram, plan, publish
@@ -26,7 +28,7 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
     info = bd.DatasetInfo(
         builder=DatasetIdentity(name, Version(version), directory), features=features, disable_shuffling=ordered
     )
-    options = plan.ShardingOptions(num_shards=num_shards, ordered=ordered, max_part_size=150)
+    options = plan.ShardingOptions(num_shards=num_shards, ordered=ordered)
     publication = publish.announce(info, directory, sharding=options, runner="", builder="tests:ds")
     where = Destination(publication.staging_dir, name, ordered=ordered)
     blocks = []
@@ -35,7 +37,10 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
         for key, n in examples.items():
             builder.add(key, n)
         blocks.append(builder.flush())
-    made = plan.make_plan({block.split: histogram.merge([histogram_of(block)]) for block in blocks}, [*splits], options)
+    counts = {block.split: histogram.merge([histogram_of(block)]) for block in blocks}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "MAX_PART_SIZE", 150)
+        made = plan.make_plan(counts, [*splits], options)
     with publish.staging(publication):
         shards = defaultdict(list)
         for block in blocks:
