@@ -230,7 +230,8 @@ def plan_append(
             runs[name], name in known, options.on_duplicate, left_out[name], cut_at_shards=bool(published)
         )
         planned, present = merge_split(name, ranges, options.sharding, published)
-        splits.append(planned)
+        if planned.num_shards:
+            splits.append(planned)
         found |= {i: found.get(i, False) or present[key] for i, key in wanted[name] if key in present}
     return AppendPlan(
         info,
@@ -456,7 +457,7 @@ def _lineage(
     if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
         sources[0] = replace(sources[0], source=None)  # its own manifest has it; a year of days would nest 365 deep
     splits = {}
-    for name, parts in merged.items():
+    for name, parts in ((name, merged[name]) for name in counts):
         terms = [
             part.expression if read.dataset == 0 else f"{datasets[read.dataset].info.display_name}:{part.expression}"
             for part in parts

@@ -433,6 +433,8 @@ def merge_split(
 ) -> tuple[MergedSplit, dict[bytes, bool]]:
     """Returns what is written of a split, and the keys to delete that it has; see `_RangeCount`.
 
+    A new split of which all examples are left out has no shards.
+
     Args:
         name: of the split.
         ranges: of its keys, cut at shards if there are any to share.
@@ -443,7 +445,7 @@ def merge_split(
     with threads() as pool:
         counted = [one for some in pool.map(ranges.count, groups) for one in some]
     lengths = np.array([one.num_examples for one in counted], np.int64)
-    if not lengths.sum():
+    if not lengths.sum() and ranges.has_published:
         raise BeamDatasetsError(
             f"split {name!r}: expected at least one example to stay, got keys to delete of all, or rows of all that "
             "belong to other splits now. Materialize the other splits first, and append to them."
@@ -452,7 +454,7 @@ def merge_split(
     for one in counted:
         counts = counts.plus(one.counts)
     found = {key: is_published for one in counted for key, is_published in one.found.items()}
-    borders, shared = _shards(name, ranges, sharding, published, counted)
+    borders, shared = _shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
     return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), found
 
 

@@ -240,6 +240,15 @@ def test_splits_that_one_side_lacks_and_a_slice(tmp_path):
     assert bd.builder_from_directory(sliced).info.splits["train"].num_examples == 27
 
 
+def test_a_new_split_of_which_nothing_stays_is_not_written(tmp_path):
+    generate(tmp_path, {"train": {1: 1}})
+    generate(tmp_path, {"train": {2: 2}, "extra": {3: 3}}, name="more")
+    made = Path(bd.append("ds", "more", data_dir=tmp_path, new_splits=True, delete=[3]))
+    assert content(made) == content(generate(tmp_path / "whole", {"train": {1: 1, 2: 2}}))
+    assert list(bd.builder_from_directory(made).lineage.splits) == ["train"]
+    assert bd.append("ds", "more", data_dir=tmp_path, split="extra", new_splits=True, delete=[3]) == str(made)
+
+
 def test_a_scalar_is_a_tensor_without_dimensions(tmp_path):
     def with_tensor(**bounds):
         tensor = bd.features.Tensor(shape=(), dtype="int64", **bounds)
