@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -17,7 +16,8 @@ from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate.blocks import BlockBuilder, SpilledBlocks, histogram_of
+from beam_datasets.generate.blocks import AnyBlock, BlockBuilder, SpilledBlocks, histogram_of
+from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.units import (
     Checkpoint,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from beam_datasets.beam.engine import EngineOptions
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
-HISTOGRAMS = "histograms"
+HISTOGRAMS, COUNTS = "histograms", tuple[str, Histogram]
 _FINISHED, _DAMAGED = "finished", "damaged"
 NamedUnit = tuple[str, Any]
 
@@ -95,8 +95,6 @@ class EncodeBlocks(beam.DoFn):
             return
         (loaded,) = block.load()
         libraries, num_bytes = frozenset(self._libraries), len(loaded.payload)
-        counts = histogram_of(loaded, self._hash_shift or 0)
-        counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
         if isinstance(block, SpilledBlocks):
             self.made.append((block, checksum(loaded.keys, loaded.sizes), libraries))
         self._libraries.clear()
@@ -105,7 +103,7 @@ class EncodeBlocks(beam.DoFn):
         self._bundle_examples += len(loaded)
         self._bundle_bytes += num_bytes
         yield block
-        yield beam.pvalue.TaggedOutput(HISTOGRAMS, (self._split, counts))
+        yield histogram_output(loaded, self._hash_shift, libraries)
 
 
 @dataclass(frozen=True)
@@ -146,14 +144,12 @@ class EncodeUnits(beam.PTransform):
         features: the feature tree.
         engine: how records travel.
         hash_shift: as of `EncodeBlocks`.
-        outputs: type hints of the blocks and of the histograms.
     """
 
     reader: UnitReader
     features: Any
     engine: EngineOptions
     hash_shift: int | None
-    outputs: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -173,9 +169,9 @@ class EncodeUnits(beam.PTransform):
         return [*encoded, left | "Read" >> self._typed(_EncodeUnits(self), ())]
 
     def _typed(self, function: beam.DoFn, tags: Sequence[str]) -> beam.PTransform:
-        main, histograms = self.outputs["blocks"], self.outputs[HISTOGRAMS]
-        typed = beam.ParDo(function).with_output_types(main, **{HISTOGRAMS: histograms}, **dict.fromkeys(tags, Any))
-        return typed.with_outputs(HISTOGRAMS, *tags, main="blocks")
+        kinds = {HISTOGRAMS: COUNTS, **dict.fromkeys(tags, Any)}
+        typed = beam.ParDo(function).with_output_types(self.engine.block_type, **kinds)
+        return typed.with_outputs(*kinds, main="blocks")
 
 
 class _ListUnits(beam.DoFn):
@@ -217,11 +213,8 @@ class _ReuseUnits(beam.DoFn):
 def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
     """Yields the blocks of a checkpoint, and beside them a histogram of each."""
     for block in checkpoint.blocks:
-        counts = histogram_of(block, hash_shift or 0)
-        libraries = frozenset(checkpoint.libraries)
-        counts = dataclasses.replace(counts, libraries=libraries, requests=count_requests())
         yield block
-        yield beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
+        yield histogram_output(block, hash_shift, frozenset(checkpoint.libraries))
 
 
 class _EncodeUnits(beam.DoFn):
@@ -324,6 +317,12 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
+
+
+def histogram_output(block: AnyBlock, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
+    """Returns (split, histogram of a block) as another output, with what this process has done meanwhile."""
+    counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
+    return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 
 
 def count_requests() -> storage.Requests:

@@ -7,7 +7,6 @@ shard is copied of is planned after that. A new order uses the stages that gener
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +16,10 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import count_requests
+from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, count_requests, histogram_output
 from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
-    COUNTS,
     counted,
     max_bins,
     publish_shards,
@@ -29,7 +27,6 @@ from beam_datasets.beam.write import (
     write_blocks,
 )
 from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate.blocks import histogram_of
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
@@ -40,7 +37,7 @@ from beam_datasets.materializing.records import RecordRange, RecordRanges, Trans
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.manifest import Lineage
 
-_HISTOGRAMS, _NUMBERS = "histograms", "numbers"
+_NUMBERS = "numbers"
 
 
 class Materialize(beam.PTransform):
@@ -185,9 +182,9 @@ class _Flow(beam.PTransform):
         shift = histograms.hash_shift(max_bins(job.sharding, self.engine))
         reader = _ReadBlocks(job.transform, job.reshuffle or "", self.engine, shift)
         typed = beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_output_types(
-            self.engine.block_type, histograms=COUNTS, numbers=int
+            self.engine.block_type, **{HISTOGRAMS: COUNTS, _NUMBERS: int}
         )
-        read = numbers | "Read" >> typed.with_outputs(_HISTOGRAMS, _NUMBERS, main="blocks")
+        read = numbers | "Read" >> typed.with_outputs(HISTOGRAMS, _NUMBERS, main="blocks")
         start = (
             begin
             | "Start" >> beam.Create([publication], reshuffle=False)
@@ -196,7 +193,7 @@ class _Flow(beam.PTransform):
         )
         return write_blocks(
             read.blocks,
-            read[_HISTOGRAMS],
+            read[HISTOGRAMS],
             [split.name for split in job.splits],
             publication,
             job.sharding,
@@ -271,7 +268,6 @@ class _ReadBlocks(beam.DoFn):
         some, block_size = ranges[number], self._engine.bytes_per_block
         for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block
-            counts = dataclasses.replace(histogram_of(block, self._hash_shift), requests=count_requests())
-            yield beam.pvalue.TaggedOutput(_HISTOGRAMS, (some.split, counts))
+            yield histogram_output(block, self._hash_shift)
         self._examples.inc(some.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)

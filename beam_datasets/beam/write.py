@@ -21,8 +21,9 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import KV, with_input_types, with_output_types
 
 from beam_datasets import catalog, storage
+from beam_datasets.beam import encode
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, count_requests, in_window
+from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, in_window
 from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
@@ -51,7 +52,6 @@ from beam_datasets.native import note_if_missing
 
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
-COUNTS = tuple[str, histograms.Histogram]
 _RUNS = "runs"
 _DONE = "done"  # output of what the processes that merge read and write
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
@@ -218,10 +218,9 @@ class WriteExamples(beam.PTransform):
 
     def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
         shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
-        outputs: dict[str, Any] = {"blocks": self.engine.block_type, HISTOGRAMS: COUNTS}
         if reader := self.readers.get(split):
-            encode = EncodeUnits(reader, self.publication.info.features, self.engine, shift, outputs)
-            found: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> encode
+            units = EncodeUnits(reader, self.publication.info.features, self.engine, shift)
+            found: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> units
             return found
         if not examples.is_bounded:
             raise ValueError(
@@ -233,7 +232,7 @@ class WriteExamples(beam.PTransform):
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
         encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift)
-        typed = beam.ParDo(encoder).with_output_types(outputs["blocks"], **{HISTOGRAMS: COUNTS})
+        typed = beam.ParDo(encoder).with_output_types(self.engine.block_type, **{HISTOGRAMS: COUNTS})
         return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
 
 
@@ -473,7 +472,7 @@ class _Merge(_Route):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields also what this process has done since it last counted."""
         yield from super().finish_bundle()
-        yield in_window(beam.pvalue.TaggedOutput(_DONE, count_requests()))
+        yield in_window(beam.pvalue.TaggedOutput(_DONE, encode.count_requests()))
 
 
 class _WriteGroup(beam.DoFn):
@@ -519,7 +518,7 @@ def _join(
 
 def counted(shard: shard_writer.WrittenShard) -> shard_writer.WrittenShard:
     """Adds what this process has done since it last counted to the shard."""
-    return dataclasses.replace(shard, requests=shard.requests.plus(count_requests()))
+    return dataclasses.replace(shard, requests=shard.requests.plus(encode.count_requests()))
 
 
 Shards = list[shard_writer.WrittenShard]
