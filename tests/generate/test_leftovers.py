@@ -130,23 +130,24 @@ def test_a_later_process_of_the_same_number_owns_nothing(data_dir: Path) -> None
     }
 
 
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "another start of the machine"}], ids=str)
-def test_what_is_of_another_machine_counts_by_its_age(data_dir: Path, elsewhere: dict[str, str]) -> None:
-    owner = this_process(**elsewhere)
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"host": "another"}, "which cannot be asked; changed lately"),
+        ({"pid_namespace": "another start of the machine"}, "which cannot be asked; changed lately"),
+        ({"runner": "FlinkRunner", "start_ticks": 1}, "is gone, but FlinkRunner may work on; changed lately"),
+    ],
+    ids=str,
+)
+def test_what_may_be_in_use_elsewhere_counts_by_its_age(data_dir: Path, changes: dict[str, object], why: str) -> None:
+    """Of another machine, or of an engine that may work on without the process that started it."""
+    owner = this_process(**changes)
     young, old = staged(data_dir, owner=owner), staged(data_dir, owner=owner, age=WEEK + 1)
     found = states(data_dir)
     assert (found[young.name][0], found[old.name][0]) == (False, True)
-    assert "which cannot be asked; changed lately" in found[young.name][1]
+    assert why in found[young.name][1]
     assert all(abandoned for abandoned, _ in states(data_dir, older_than=0).values())
     assert not any(abandoned for abandoned, _ in states(data_dir, older_than=2 * WEEK).values())
-
-
-def test_an_engine_may_work_on_without_the_process_that_started_it(data_dir: Path) -> None:
-    flink = this_process(runner="FlinkRunner", start_ticks=1)
-    young, old = staged(data_dir, owner=flink), staged(data_dir, owner=flink, age=WEEK + 1)
-    found = states(data_dir)
-    assert (found[young.name][0], found[old.name][0]) == (False, True)
-    assert "but FlinkRunner may work on" in found[young.name][1]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"host": 1}', '{"job": "a", "host": "h", "pid": "1", "started": 0}'])

@@ -171,19 +171,6 @@ def test_finishing_a_dead_run_removes_what_it_left_on_this_machine(
     check_published_by(gone)
 
 
-def test_an_abandoned_run_cannot_reserve_again(data_dir: str) -> None:
-    run = announced(data_dir)
-    runs.abandon(run.target, run.job, by="gc")  # before it has reserved
-    with pytest.raises(AbandonedError, match="given up by gc"):
-        publish.reserve(run)
-    other = announced(data_dir)
-    publish.reserve(other)
-    with pytest.raises(AbandonedError):
-        publish.decide(run, *staged(run))
-    publish.publish(other, *staged(other))
-    check_published_by(other)
-
-
 def test_an_attempt_with_other_content_is_an_error(data_dir: str) -> None:
     """One pipeline object that is run twice has one id: the second must not report the content of the first."""
     run = announced(data_dir)
