@@ -27,7 +27,6 @@ from beam_datasets.beam.write import (
     write_blocks,
 )
 from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
@@ -162,7 +161,7 @@ class _Flow(beam.PTransform):
             # A filter travels with the function: elements are pickled in a way that a lambda is not.
             options = beam.pvalue.AsSingleton(sources), job.transform, self.engine.spill_dir
             prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
-            plan = sources | "Plan" >> beam.Map(_plan, prepared, job.sharding)
+            plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
             start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
         copy = _Copy(Destination(publication.staging_dir, publication.info.name))
         shards = (
@@ -216,10 +215,6 @@ def _numbers(ranges: RecordRanges) -> Iterator[int]:
 def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> RecordRange:
     prepared = prepare(ranges[number], transform, directory)
     return replace(prepared, requests=count_requests())
-
-
-def _plan(ranges: RecordRanges, prepared: list[RecordRange], sharding: ShardingOptions) -> CopyPlan:
-    return plan_prepared(prepared, ranges, sharding)
 
 
 def _with_keys(

@@ -91,7 +91,7 @@ def plan_copy(splits: Iterable[SelectedSplit], sharding: ShardingOptions) -> Cop
     return CopyPlan(tuple(_split_copy(split, split.files, split.num_bytes, sharding, {}) for split in splits))
 
 
-def plan_prepared(prepared: Iterable[RecordRange], ranges: RecordRanges, sharding: ShardingOptions) -> CopyPlan:
+def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], sharding: ShardingOptions) -> CopyPlan:
     """Returns the plan of copying what was prepared, in any order.
 
     Raises:

@@ -529,7 +529,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     """Copies all shards; returns the publication with its complete lineage, the plan, and what was written."""
     if job.plan is None:
         prepared = [prepare(some, job.transform, publication.spill_dir or "") for some in job.ranges]
-        plan = plan_prepared(prepared, job.ranges, job.sharding)
+        plan = plan_prepared(job.ranges, prepared, job.sharding)
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     else:
         plan = job.plan
