@@ -340,16 +340,20 @@ def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_fea
         BeamDatasetsError: the features differ, and not by features that may be missing.
     """
     for other in datasets[1:]:
-        problem = difference(info.features, other.info.features)
-        if problem and not union_features:
+        if not (problem := difference(info.features, other.info.features)):
+            continue
+        way = ", or let those that one of them lacks be missing: --union_features (union_features=True)"
+        try:
+            joined = union(info.features, other.info.features)
+        except BeamDatasetsError as error:
+            joined, problem, way = None, str(error).rstrip("."), ""
+        if joined is None or not union_features:
             name = other.built_from if isinstance(other, Built) else other.info.display_name
             raise BeamDatasetsError(
-                f"{name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
-                "appended needs the same features; make it with those of the published version, or let those that one "
-                "of them lacks be missing: --union_features (union_features=True)."
+                f"{name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is appended needs the "
+                f"same features; make it with those of the published version{way}."
             )
-        if problem:
-            info = info.replace(features=union(info.features, other.info.features))
+        info = info.replace(features=joined)
     return info
 
 

@@ -408,6 +408,35 @@ def test_options_by_which_rows_would_be_doubled_or_move_are_refused(tmp_path, ch
     assert not users[0] & users[1]
 
 
+@pytest.mark.parametrize(
+    ("header", "features", "problem"),
+    [
+        (
+            "id,n",
+            {"n": "string"},
+            r"feature 'n' is int64 in the first, Text\(.*\) in the second\. No feature can store",
+        ),
+        (
+            "id,n,label",
+            {"label": "class"},
+            "feature 'label', ClassLabel.*, is in one dataset only, and cannot be missing",
+        ),
+    ],
+)
+def test_other_features_are_an_error_that_names_the_files_and_no_option_that_does_not_help(
+    tmp_path, header, features, problem
+):
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", header, "b,2" if header == "id,n" else "b,2,cat")
+    new = Csv(pattern=f"{tmp_path}/logs/*", key="id", features=features, data_dir=tmp_path)
+    for union_features in (False, True):
+        with pytest.raises(BeamDatasetsError, match=f"logs/2.csv cannot be appended to ds:1.0.0: {problem}") as error:
+            bd.append("ds", new, data_dir=tmp_path, union_features=union_features)
+        assert "make it with those of the published version." in str(error.value)
+        assert "--union_features" not in str(error.value)
+
+
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     lines = [
         {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
