@@ -42,7 +42,6 @@ from beam_datasets.generate.blocks import (
 )
 from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.merge import merge_blocks
-from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.generate.units import ShardRecords, SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
@@ -267,10 +266,9 @@ def write_blocks(
     if engine.many_machines:
         merge = merge.with_hot_key_fanout(COUNTING_FANOUT)
     counted = counts | "CountKeys" >> merge
-    seed = blocks.pipeline | "PlanSeed" >> beam.Impulse()
-    plan = beam.pvalue.AsSingleton(
-        seed | "Plan" >> beam.Map(_plan, beam.pvalue.AsDict(counted), splits, sharding, engine.merge_limits)
-    )
+    named = blocks.pipeline | "Splits" >> beam.Create([splits], reshuffle=False)
+    make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, engine.merge_limits)
+    plan = beam.pvalue.AsSingleton(named | "Plan" >> make_plan)
     destination = shard_writer.Destination(
         publication.staging_dir,
         publication.info.name,
@@ -406,16 +404,6 @@ def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
 def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
     for loaded in block.load():
         yield from split_by_key(loaded, num_buckets(totals[block.split]))
-
-
-def _plan(
-    _: Any,
-    counted: dict[str, histograms.Histogram],
-    splits: list[str],
-    sharding: planning.ShardingOptions,
-    limits: MergeLimits,
-) -> planning.Plan:
-    return planning.make_plan(counted, splits, sharding, limits)
 
 
 def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:

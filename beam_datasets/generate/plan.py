@@ -294,16 +294,16 @@ class Plan:
 
 
 def make_plan(
-    histograms: Mapping[str, Histogram],
     splits: Sequence[str],
+    histograms: Mapping[str, Histogram],
     options: ShardingOptions,
     limits: MergeLimits | None = None,
 ) -> Plan:
     """Returns the plan of all splits.
 
     Args:
-        histograms: of each split that has examples.
         splits: the splits, in their order.
+        histograms: of each split that has examples.
         options: how many shards, and which examples.
         limits: of the merge levels of spilled blocks; None plans none.
 

@@ -558,7 +558,7 @@ def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan,
             if len(counts[block.split]) == _HISTOGRAMS_MERGED:
                 counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
     merged = {split: histograms.merge(parts, max_bins) for split, parts in counts.items()}
-    plan = planning.make_plan(merged, [split.name for split in job.splits], job.sharding)
+    plan = planning.make_plan([split.name for split in job.splits], merged, job.sharding)
     groups: defaultdict[int, list[AnyBlock]] = defaultdict(list)
     collector = BlockCollector(publication.spill_dir or "")
     while read:

@@ -69,7 +69,7 @@ def simulate(scenario: Scenario) -> dict[str, str]:
     seen["histogram"] = f"{len(merged.bins):,} bins, {_size(len(pickle.dumps(merged, -1)))}"
     seen["merging 16 of them"] = f"{seconds:.1f} s"
     options = plan.ShardingOptions(num_shards=scenario.shards)
-    made, seconds = _timed(lambda: plan.make_plan({"train": merged}, ["train"], options))
+    made, seconds = _timed(lambda: plan.make_plan(["train"], {"train": merged}, options))
     split = made.splits[0]
     seen["shards"] = f"{split.num_shards:,}"
     seen["groups"] = f"{len(split):,}"

@@ -76,9 +76,9 @@ def test_the_number_of_shards_is_limited(monkeypatch):
     monkeypatch.setattr(plan, "MAX_SHARDS", 5)
     counts = counted(block_of(list(range(100)), [10] * 100), 100)
     options = plan.ShardingOptions(num_shards=3)
-    assert len(plan.make_plan({"a": counts}, ["a"], options).splits) == 1
+    assert len(plan.make_plan(["a"], {"a": counts}, options).splits) == 1
     with pytest.raises(BeamDatasetsError, match=r"expected at most 5 shards in all splits, got 6. Set num_shards"):
-        plan.make_plan({"a": counts, "b": counts}, ["a", "b"], options)
+        plan.make_plan(["a", "b"], {"a": counts, "b": counts}, options)
 
 
 @given(st.lists(st.one_of(NARROW, WIDE), min_size=1, max_size=200), st.integers(1, 6), st.integers(2, 50))
@@ -168,9 +168,9 @@ def test_numbers_of_numpy_are_ints():
 
 def test_a_split_without_examples_and_too_many_shards_are_errors():
     with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
-        plan.make_plan({}, ["test"], plan.ShardingOptions())
+        plan.make_plan(["test"], {}, plan.ShardingOptions())
     with pytest.raises(BeamDatasetsError, match="split 'test' has no examples"):
-        plan.make_plan({}, ["test"], plan.ShardingOptions(skip_empty_splits=True))
+        plan.make_plan(["test"], {}, plan.ShardingOptions(skip_empty_splits=True))
     counts = counted(block_of([1, 2], [1, 1]), 8)
     with pytest.raises(BeamDatasetsError, match="2 examples, too few for 3 shards"):
-        plan.make_plan({"test": counts}, ["test"], plan.ShardingOptions(num_shards=3))
+        plan.make_plan(["test"], {"test": counts}, plan.ShardingOptions(num_shards=3))

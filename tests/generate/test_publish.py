@@ -59,7 +59,7 @@ def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan
     block = builder.flush()
     counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
     options = plan.ShardingOptions(num_shards=publication.options["num_shards"])
-    made = plan.make_plan({"train": counts}, ["train"], options)
+    made = plan.make_plan(["train"], {"train": counts}, options)
     where = shard_writer.Destination(publication.staging_dir, "ds")
     routed = plan.route(block, made.split("train"))
     return made, [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]

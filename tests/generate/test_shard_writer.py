@@ -48,7 +48,7 @@ def write_all(blocks, options, directory, **destination):
         counts = histogram.merge([merge_unique(parts) for parts in buckets.values()])
     else:
         counts = histogram.merge([histogram.count_keys(key_array(b.keys), size_array(b.sizes)) for b in blocks])
-    made = plan.make_plan({"train": counts}, ["train"], options).split("train")
+    made = plan.make_plan(["train"], {"train": counts}, options).split("train")
     groups = {}
     for block in blocks:
         for number, part in plan.route(block, made):

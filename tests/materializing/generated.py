@@ -40,7 +40,7 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
     counts = {block.split: histogram.merge([histogram_of(block)]) for block in blocks}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", 150)
-        made = plan.make_plan(counts, [*splits], options)
+        made = plan.make_plan([*splits], counts, options)
     with publish.staging(publication):
         shards = defaultdict(list)
         for block in blocks:
