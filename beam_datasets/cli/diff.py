@@ -30,7 +30,7 @@ old OLD  name[/config]:version, or the directory of a version
 new NEW  the version after it, likewise
 {DATA_DIR}
 {STORAGE_OPTIONS}
---split NAME...  compare this split only; may be repeated
+--split SPLIT...  compare this split only; may be repeated
 --examples N  how many to show of each kind of difference; default 3
 --json  print it as JSON
 """,

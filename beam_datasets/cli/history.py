@@ -20,7 +20,7 @@ TAG = Command(
     "tag",
     "Gives a name to a published version, which `beam-datasets prune` keeps then.",
     f"""
-dataset NAME  name[/config][:version]; without a version the highest
+dataset DATASET  name[/config][:version]; without a version the highest
 tag TAG  letters, digits, '.', '-' and '_'
 --remove  take the tag from the version that has it
 {DATA_DIR}
@@ -35,7 +35,7 @@ the lineage of another dataset in DATA_DIR names.
 
   beam-datasets prune clicks --data_dir data --keep 7 --keep_tagged""",
     f"""
-dataset NAME  name[/config]
+dataset DATASET  name[/config]
 --keep N  how many of the highest versions stay
 --keep_tagged  versions with tags stay; without, an old one with a tag is an error
 --yes  remove; without, only list

@@ -315,8 +315,12 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     first = unknown[0]
     if not first.startswith("-"):
         again = f", and is repeated for each split, as in {_OF_EACH_SPLIT}" if "=" in first else ""
-        files = f" Files are given by --pattern {first}." if "--pattern" in parser._option_string_actions else ""
-        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.{files}")
+        hint = ""
+        if "--pattern" in parser._option_string_actions:
+            hint = f" Files are given by --pattern {first}."
+        elif "--source" in parser._option_string_actions:
+            hint = f" Several datasets are joined by --split, as in --split 'train=train+{first}:train'."
+        raise UsageError(f"what is {first!r}? An option begins with --{again}; see {parser.prog} --help.{hint}")
     if first.partition("=")[0] == "--resume":
         raise UsageError(
             f"--resume: expected build, got {parser.prog}. Only build continues a failed run: "
@@ -367,6 +371,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     directories, sources = DirectoriesCompleter(), FilesCompleter(("py",))
     datasets = lambda prefix, **given: [*_datasets(prefix, **given), *directories(prefix)]  # noqa: E731
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
+    completers["DATASET"] = _datasets
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
     completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B/C": _features}
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
@@ -424,10 +429,11 @@ def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:
-    """Yields the information about the dataset that was named, of `append` its new ones; nothing if there is none."""
+    """Yields the information about the dataset that was named, of `append` and `diff` the new ones, if it exists."""
     from beam_datasets.reading.opening import open_published
 
     with contextlib.suppress(Exception):
         data_dir = getattr(parsed_args, "source_data_dir", None) or parsed_args.data_dir
-        for name in getattr(parsed_args, "new", None) or [getattr(parsed_args, "dataset", None) or parsed_args.source]:
+        new = getattr(parsed_args, "new", None) or getattr(parsed_args, "dataset", None) or parsed_args.source
+        for name in [new] if isinstance(new, str) else new:
             yield open_published(name, data_dir).info

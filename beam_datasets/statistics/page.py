@@ -143,7 +143,7 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
         if part is None:
             marks.append(f"not in {name}")
         elif part["distinct_exact"] and _num_kinds(part) == 1 and part["values"] > 1:
-            marks.append(f"constant in {name}")
+            marks.append(f"{'only NaN' if part.get('nan') == part['values'] else 'constant'} in {name}")
         elif part.get("items", {}).get("max") == 0:
             marks.append(f"always empty in {name}")
         if part is not None and part["missing"]:

@@ -391,6 +391,7 @@ def test_a_slice_is_not_compared_with_itself(url):
     for slice2 in ("", "train"):
         status, _, body = get(url, "/statistics", **at, slice2=slice2)
         assert (status, b"expected another slice or version than &#39;train&#39;" in body) == (400, True)
+        assert b'<a href="/dataset?name=' in body  # a way back
     assert "largest difference" in text(url, "/statistics", **at | {"slice": "test"}, slice2="")
 
 

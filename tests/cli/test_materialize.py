@@ -179,7 +179,7 @@ def test_worker_processes_and_the_main_module(data, tmp_path):
         (["one", "--to", "new", "--spilt", "train"], 2, "unknown option --spilt: .* Did you mean '--split'"),
         (["one", "--to", "new", "--resume"], 2, "--resume: expected build, got beam-datasets materialize. .* anew"),
         (["one", "--to", "new", "--direct_running_mode", "multi_threading"], 2, "multi_threading loses records"),
-        (["one", "two", "--to", "new"], 2, "what is 'two'"),
+        (["one", "two", "--to", "new"], 2, r"joined by --split, as in --split 'train=train\+two:train'"),
     ],
 )
 def test_errors_are_one_message(data, args, code, problem, run):
