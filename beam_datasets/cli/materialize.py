@@ -196,7 +196,8 @@ def run_export(args: Sequence[str]) -> int:
 
     known, beam_options = EXPORT.parse_with_beam(args)
     with as_usage_errors("export"):
-        plan = _export_plan(known)
+        given = {name: getattr(known, name) for name in inspect.signature(plan_export).parameters}
+        plan = plan_export(**given | {"num_shards": num_shards(known.num_shards)})
     say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
     say(_exported(plan))
     if known.dry_run:
@@ -209,11 +210,6 @@ def run_export(args: Sequence[str]) -> int:
         directory = run_export(plan, beam_options, {**engine, "progress": progress})
     say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
-
-
-def _export_plan(known: argparse.Namespace) -> ExportPlan:
-    given = {name: getattr(known, name) for name in inspect.signature(plan_export).parameters}
-    return plan_export(**given | {"num_shards": num_shards(known.num_shards)})
 
 
 def _exported(plan: ExportPlan) -> str:
