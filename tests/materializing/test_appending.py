@@ -25,7 +25,7 @@ from beam_datasets.errors import (
     SplitError,
 )
 from beam_datasets.generate import merge
-from beam_datasets.materializing import appending, merging, moving, records
+from beam_datasets.materializing import appending, merging, records, selection
 from beam_datasets.materializing.plan import plan_job, run_in_process
 from tests.cases import cases
 from tests.materializing.generated import FEATURES, content, generate
@@ -155,7 +155,7 @@ def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on
             expected[key] = expected[key] if is_known and on_duplicate == "keep_old" else n
     with tempfile.TemporaryDirectory() as root, ranges_of(*data.draw(ranges)):
         made = [generate(root, by_split(day), name=f"day_{number}") for number, day in enumerate(days)]
-        new = [moving.Built(bd.builder_from_directory(made[i]), rows_of(days[i])) for i in range(1, len(days))]
+        new = [selection.Built(made[i], f"day {i}", rows_of(days[i])) for i in range(1, len(days))]
         options = {"on_duplicate": on_duplicate, "delete": delete, "data_dir": root}
         wanted = by_split({key: n for key, n in expected.items() if key not in delete})
         if fails:
@@ -190,7 +190,7 @@ def test_a_key_stands_once_in_a_dataset_whose_rows_are_split_by_a_value(data, on
 def test_moves_are_those_of_published_examples_from_first_to_last(tmp_path, days, moved, counts):
     days = [{1: 0, 100: 0, 101: 1, 102: 2}, *days]
     parent, *made = [generate(tmp_path, by_split(day), name=f"day_{number}") for number, day in enumerate(days)]
-    new = [moving.Built(bd.builder_from_directory(each), rows_of(day)) for each, day in zip(made, days[1:])]
+    new = [selection.Built(each, "a day", rows_of(day)) for each, day in zip(made, days[1:])]
     plan = planned(new, parent, on_duplicate="replace", data_dir=tmp_path)
     assert plan.moved == moved
     assert tuple(sum(some) for some in zip(*(split.counts[:3] for split in plan.splits))) == counts
