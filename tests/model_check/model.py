@@ -473,13 +473,14 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "_at", lambda path: (_world.store, str(path)))
         patch.setattr(storage, "local", LocalFunctions())
-        patch.setattr(objects, "create_copy", lambda source, target: _world.store.create_copy(source, target))
+        for name in ("copy", "create_copy"):
+            patch.setattr(objects, name, lambda *paths, of=name: getattr(_world.store, of)(*paths))
         for name in ("join", "is_remote", "dirname", "basename"):  # a third of the time
             function = functools.cache(getattr(paths, name))
             patch.setattr(paths, name, function)
             patch.setattr(storage, name, function)
         patch.setattr(publish._log, "disabled", True)
-        for module in (storage, publish, runs):
+        for module in (publish, runs):
             patch.setattr(module, "ThreadPoolExecutor", InlineExecutor)
         for module in (leftovers, publish, runs):
             patch.setattr(module, "time", Clock)
