@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ from beam_datasets.native import note_if_missing
 
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
+SPREAD_COUNTS = tuple[tuple[str, int], Histogram]
 _RUNS = "runs"
 _DONE = "done"  # output of what the processes that merge read and write
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
@@ -263,8 +265,13 @@ def write_blocks(
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
     merge = beam.CombinePerKey(_merge_counts, max_bins(sharding, engine))
-    if engine.many_machines:
-        merge = merge.with_hot_key_fanout(COUNTING_FANOUT)
+    if engine.many_machines:  # Beam's own fan-out of a hot key would pickle the keys
+        counts = (
+            counts
+            | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
+            | "CountParts" >> merge
+            | "Gather" >> beam.MapTuple(_of_split).with_output_types(COUNTS)
+        )
     counted = counts | "CountKeys" >> merge
     named = blocks.pipeline | "Splits" >> beam.Create([splits], reshuffle=False)
     make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, engine.merge_limits)
@@ -367,6 +374,27 @@ def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
 @with_output_types(Histogram)
 def _merge_counts(parts: Iterable[Histogram], max_bins: int) -> Histogram:
     return histograms.merge(parts, max_bins)
+
+
+class _SpreadCounts(beam.DoFn):
+    """(split, histogram) -> ((split, number), histogram); the number is drawn for each bundle.
+
+    A split is one key. So workers merge its histograms by number first, and one worker merges what they made.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def start_bundle(self) -> None:
+        self._number = random.randrange(COUNTING_FANOUT)
+
+    def process(self, element: tuple[str, Histogram]) -> Iterator[Any]:
+        split, counts = element
+        yield (split, self._number), counts
+
+
+def _of_split(key: tuple[str, int], counts: Histogram) -> tuple[str, Histogram]:
+    return key[0], counts
 
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
