@@ -386,6 +386,22 @@ def test_slices_are_compared_over_one_axis(url):
     assert (b"data-next" in asked, b"<section" in asked) == (False, False)
 
 
+def test_a_comparison_has_the_code_of_both_slices(url):
+    page = html.unescape(text(url, "/statistics", name=NAME, slice="train[3:]", name2=NAME, slice2="test"))
+    codes = re.findall(r'<pre tabindex="0" id="code(\d)">(.*?)</pre>', page, re.DOTALL)
+    wanted = [
+        ("1", "split='train[3:]'"),
+        ("2", "--split 'train=train[3:]'"),
+        ("3", "split='test'"),
+        ("4", "--split test=test"),
+    ]
+    assert [(number, part in code) for (number, code), (_, part) in zip(codes, wanted)] == [
+        (n, True) for n, _ in wanted
+    ]
+    targets = [shlex.split(code)[-1] for _, code in codes[1::2]]
+    assert targets == ["hostile_part", "hostile_part2"]
+
+
 def test_a_slice_is_not_compared_with_itself(url):
     at = {"name": NAME, "slice": "train", "name2": NAME}
     for slice2 in ("", "train"):
@@ -493,6 +509,7 @@ def test_the_code_loads_just_what_is_shown(data, tmp_path, monkeypatch, capsys, 
         )
         for name, value in shown["code"].items()
     }
+    assert code["slice"].startswith(f"{NAME}, ")
     found: dict[str, object] = {}
     exec(code["python"], found)
     command = [a if a != str(data) else str(tmp_path) for a in shlex.split(code["command"])[1:]]

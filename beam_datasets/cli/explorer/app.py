@@ -153,7 +153,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
                 "progress": {} if all(waited) else found,
                 "changes": compare_features(*(p.info.features for p, _ in chosen)).changes if several else (),
                 "content": pages.escaped(body),
-                "code": catalogue.load_code(*chosen[0]),
+                "code": [catalogue.load_code(*one, number=number) for number, one in enumerate(chosen, 1)],
                 "index": catalogue.index()["datasets"],
             },
         )

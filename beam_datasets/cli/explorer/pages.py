@@ -77,14 +77,23 @@ class Catalogue:
         return {"root": self.root, "datasets": [one | totals(one) for one in found]}
 
     def load_code(
-        self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None
+        self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None, number: int = 1
     ) -> dict[str, str]:
-        """Returns what loads the examples of a page: Python, and a command that makes a dataset of them."""
+        """Returns what loads the examples of a page: Python, and a command that makes a dataset of them.
+
+        Args:
+            published: the version that is shown.
+            expression: the slice.
+            where: a condition on its examples; '' for none.
+            rows: positions of the slice that are shown; None for all.
+            number: of the slice on its page, so that the commands of two make different datasets.
+        """
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
         if rows is not None and (shown := _cut(parts, rows)):
             parts, expression = shown, "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in shown)
-        split, target = next((part.splitname for part in parts), "selection"), f"{published.name}_part"
+        split = next((part.splitname for part in parts), "selection")
+        target = f"{published.name}_part{number if number > 1 else ''}"
         command = ["beam-datasets", "materialize", source, "--data_dir", self.root, "--split", f"{split}={expression}"]
         command += [*(["--where", where] if where else []), "--to", target]
         at = f"{source!r}, data_dir={self.root!r}"
@@ -92,7 +101,8 @@ class Catalogue:
         python = f"ds = {opening}.as_dataset(split={expression!r})" + ("" if rows is None else "\nexamples = ds[:]")
         if where:
             python = f"bd.materialize({at}, split={{{split!r}: {expression!r}}}, where={where!r}, to={target!r})"
-        return {"python": f"import beam_datasets as bd\n\n{python}", "command": shlex.join(command)}
+        python, name = f"import beam_datasets as bd\n\n{python}", f"{published.info.display_name}, {expression}"
+        return {"slice": name, "python": python, "command": shlex.join(command)}
 
 
 def _cut(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
