@@ -264,7 +264,7 @@ def write_blocks(
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    merge = beam.CombinePerKey(_merge_counts, max_bins(sharding, engine))
+    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
     if engine.many_machines:  # Beam's own fan-out of a hot key would pickle the keys
         counts = (
             counts
@@ -370,10 +370,42 @@ def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
 
 
-@with_input_types(Iterable[Histogram])
+@with_input_types(Histogram)
 @with_output_types(Histogram)
-def _merge_counts(parts: Iterable[Histogram], max_bins: int) -> Histogram:
-    return histograms.merge(parts, max_bins)
+class _MergeHistograms(beam.CombineFn):
+    """The histograms of a split's blocks -> the one of the split; holds at most about three of the largest size."""
+
+    def __init__(self, max_bins: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._max_bins = max_bins
+
+    def get_accumulator_coder(self) -> beam.coders.Coder:
+        return beam.coders.ListCoder(HistogramCoder())
+
+    def create_accumulator(self) -> list[Histogram]:
+        return []
+
+    def add_input(self, accumulator: list[Histogram], element: Histogram) -> list[Histogram]:
+        accumulator.append(element)
+        if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
+            return self.compact(accumulator)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Histogram]]) -> list[Histogram]:
+        merged: list[Histogram] = []
+        for accumulator in accumulators:
+            for part in accumulator:
+                merged = self.add_input(merged, part)
+        return merged
+
+    def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
+        return [self._merge(accumulator)]
+
+    def extract_output(self, accumulator: list[Histogram]) -> Histogram:
+        return self._merge(accumulator)
+
+    def _merge(self, parts: list[Histogram]) -> Histogram:
+        return histograms.merge(parts, self._max_bins)
 
 
 class _SpreadCounts(beam.DoFn):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.beam.engine import unused_pipeline
-from beam_datasets.beam.write import BlockCoder, HistogramCoder, SpilledBlocksCoder
+from beam_datasets.beam.write import BlockCoder, HistogramCoder, SpilledBlocksCoder, _MergeHistograms
+from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate.blocks import Block, SpilledBlocks
 from beam_datasets.generate.histogram import Histogram, count_keys
 
@@ -102,6 +103,29 @@ def test_the_graph_uses_them(tmp_path, payload, coder, more, runner):
         for names in found:
             assert expected in names, stage
             assert not names & pickled, stage
+
+
+@pytest.mark.parametrize("as_inputs", [True, False])
+def test_merging_histograms_holds_few_of_them(as_inputs, monkeypatch):
+    """A worker that merges those of 32 others holds two of the largest size, and the one that it adds."""
+    most, held, merge = 1000, [], histograms.merge
+    monkeypatch.setattr(
+        histograms, "merge", lambda parts, n: held.append(sum(len(p.counts) for p in parts)) or merge(parts, n)
+    )
+    random = np.random.default_rng(3)
+    keys = np.zeros((32, most, 2), np.uint64)
+    keys[:, :, 0] = np.sort(random.integers(0, 1 << 64, (32, most), np.uint64))
+    parts = [count_keys(some, np.full(most, 10)) for some in keys]
+    assert all(len(part.counts) == most for part in parts)
+    combine = _MergeHistograms(most)
+    found = combine.create_accumulator()
+    if as_inputs:
+        for part in parts:
+            found = combine.add_input(found, part)
+    else:
+        found = combine.merge_accumulators([part] for part in parts)
+    assert combine.extract_output(found).total == 32 * most
+    assert most < max(held) <= 3 * most
 
 
 def test_a_worker_needs_no_import_to_have_them():
