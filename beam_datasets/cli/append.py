@@ -13,12 +13,11 @@ from beam_datasets.cli.builder_options import add_builder_options, builder_argum
 from beam_datasets.cli.options import (
     SHARDS,
     SOURCES,
-    SOURCES_NAMES,
     Command,
     UsageError,
     as_usage_errors,
+    given,
     import_beam,
-    num_shards,
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
@@ -62,7 +61,6 @@ dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
     usage="NAME_OR_DIR --from SOURCE [options] [options of a builder]",
     settings={"--from": {"dest": "new"}},
 )
-_PASSED_ON = ("new_splits", "version", "on_duplicate", "share_shards", "union_features")
 _KEYS = {  # by what `AppendPlan.deletions` has for a key
     True: "deleted keys",
     False: "keys to delete of new examples, which are left out",
@@ -86,14 +84,11 @@ def run(args: Sequence[str]) -> int:
     known = parser.parse_args(args)
     if not (known.new or known.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
-    given: dict[str, Any] = {name: getattr(known, name) for name in SOURCES_NAMES}
-    given |= {name: value for name in _PASSED_ON if (value := getattr(known, name)) is not None}
     started = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in known.delete or () for key in _read_keys(path))
-        count = num_shards(known.num_shards)
         new = [_builder(builders[text], known) if text in builders else text for text in texts]
-        options = AppendOptions(**given, delete=keys, num_shards=count)
+        options = AppendOptions(**given(known, AppendOptions) | {"delete": keys})
         taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
         with build_sources(known.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
@@ -124,10 +119,10 @@ def _request(text: str) -> BuilderRequest:
 
 
 def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
-    given: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
+    kwargs: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
     try:
-        given |= builder_arguments(known, request.builder)
-        return request.builder(**{name: value for name, value in given.items() if value is not None})
+        kwargs |= builder_arguments(known, request.builder)
+        return request.builder(**{name: value for name, value in kwargs.items() if value is not None})
     except (ValueError, UsageError) as error:  # `--split` is an option of this command
         hint = ". --split selects from SOURCE; the option of the builder is --splits here" if known.split else ""
         raise type(error)(re.sub(r"--split\b", "--splits", str(error)) + hint) from None

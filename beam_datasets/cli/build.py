@@ -10,9 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_datasets import catalog
+from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     DATA_DIR,
@@ -22,8 +23,8 @@ from beam_datasets.cli.options import (
     Command,
     UsageError,
     as_usage_errors,
+    given,
     import_beam,
-    num_shards,
     parse_with_beam,
     with_underscores,
 )
@@ -35,9 +36,6 @@ from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.reading.opening import builder_from_directory
-
-if TYPE_CHECKING:
-    from beam_datasets.builders import DatasetBuilder
 
 SHOWN = 20  # strings of a set that a dataset counted
 COMMAND = Command(
@@ -77,23 +75,7 @@ dataset NAME_OR_FILE
     settings={
         "--check_against": {"const": "latest"},
         "--resume": {"const": True, "choices": [True, "changed"]},
-        "--no_verify_ssl": {"action": "store_const", "const": False, "dest": "verify_ssl"},
     },
-)
-_DOWNLOADS = ("download_dir", "manual_dir", "register_checksums", "force_checksums", "verify_ssl")
-_PASSED_ON = (
-    *_DOWNLOADS,
-    "min_shard_size",
-    "max_shard_size",
-    "max_examples_per_split",
-    "ignore_duplicates",
-    "num_workers",
-    "payload",
-    "spill_dir",
-    "shared_disk",
-    "check_against",
-    "resume",
-    "overwrite",
 )
 
 
@@ -148,8 +130,9 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
     """Builds the first examples of each split in a temporary place, and shows them."""
     from beam_datasets.cli import head
 
-    for name in ("overwrite", "no_wait", "resume", "check_against", "dry_run"):
-        if getattr(known, name):
+    refused = {name: getattr(known, name) for name in ("overwrite", "resume", "check_against", "dry_run")}
+    for name, is_given in {**refused, "no_wait": not known.wait}.items():
+        if is_given:
             raise UsageError(f"--trial publishes nothing, so it takes no --{name}")
     if known.trial < 1:
         raise UsageError(f"--trial {known.trial}: expected 1 or more")
@@ -220,10 +203,10 @@ def _is_folder(text: str) -> bool:
 
 def _make_builder(request: BuilderRequest, known: argparse.Namespace) -> DatasetBuilder:
     kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
-    given = {"config": request.config or known.config, "version": request.version}
+    named = {"config": request.config or known.config, "version": request.version}
     if request.config and known.config:
         raise UsageError(f"--config {known.config}: {known.dataset} names the config {request.config!r} already")
-    kwargs |= {name: value for name, value in given.items() if value is not None}
+    kwargs |= {name: value for name, value in named.items() if value is not None}
     with as_usage_errors(request.builder.__name__):
         builder = request.builder(data_dir=catalog.root_dir(known.data_dir, known.storage_options), **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there
@@ -242,10 +225,10 @@ def publishing_in(directory: str) -> Iterator[None]:
 
 
 def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
-    options = {name: getattr(known, name) for name in _PASSED_ON}
-    given = {n: v for n, v in options.items() if v is not None and (v is not False or n == "verify_ssl")}
-    reports = {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
-    return given | reports | {"wait": not known.no_wait, "num_shards": num_shards(known.num_shards)}
+    from beam_datasets.beam.generate import generate
+
+    options = given(known, generate, DatasetBuilder.download_settings) | {"overwrite": known.overwrite}
+    return options | {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
 
 
 def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
@@ -253,19 +236,16 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
     from beam_datasets.beam.engine import unused_pipeline
     from beam_datasets.beam.generate import units_of
 
-    options = {name: value for name in _DOWNLOADS if (value := getattr(known, name)) is not None}
     with tempfile.TemporaryDirectory() as folder:  # where no published version says what the features are
         planned = builder.elsewhere(folder)
-        planned.use_downloads(builder.download_settings(**options))
+        planned.use_downloads(builder.download_settings(**given(known, builder.download_settings)))
         sources = planned.split_generators(unused_pipeline())
         return _plan_of_sources(planned, sources, known, units_of(planned, sources))
 
 
 def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Namespace, units: Any) -> str:
-    names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
     with as_usage_errors("build"):
-        given = {name: getattr(known, name) for name in names}
-        sharding = ShardingOptions.of(num_shards=num_shards(known.num_shards), **given)
+        sharding = ShardingOptions(**given(known, ShardingOptions))
         sharding.check_splits(sources)
         share = estimates.SAMPLE if known.sample is None else float(known.sample)
         if not 0 < share <= 1:

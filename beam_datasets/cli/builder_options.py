@@ -79,7 +79,7 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
     options = _options(builder)
     for option in options:
         kinds = _kinds(option.annotation, option.default)
-        settings: dict[str, Any] = {"action": "append"}
+        settings: dict[str, Any] = {"action": "append", "metavar": option.name.upper()}
         if any(kind.is_mapping for kind in kinds):
             settings["metavar"] = "NAME=VALUE"
         flags = _flags(option)
@@ -89,7 +89,12 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
         flags = [flag for flag in flags if flag not in taken]
         if flags:
             settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
-            group.add_argument(*flags, dest=option.name, help=_help(builder, option.name), **settings)
+            group.add_argument(*flags, dest=_dest(option.name), help=_help(builder, option.name), **settings)
+
+
+def _dest(name: str) -> str:
+    """Returns where a parser keeps the texts of a builder's option, apart from those of the command."""
+    return f"builder.{name}"
 
 
 def _flags(option: inspect.Parameter) -> list[str]:
@@ -106,7 +111,7 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
     """
     found = {}
     for option in _options(builder):
-        if isinstance(texts := getattr(args, option.name, None), list):
+        if (texts := getattr(args, _dest(option.name), None)) is not None:
             try:
                 found[option.name] = _convert(option.annotation, texts, option.default)
             except (ValueError, UsageError) as error:
@@ -118,7 +123,7 @@ class _Flag(argparse.Action):
     """`--x`, `--x false` or `--no_x`."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        negated = option_string == f"--no_{self.dest}"
+        negated = option_string == f"--no_{self.dest.removeprefix(_dest(''))}"
         if negated and values is not None:
             parser.error(f"{option_string}: expected no value, got {values!r}")
         setattr(namespace, self.dest, ["false" if negated else "true" if values is None else values])

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors, given
 from beam_datasets.cli.printing import plural, say, size_text, table
 from beam_datasets.errors import StorageError
 from beam_datasets.generate.leftovers import WEEK, Leftover, find_leftovers, give_up, remove_leftover
@@ -60,13 +60,7 @@ def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
     known = PRUNE.parse(args)
     with as_usage_errors():
-        judged = plan_prune(
-            known.dataset,
-            known.keep,
-            keep_tagged=known.keep_tagged,
-            data_dir=known.data_dir,
-            storage_options=known.storage_options,
-        )
+        judged = plan_prune(known.dataset, **given(known, plan_prune))
     sizes = {version: storage.usage(version.directory).num_bytes for version in judged}
     rows = [[version.name, size_text(sizes[version]), version.kept or "to be removed"] for version in judged]
     say(table(["version", "files", ""], rows, left=(0, 2)))

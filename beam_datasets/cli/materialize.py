@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -13,14 +12,14 @@ from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     ENGINE,
+    ENGINE_NAMES,
     SHARDS,
     SOURCES,
-    SOURCES_NAMES,
     STORAGE,
     Command,
     UsageError,
     as_usage_errors,
-    num_shards,
+    given,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
@@ -57,7 +56,6 @@ source SOURCE
     usage="SOURCE [options] [options of Beam]",
     settings={"--source": {"dest": "sources"}},
 )
-_REQUEST = (*SOURCES_NAMES, "to", "features", "filter", "where", "reshuffle", "refuse_repeats")
 
 
 def run_materialize(args: Sequence[str]) -> int:
@@ -85,8 +83,8 @@ def run_materialize(args: Sequence[str]) -> int:
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
             progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
-            engine = {name: getattr(known, name) for name in ("num_workers", "payload", "spill_dir", "shared_disk")}
-            directory = run_job(job, beam_options, {**engine, "wait": not known.no_wait, "progress": progress})
+            engine = {name: getattr(known, name) for name in ENGINE_NAMES}
+            directory = run_job(job, beam_options, {**engine, "progress": progress})
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
@@ -117,9 +115,7 @@ def _job(known: argparse.Namespace) -> Job:
 
     if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
         make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))
-    request = {name: getattr(known, name) for name in _REQUEST}
-    sources, count = dict(map(_labelled, known.sources or ())), num_shards(known.num_shards)
-    return plan_job(known.source, sources=sources, num_shards=count, **request)
+    return plan_job(**given(known, plan_job) | {"sources": dict(map(_labelled, known.sources or ()))})
 
 
 def _labelled(text: str) -> tuple[str, str]:
@@ -196,8 +192,7 @@ def run_export(args: Sequence[str]) -> int:
 
     known, beam_options = EXPORT.parse_with_beam(args)
     with as_usage_errors("export"):
-        given = {name: getattr(known, name) for name in inspect.signature(plan_export).parameters}
-        plan = plan_export(**given | {"num_shards": num_shards(known.num_shards)})
+        plan = plan_export(**given(known, plan_export))
     say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
     say(_exported(plan))
     if known.dry_run:

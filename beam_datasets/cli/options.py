@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import gc
 import importlib
+import inspect
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
@@ -55,6 +56,8 @@ class Command:
     def add_to(self, parser: Parser, completers: Mapping[str, Any] | None = None) -> None:
         """Adds the options to a parser.
 
+        A flag `--no_x` sets `x` to False, which is True without it.
+
         Args:
             parser: changed in place.
             completers: metavar -> what completes a value in a shell.
@@ -66,7 +69,7 @@ class Command:
             elif line:
                 names, _, help = line.partition("  ")
                 name, _, metavar = names.partition(" ")
-                settings = _settings_of(metavar) | self._settings.get(name, {})
+                settings = _settings_of(metavar, name) | self._settings.get(name, {})
                 action = group.add_argument(name, help=help.strip().replace("%", "%%"), **settings)
                 if completer := (completers or {}).get(metavar.strip("[].")):
                     action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
@@ -83,8 +86,10 @@ class Command:
         return parse_with_beam(self.parser(), args)
 
 
-def _settings_of(metavar: str) -> dict[str, Any]:
+def _settings_of(metavar: str, name: str = "") -> dict[str, Any]:
     """Returns what `argparse` needs to know of an option with this metavar."""
+    if not metavar and name.startswith("--no_"):
+        return {"action": "store_false", "dest": name.removeprefix("--no_")}
     if not metavar:
         return {"action": "store_true"}
     if metavar.startswith("{"):
@@ -103,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Returns (options, arguments that the parser does not know).
+        """Returns (options, arguments that the parser does not know); `num_shards` is what it asks for.
 
         Raises:
             UsageError: the arguments do not fit the options.
@@ -112,6 +117,8 @@ class Parser(argparse.ArgumentParser):
         for name in _DIRECTORIES:
             if getattr(known, name, None) == "":
                 self.error(f"--{name} is empty; is a variable unset?")
+        if "num_shards" in known:
+            known.num_shards = num_shards(known.num_shards)
         return known, rest
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -227,11 +234,7 @@ SOURCES = f"""
 --source_storage{STORAGE.format("the stores of sources")}
 --dry_run  print what would be read and written, and publish nothing
 """.strip()
-"""Options of commands that make a dataset of others; `SOURCES_NAMES` are those that a plan takes as they are."""
-SOURCES_NAMES = (
-    *("split", "data_dir", "source_data_dir", "storage_options", "source_storage_options"),
-    *("min_shard_size", "max_shard_size"),
-)
+"""Options of commands that make a dataset of others."""
 ENGINE = """
 engine (they change no byte):
 --num_workers N  worker processes of a local run, 0 for one a core; default: one a core, of materialize this process
@@ -240,6 +243,13 @@ engine (they change no byte):
 --shared_disk  remote workers see this machine's paths
 --no_wait  end when a remote runner has the job
 """
+ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")
+
+
+def given(known: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:
+    """Returns the options that are arguments of one of the functions, by their names; without those that are None."""
+    names = {name for function in functions for name in inspect.signature(function).parameters}
+    return {name: value for name, value in vars(known).items() if name in names and value is not None}
 
 
 def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:

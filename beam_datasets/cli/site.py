@@ -93,7 +93,7 @@ def run(args: Sequence[str]) -> int:
         try:
             if "error" in row:
                 raise BeamDatasetsError(f"left out: {row['error']}")
-            entries.append(site.version(name, previous if same else "", known.no_statistics, known.no_changes))
+            entries.append(site.version(name, previous if same else "", known.statistics, known.changes))
             previous = name
         except BeamDatasetsError as error:
             row["error"] = str(error)
@@ -171,11 +171,11 @@ class _Site:
             self.damage.setdefault(name, []).append(str(error))
             return None
 
-    def version(self, name: str, previous: str, no_statistics: bool, no_changes: bool) -> dict[str, Any]:
+    def version(self, name: str, previous: str, computes_statistics: bool, compares: bool) -> dict[str, Any]:
         """Writes the files of a version, and returns its entry of the catalogue."""
         published, folder = self.catalogue.open(name), _folder(name)
-        found = self._whole(name, self._statistics, published, no_statistics) if published.info.splits else None
-        changes = self._changes(published, previous, no_changes) if previous else None
+        found = self._whole(name, self._statistics, published, computes_statistics) if published.info.splits else None
+        changes = self._changes(published, previous, compares) if previous else None
         samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
         samples = {split: sample for split, sample in samples.items() if sample is not None}
         described = croissant(published, samples, f"{self.url}/{quote(folder)}/" if self.url else "")
@@ -203,10 +203,10 @@ class _Site:
         self.show(f"{folder}/index.html", "dataset", values)
         return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
 
-    def _statistics(self, published: ReadOnlyBuilder, only_saved: bool) -> Any:
+    def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Any:
         request = prepare(published.dataset_dir)
         found = read_saved(request)
-        if found is None and not only_saved:
+        if found is None and computes:
             found = compute_request(request)
             with contextlib.suppress(StorageError):  # another user may own the datasets
                 save(found)
@@ -216,7 +216,7 @@ class _Site:
         name, split = published.info.display_name, pages.default_slice(published)
         return pages.sample_images(published, split, lambda *place: quote(self.media(name, split, *place)))
 
-    def _changes(self, published: ReadOnlyBuilder, previous: str, only_made: bool) -> str | None:
+    def _changes(self, published: ReadOnlyBuilder, previous: str, compares: bool) -> str | None:
         """Returns how a version differs from the one before; what was found is kept in the site."""
         old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
@@ -224,7 +224,7 @@ class _Site:
             kept = json.loads(storage.read_bytes(storage.join(self.target, path)))
             if kept["digests"] == digests:
                 return str(kept["text"])
-        if only_made:
+        if not compares:
             return None
         if (found := self._whole(published.info.display_name, diff, old, published)) is None:
             return None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, import_beam
+from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given, import_beam
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics import Statistics
@@ -119,21 +119,16 @@ def _compute(request: StatisticsRequest, known: argparse.Namespace, beam_options
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     import_beam()
+    from beam_datasets.beam.engine import choose_engine
     from beam_datasets.beam.reports import run_stats as run_pipeline
 
     with as_usage_errors("stats"):
-        return run_pipeline(
-            request,
-            report=known.report,
-            beam_options=beam_options,
-            num_workers=known.num_workers,
-            shared_disk=known.shared_disk,
-        )
+        return run_pipeline(request, beam_options=beam_options, **given(known, run_pipeline, choose_engine))
 
 
 def _save(found: Statistics, request: StatisticsRequest, known: argparse.Namespace) -> str:
     """Saves statistics of a whole dataset, and returns what to say of it."""
-    if known.no_save or not request.whole:
+    if not known.save or not request.whole:
         return ""
     try:
         return f"saved in {save(found)}"

@@ -15,6 +15,7 @@ from beam_datasets.cli.options import (
     UsageError,
     as_usage_errors,
     check_beam_options,
+    given,
     import_beam,
     until_dashes,
 )
@@ -76,7 +77,7 @@ def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.Argu
         "--report": (known.report, "--beam"),
         "--num_workers": (known.num_workers, "--beam"),
         "--shared_disk": (known.shared_disk, "--beam"),
-        "--no_wait": (known.no_wait, "--beam"),
+        "--no_wait": (not known.wait, "--beam"),
     }
     for name, (value, needed) in needs.items():
         if value and not getattr(known, needed.removeprefix("--")):
@@ -96,21 +97,13 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
 
 
 def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+    from beam_datasets.beam.reports import VerifyDataset
     from beam_datasets.beam.reports import run_verify as run_pipeline
 
     started = time.monotonic()
     with as_usage_errors("verify"):
-        report = run_pipeline(
-            known.dataset,
-            data_dir=known.data_dir,
-            decode=known.decode,
-            report=known.report,
-            beam_options=beam_options,
-            num_workers=known.num_workers,
-            shared_disk=known.shared_disk,
-            wait=not known.no_wait,
-            storage_options=known.storage_options,
-        )
+        options = given(known, run_pipeline, VerifyDataset)
+        report = run_pipeline(known.dataset, beam_options=beam_options, **options)
     if report is None:  # the job is not waited for
         say(f"Submitted; its report will be {known.report}")
         return 0

@@ -367,7 +367,7 @@ def test_no_size(text: str) -> None:
 
 def test_beam_options() -> None:
     parser = Parser("test")
-    parser.add_argument("--num_shards")
+    parser.add_argument("--num_shards", action="append")
     check_beam_options([], parser)
     check_beam_options(["--runner", "FlinkRunner", "--flink_master=localhost:8081", "--experiments", "x"], parser)
     with pytest.raises(UsageError, match=r"unknown option --num_shard: .* Did you mean '--num_shards'\?"):
