@@ -8,13 +8,12 @@ nothing is replayed.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
@@ -32,7 +31,6 @@ Unit: TypeAlias = Any
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit and the value that was made of it."""
 
-_STOPPED = "a function given to map() or filter() raised StopIteration"
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
 
 
@@ -368,8 +366,6 @@ class StreamIterator(Iterator[Any]):
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
         self._stream = stream
         self._links = stream._links
-        leading = itertools.takewhile(lambda link: isinstance(link, (Mapped, Filtered)), self._links)
-        self._num_leading = len(list(leading))
         self._reader: DatasetIterator | None = None
         self._begin(epoch)
 
@@ -387,85 +383,82 @@ class StreamIterator(Iterator[Any]):
         self._counts = [0] * len(self._links)
 
     def __next__(self) -> Any:
-        while True:
-            number = len(self._links)
-            while number >= self._num_leading and not self._queues[number]:
-                number -= 1
-            if number < self._num_leading:
-                self._read()
-                continue
-            queue = self._queues[number]
-            unit, value = queue[0]
-            if isinstance(value, _Unmade):
-                queue[0] = unit, value.make()
-            elif number == len(self._links):
-                return queue.popleft()[1]
-            else:
-                self._pass(number, queue[0])
-                queue.popleft()  # only now: an error leaves it there
+        try:
+            while True:
+                number = len(self._links)
+                while number >= 0 and not self._queues[number]:
+                    number -= 1
+                if number < 0:
+                    if not self._read():
+                        break
+                    continue
+                queue = self._queues[number]
+                unit, value = queue[0]
+                if isinstance(value, Bin):  # that the link before has completed
+                    queue[0] = unit, self._make(number - 1, value)
+                elif number == len(self._links):
+                    return queue.popleft()[1]
+                else:
+                    self._pass(number, queue[0])
+                    queue.popleft()  # only now: an error leaves it there
+        except StopIteration as error:  # it would look like the end
+            raise RuntimeError("a function given to map() or filter() raised StopIteration") from error
+        raise StopIteration
 
-    def _pass(self, number: int, item: Item) -> None:
-        """Passes an item through a link."""
-        link, onward = self._links[number], self._queues[number + 1]
-        if isinstance(link, Mapped):
-            onward.append((item[0], _called(link, item[1])))
-        elif isinstance(link, Filtered):
-            if _called(link, item[1]):
-                onward.append(item)
-        elif isinstance(link, Cut):
-            if link.start <= self._counts[number] and (link.stop is None or self._counts[number] < link.stop):
-                onward.append(item)
-            self._counts[number] += 1
-        else:
-            self._queue_bins(number, link.add(self._bins[number], item))
+    def _pass(self, first: int, item: Item) -> None:
+        """Passes an item through the links from `first` on, up to one that counts or holds items."""
+        unit, value = item
+        for number in range(first, len(self._links)):
+            link = self._links[number]
+            if isinstance(link, Mapped):
+                value = link.function(value)
+            elif isinstance(link, Filtered):
+                if not holds(link.function(value)):
+                    return
+            elif isinstance(link, Grouping):
+                self._queue_bins(number, link.add(self._bins[number], (unit, value)))
+                return
+            else:
+                if link.start <= self._counts[number] and (link.stop is None or self._counts[number] < link.stop):
+                    self._queues[number + 1].append((unit, value))
+                self._counts[number] += 1
+                return
+        self._queues[-1].append((unit, value))
 
     def _queue_bins(self, number: int, bins: list[Bin]) -> None:
-        link: Any = self._links[number]
-        for some in bins:
-            units, values = zip(*some.items)
-            self._queues[number + 1].append((list(units), _Unmade(link, list(values))))
+        self._queues[number + 1].extend(([unit for unit, _ in some.items], some) for some in bins)
 
-    def _read(self) -> None:
-        """Reads the next item of the dataset. At its end, passes on what a link holds, or goes to the next epoch."""
+    def _make(self, number: int, complete: Bin) -> Any:
+        link: Any = self._links[number]
+        return link.make([value for _, value in complete.items])
+
+    def _read(self) -> bool:
+        """Reads until an item is in a queue. At the end, passes on what a link holds, or goes to the next epoch.
+
+        Returns:
+            Whether there may be more.
+        """
         if not self._is_cut():
-            for value in self._open():
-                try:
-                    is_passed = self._enter(value)
-                except BaseException as error:
-                    self.close()  # the item is read again
-                    if isinstance(error, StopIteration):  # it would look like the end
-                        raise RuntimeError(_STOPPED) from error
-                    raise
-                self._position += 1
-                if is_passed:
-                    return
+            try:
+                for value in self._open():
+                    self._pass(0, (self._position, value))
+                    self._position += 1
+                    if any(self._queues):
+                        return True
+            except BaseException:
+                self.close()  # the item is read again
+                raise
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
                 self._queue_bins(number, [some for some in link.left(self._bins[number]) if some.items])
                 self._bins[number] = []
-                return
+                return True
         self.close()
         epochs = self._stream._epochs
         if epochs is not None and (epochs <= 1 or self._epoch + 1 >= epochs):
-            raise StopIteration
+            return False
         self._begin(self._epoch + 1)
-
-    def _enter(self, value: Any) -> bool:
-        """Passes an item of the dataset through the first links, up to a group; returns whether a queue has more."""
-        number = self._num_leading
-        for link in self._links[:number]:
-            if isinstance(link, Mapped):
-                value = link.function(value)
-            elif not holds(cast("Filtered", link).function(value)):
-                return False
-        item = self._position, value
-        group = self._links[number] if number < len(self._links) else None
-        if not isinstance(group, Grouping):
-            self._queues[number].append(item)
-            return True
-        complete = group.add(self._bins[number], item)
-        self._queue_bins(number, complete)
-        return bool(complete)
+        return True
 
     def _is_cut(self) -> bool:
         """Returns whether no further item can pass all links."""
@@ -551,12 +544,11 @@ class StreamIterator(Iterator[Any]):
         groups = [i for i, link in enumerate(self._links[:number]) if isinstance(link, Grouping)]
         first = groups[-1] if groups else -1
         if groups:
-            link: Any = self._links[first]
-            value = link.make([self._made(first, inner, values) for inner in unit])
+            value = self._make(first, Bin([(inner, self._made(first, inner, values)) for inner in unit]))
         else:
             value = values[unit]
         for after in self._links[first + 1 : number]:
-            value = _called(after, value) if isinstance(after, Mapped) else value
+            value = after.function(value) if isinstance(after, Mapped) else value
         return value
 
     def _fingerprint(self) -> dict[str, str]:
@@ -578,22 +570,6 @@ class StreamIterator(Iterator[Any]):
         self.close()
 
 
-@dataclass(frozen=True)
-class _Unmade:
-    """A complete group of which nothing is made yet."""
-
-    link: Grouping
-    values: list[Any]
-
-    def make(self) -> Any:
-        return _guarded(self.link.make, self.values)
-
-
-def _called(link: Mapped | Filtered, value: Any) -> Any:
-    result = _guarded(link.function, value)
-    return holds(result) if isinstance(link, Filtered) else result
-
-
 def holds(result: Any) -> bool:
     """Returns the result of the function of a filter.
 
@@ -605,13 +581,6 @@ def holds(result: Any) -> bool:
     raise TypeError(
         f"filter(): expected a function that returns a bool, got {result!r:.100} of {type(result).__name__}."
     )
-
-
-def _guarded(function: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return function(value)
-    except StopIteration as error:  # it would look like the end
-        raise RuntimeError(_STOPPED) from error
 
 
 def _leaves(unit: Unit) -> Iterator[int]:
