@@ -105,7 +105,7 @@ class Audio(Leaf):
                 value = list(value) if value.dtype != self.dtype else value  # samples of fewer bits fit
             return pack_samples(value)
 
-        return inner.with_packing(pack)
+        return replace(inner, pack=pack, pack_many=None)
 
     def _read(self, data: bytes, name: str | None, path: str, *, may_mix: bool) -> NDArray[Any]:
         """Returns the samples of a file; `may_mix` allows another number of channels than the feature has."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.arguments import integer
-from beam_datasets.errors import MissingDependencyError, did_you_mean
+from beam_datasets.errors import FeatureValueError, MissingDependencyError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.formats import example
 from beam_datasets.formats.example import Kind
@@ -176,9 +176,22 @@ class FeatureConnector(abc.ABC):
         """Returns the names in the record of a feature called `name`, below `rank` sequences."""
         return tuple(key for key, _ in self.lists(name, rank))
 
-    @abc.abstractmethod
     def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value of a feature called `name`."""
+        """Returns the function that encodes one value of a feature called `name`.
+
+        Raises:
+            FeatureValueError: values could not be read again.
+        """
+        names = self.wire_names(name)
+        check_unique(names, name)
+        encode_rows = self.rows_encoder(name, 0)
+        order = sorted(range(len(names)), key=lambda i: names[i].encode())
+
+        def encode(value: Any) -> bytes:
+            entries = encode_rows([value], ())
+            return b"".join([entries[i][1] for i in order])
+
+        return encode
 
     def fast_path(self) -> FastPathSpec | None:
         """Returns which values the native module encodes, if the native module can encode these; see `FastPathSpec`."""
@@ -186,7 +199,7 @@ class FeatureConnector(abc.ABC):
 
     @abc.abstractmethod
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of a sequence; see `RowsEncode`."""
+        """Returns the function that encodes the items of `rank` sequences, or one value for 0; see `RowsEncode`."""
 
     @abc.abstractmethod
     def decoder(self, name: str, rank: int = 0) -> Decode:
@@ -199,6 +212,13 @@ class FeatureConnector(abc.ABC):
 
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
 """From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
+
+
+def check_unique(names: Sequence[str], path: str) -> None:
+    """Refuses features that would be stored under the same name."""
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FeatureValueError(f"{path}: two features are stored as {twice!r}; rename one of them".removeprefix(": "))
 
 
 def to_shape(shape: Any) -> Shape:

@@ -79,7 +79,7 @@ class BBoxFeature(Leaf):
         """Returns how boxes are packed: as four floats."""
         numbers = number_codec(replace(_BOX, allow_rounding=self.allow_rounding), path)
         checked = self._checker(path)
-        return numbers.with_packing(lambda value: numbers.pack(checked(value)))
+        return replace(numbers, pack=lambda value: numbers.pack(checked(value)), pack_many=None)
 
     def _checker(self, path: str) -> Callable[[Any], list[Any]]:
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,12 +14,12 @@ from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
     DocArg,
-    Encode,
     FastPathSpec,
     FeatureConnector,
     Form,
     Items,
     Json,
+    RowsEncode,
     Shape,
     int_from_json,
     to_names,
@@ -27,7 +27,6 @@ from beam_datasets.features.base import (
 from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.features.numbers import array_maker, check_unmasked, number_codec
 from beam_datasets.features.tensor import Scalar
-from beam_datasets.formats import example
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -177,12 +176,12 @@ class ClassLabel(Leaf):
                 return items.astype(np.int64, copy=False)
             return np.array([index(item) for item in items], np.int64)
 
-        return numbers.with_packing(lambda value: np.array([index(value)], np.int64), pack_many)
+        return replace(numbers, pack=lambda value: np.array([index(value)], np.int64), pack_many=pack_many)
 
-    def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one label."""
-        index, key = self.index_of(name), name.encode("utf-8")
-        return lambda value: example.list_entry(key, "int64", np.array([index(value)], np.int64))
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes one label, or the labels of sequences."""
+        self.index_of(name)  # raises if the classes are not known
+        return super().rows_encoder(name, rank)
 
     def stored(self) -> FeatureConnector:
         """Returns the index as a number."""

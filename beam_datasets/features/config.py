@@ -17,7 +17,6 @@ from beam_datasets.features.base import (
     CLASS_PREFIX,
     Decode,
     Documentation,
-    Encode,
     FeatureConnector,
     Json,
     RowsEncode,
@@ -161,10 +160,6 @@ class UnknownFeature(FeatureConnector):
     def items_splitter(self, name: str, rank: int) -> Callable[[Any], Any]:
         """Returns a function that refuses."""
         return lambda lists: self._refuse(name)
-
-    def encoder(self, name: str) -> Encode:
-        """Refuses."""
-        self._refuse(name)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Refuses."""

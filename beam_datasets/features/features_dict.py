@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from beam_datasets.features.base import (
     Json,
     Lengths,
     RowsEncode,
+    check_unique,
     dtype_of,
     is_dtype,
     native_encoder,
@@ -211,13 +212,6 @@ class FeaturesDict(FeatureConnector):
 def join(name: str, child: str) -> str:
     """Returns the name in the record of a feature below another; '' is the top."""
     return f"{name}/{child}" if name else child
-
-
-def check_unique(names: Sequence[str], path: str) -> None:
-    """Refuses features that would be stored under the same name."""
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FeatureValueError(f"{path}: two features are stored as {twice!r}; rename one of them".removeprefix(": "))
 
 
 def check_label_files(tree: FeatureConnector) -> None:

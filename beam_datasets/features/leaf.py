@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.base import (
     Decode,
-    Encode,
     FeatureConnector,
     Items,
     Lengths,
@@ -43,35 +42,22 @@ class Codec:
         kind: what the list holds.
         size: how many values of the list an item takes; None where that varies.
         pack: one item to its values.
-        pack_many: items to the values of all, in order.
+        pack_many: items to the values of all, in order; None where they are packed one by one.
         unpack: the values of one item to the item.
         unpack_many: the values of any number of items to the items: an array of one more dimension, or a list where the
             items have different shapes.
-        to_bytes, from_bytes: `pack` and `unpack` without the list around, where an item is always one value of bytes;
-            `from_bytes` is `bytes` where the item is that value.
+        from_bytes: `unpack` of the value alone, where an item is always one value of bytes; `bytes` where it is that.
         numbers: dtype and shape of an item, where the list holds its numbers.
     """
 
     kind: Kind
     size: int | None
     pack: Callable[[Any], Any]
-    pack_many: Callable[[Items], Any]
+    pack_many: Callable[[Items], Any] | None
     unpack: Callable[[Any], Any]
     unpack_many: Callable[[Any], Any]
-    to_bytes: Callable[[Any], bytes] | None = None
     from_bytes: Callable[[bytes], Any] | None = None
     numbers: tuple[np.dtype[Any], Shape] | None = None
-
-    def with_packing(self, pack: Callable[[Any], Any], pack_many: Callable[[Items], Any] | None = None) -> Codec:
-        """Returns the codec with other functions to pack; many are packed one by one by default."""
-
-        def pack_each(items: Items) -> Any:
-            lists = [pack(item) for item in items]
-            if self.kind == "bytes":
-                return [value for values in lists for value in values]
-            return np.concatenate(lists) if lists else empty_list(self.kind)
-
-        return replace(self, pack=pack, pack_many=pack_many or pack_each, to_bytes=None)
 
 
 def empty_list(kind: Kind) -> Stored:
@@ -109,59 +95,47 @@ class Leaf(FeatureConnector):
         lengths = [(f"{name}/ragged_row_lengths_{i}", _LENGTHS) for i in range(rank - 1)]
         return (f"{name}/ragged_flat_values", kind), *lengths
 
-    def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value."""
-        codec = self.codec(name)
-        key, is_optional = name.encode("utf-8"), self.is_optional
-
-        def encode(value: Any) -> bytes:
-            if value is None and is_optional:
-                return b""
-            if codec.to_bytes is not None:
-                return example.one_bytes_entry(key, codec.to_bytes(value))
-            return example.list_entry(key, codec.kind, codec.pack(value))
-
-        return encode
-
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of a sequence.
+        """Returns the function that encodes one value, or the items of sequences.
 
         Raises:
             FeatureValueError: how many values an item takes varies, and is not stored, or it takes none.
         """
-        codec = self.codec(name)
-        if not codec.size:
+        codec, is_optional = self.codec(name), self.is_optional
+        if rank and not codec.size:
             unknown = "where an item ends" if codec.size is None else "how many items there are"
             raise FeatureValueError(
                 f"{name}: a sequence of {self!r} could be written but not read, as nothing says {unknown}. "
                 "Use a Sequence of Sequences, or a Tensor with encoding='zlib' or 'bytes'"
             )
-        names = [key for key, _ in self.own_lists(name, rank)]
+        names = [(key, key.encode()) for key, _ in self.own_lists(name, rank)]
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             lists = [(codec.kind, _pack_items(codec, items, name)), *(("int64", counts) for counts in lengths)]
-            return [(key, example.list_entry(key.encode(), *values)) for key, values in zip(names, lists)]
+            return [(key, example.list_entry(wire, *values)) for (key, wire), values in zip(names, lists)]
 
-        return encode
+        def encode_one(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            (value,), ((key, wire),) = items, names
+            missing = value is None and is_optional
+            return [(key, b"" if missing else example.list_entry(wire, codec.kind, codec.pack(value)))]
+
+        return encode if rank else encode_one
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray."""
         codec, missing = self.codec(name), self.missing(name)
-        stored, kind, unpack, unpack_many = self.own_lists(name, rank), codec.kind, codec.unpack, codec.unpack_many
+        stored, unpack, unpack_many = self.own_lists(name, rank), codec.unpack, codec.unpack_many
 
         def decode(lists: Lists) -> Any:
             values = lists[name]
             return missing() if values is None else unpack(values)
 
         def decode_items(lists: Lists) -> Any:
-            values = lists[name]
-            return unpack_many(empty_list(kind) if values is None else values)
+            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
+            items = unpack_many(flat)
+            return _ragged(items, tuple(lengths), name) if lengths else items
 
-        def decode_rows(lists: Lists) -> Any:
-            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in stored)
-            return _ragged(unpack_many(flat), tuple(lengths), name)
-
-        return (decode, decode_items, decode_rows)[min(rank, 2)]
+        return decode_items if rank else decode
 
     def missing(self, name: str) -> Callable[[], Any]:
         """Returns the function that is called where a record does not have the feature."""
@@ -182,7 +156,7 @@ class Leaf(FeatureConnector):
         item_names = [key for key, _ in self.own_lists(name, rank - 1)]
 
         def split(lists: Lists) -> tuple[int, Callable[[int, Lists], None]]:
-            flat, *lengths = (_or_empty(lists[key], kind) for key, kind in stored)
+            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
             if not size or len(flat) % size:
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
             count = len(flat) // size
@@ -219,15 +193,24 @@ def _ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
 
 def _pack_items(codec: Codec, items: Items, path: str) -> Any:
     """Packs the items of a sequence; an error names the item."""
+
+    def pack(some: Items) -> Any:
+        if codec.pack_many is not None:
+            return codec.pack_many(some)
+        lists = [codec.pack(item) for item in some]
+        if codec.kind == "bytes":
+            return [value for values in lists for value in values]
+        return np.concatenate(lists) if lists else empty_list(codec.kind)
+
     try:
-        return codec.pack_many(items)
+        return pack(items)
     except FeatureError as error:
         items = items if isinstance(items, np.ndarray) else list(items)
         index, stop = 0, len(items)  # the first bad item is one of these
         while stop - index > 1:
             middle = (index + stop) // 2
             try:
-                codec.pack_many(items[index:middle])
+                pack(items[index:middle])
                 index = middle
             except FeatureError:
                 stop = middle

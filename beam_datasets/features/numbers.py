@@ -301,7 +301,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     make = array_maker(dtype, shape, path, allow_rounding=rounding)
     make_many = _many_maker(dtype, shape, path, allow_rounding=rounding)
     check = bounds_checker(tensor.minimum, tensor.maximum, path)
-    lower, lift_all = _lower(dtype, path, allow_rounding=rounding), lift(dtype, path)
+    lower = _lower(dtype, path, allow_rounding=rounding)
 
     def pack(value: Any) -> NDArray[Any]:
         array = make(value)
@@ -315,20 +315,11 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
             check(array)
         return lower(array)
 
-    def unpack(values: Any) -> Any:
-        array = lift_all(values)
-        if not shape and len(array) == 1:
-            return array[0]
-        return reshape(array, shape, path)
-
-    def unpack_many(values: Any) -> NDArray[Any]:
-        return reshape_items(lift_all(values), shape, path)
-
     if tensor.parse_text:
         make, make_many = (_parsing(function, dtype, path) for function in (make, make_many))
     size = size_of(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"
-    return Codec(kind, size, pack, pack_many, unpack, unpack_many, numbers=(dtype, shape))
+    return Codec(kind, size, pack, pack_many, *unpackers(lift(dtype, path), shape, path), numbers=(dtype, shape))
 
 
 def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str) -> Callable[[Any], NDArray[Any]]:
@@ -415,25 +406,36 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
     return checked
 
 
-def reshape(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
-    """Returns the values of a record in a shape, of which at most one length is None.
+def unpackers(
+    to_array: Callable[[Any], NDArray[Any]], shape: Shape, path: str
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Returns `unpack` and `unpack_many` of a codec whose items are of a shape; `to_array` makes flat arrays of values.
 
     Raises:
-        FeatureValueError: there are more or fewer values than the shape has.
+        FeatureValueError: the returned functions raise it if there are more or fewer values than the shape has.
     """
-    target: Any = [-1 if length is None else length for length in shape] if None in shape else shape
-    try:
-        return array.reshape(target)
-    except ValueError:
-        wanted = f"which do not have the shape {shape}" if shape else "expected one"
-        raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None
 
+    def reshape(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
+        target: Any = [-1 if length is None else length for length in shape] if None in shape else shape
+        try:
+            return array.reshape(target)
+        except ValueError:
+            wanted = f"which do not have the shape {shape}" if shape else "expected one"
+            raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None
 
-def reshape_items(array: NDArray[Any], shape: Shape, path: str) -> NDArray[Any]:
-    """Returns the values of a sequence as an array of its items, each of a shape; raises as `reshape` does."""
-    if None in shape:
-        raise FeatureValueError(f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read")
-    return reshape(array, (None, *shape), path) if array.size else array.reshape(0, *shape)
+    def unpack(values: Any) -> Any:
+        array = to_array(values)
+        return array[0] if not shape and len(array) == 1 else reshape(array, shape)
+
+    def unpack_many(values: Any) -> NDArray[Any]:
+        if None in shape:
+            raise FeatureValueError(
+                f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read"
+            )
+        array = to_array(values)
+        return reshape(array, (None, *shape)) if array.size else array.reshape(0, *shape)
+
+    return unpack, unpack_many
 
 
 def connectors_in(feature: Any) -> Iterator[Any]:

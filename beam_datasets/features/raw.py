@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape, size_of
+from beam_datasets.features.base import Shape, size_of
 from beam_datasets.features.leaf import Codec
-from beam_datasets.features.numbers import check_shape, check_unmasked, reshape, reshape_items
+from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
 
 
 def to_bytes(value: Any, path: str) -> bytes:
@@ -58,21 +58,10 @@ def string_codec(shape: Shape, path: str) -> Codec:
         check_shape(array.shape, shape, path)
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
-    def pack_many(items: Items) -> list[bytes]:
-        if not shape:
-            return [to_bytes(item, path) for item in items]
-        return [value for item in items for value in pack(item)]
-
-    def unpack(values: Any) -> Any:
-        if not shape and len(values) == 1:
-            return values[0]
-        return reshape(objects(values), shape, path)
-
-    def unpack_many(values: Any) -> NDArray[Any]:
-        return reshape_items(objects(values), shape, path) if shape else objects(values)
-
-    single = (lambda value: to_bytes(value, path), bytes) if not shape else (None, None)
-    return Codec("bytes", size_of(shape), pack, pack_many, unpack, unpack_many, *single)
+    unpack = unpackers(objects, shape, path)
+    if shape:
+        return Codec("bytes", size_of(shape), pack, None, *unpack)
+    return Codec("bytes", 1, pack, lambda items: [to_bytes(item, path) for item in items], *unpack, bytes)
 
 
 def one_value_codec(
@@ -92,10 +81,9 @@ def one_value_codec(
         "bytes",
         1,
         lambda value: [pack(value)],
-        lambda items: [pack(item) for item in items],
+        None,
         unpack_one,
         lambda values: stack([unpack(value) for value in values]) if values or empty is None else empty.copy(),
-        pack,
         unpack,
     )
 

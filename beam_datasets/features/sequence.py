@@ -16,7 +16,6 @@ from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueErr
 from beam_datasets.features.base import (
     Decode,
     DocArg,
-    Encode,
     FastPathSpec,
     FeatureConnector,
     Items,
@@ -28,7 +27,7 @@ from beam_datasets.features.base import (
     int_from_json,
     shape_of,
 )
-from beam_datasets.features.features_dict import FeaturesDict, check_unique, join, to_feature
+from beam_datasets.features.features_dict import FeaturesDict, join, to_feature
 from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.features.tensor import Scalar, Tensor
 
@@ -102,25 +101,14 @@ class Sequence(FeatureConnector):
         item = self.feature.fast_path()
         return item and item.sequence(self.length)
 
-    def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes a sequence."""
-        check_unique(self.wire_names(name), name)
-        encode_rows = self.feature.rows_encoder(name, 1)
-        names = self.wire_names(name)
-        order = sorted(range(len(names)), key=lambda i: names[i].encode())
-
-        def encode(value: Any) -> bytes:
-            entries = encode_rows(self.items_of(value, name), ())
-            return b"".join([entries[i][1] for i in order])
-
-        return encode
-
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes sequences that are the items of a sequence."""
+        """Returns the function that encodes a sequence, or sequences that are the items of sequences."""
         encode_rows = self.feature.rows_encoder(name, rank + 1)
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             rows = [self.items_of(item, name) for item in items]
+            if not rank:
+                return encode_rows(rows[0], ())
             for row in rows:
                 check_unmasked(row, name)  # which are joined to an array without a mask
             counts = np.array([len(row) for row in rows], np.int64)

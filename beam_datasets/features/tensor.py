@@ -15,7 +15,6 @@ from beam_datasets.features.base import (
     STRING,
     Decode,
     DocArg,
-    Encode,
     FastPathSpec,
     FeatureConnector,
     Form,
@@ -133,29 +132,19 @@ class Tensor(Leaf):
         """Returns the tensor itself, or the features of its shape and its value."""
         return self._dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
-    def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value.
+    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
+        """Returns the function that encodes one value, or the items of sequences.
 
         Raises:
             FeatureValueError: values could not be read again.
         """
         if self.is_dynamic:
-            return self._dynamic().encoder(name)
-        self._check_readable(name)
-        return super().encoder(name)
-
-    def _check_readable(self, name: str) -> None:
+            return self._dynamic().rows_encoder(name, rank)
         if None in self.shape and 0 in self.shape:
             raise FeatureValueError(
                 f"{name}: {self!r} could be written but not read, as the None cannot be inferred from no values. "
                 "Say the length in the shape, or leave the feature out"
             )
-
-    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of a sequence."""
-        if self.is_dynamic:
-            return self._dynamic().rows_encoder(name, rank)
-        self._check_readable(name)
         return super().rows_encoder(name, rank)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:

@@ -21,7 +21,6 @@ from beam_datasets.extras import Self
 from beam_datasets.features.base import (
     STRING,
     Decode,
-    Encode,
     FeatureConnector,
     Items,
     Json,
@@ -84,13 +83,8 @@ class Wrapped(FeatureConnector):
         """Returns those of the inner connector."""
         return self.inner().leaves(name, rank)
 
-    def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value."""
-        encode, lower = self.inner().encoder(name), self.lower(name)
-        return lambda value: encode(lower(value))
-
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of a sequence."""
+        """Returns the function that encodes one value, or the items of sequences."""
         encode, lower = self.inner().rows_encoder(name, rank), self.lower(name)
 
         def encode_rows(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:

@@ -124,11 +124,6 @@ def _with_head(name: bytes, kind: bytes, payload: bytes) -> bytes:
     return b"".join((_ENTRY, varint(len(middle) + size), middle, payload))
 
 
-def one_bytes_entry(name: bytes, value: bytes) -> bytes:
-    """Returns the entry of a list of one value of bytes."""
-    return _with_head(name, _BYTES, value)
-
-
 def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
     """Returns the entry of a list.
 
@@ -137,6 +132,8 @@ def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
         kind: of the list.
         values: bytes, or a contiguous array of shape (n,) of float32 or int64.
     """
+    if kind == "bytes" and len(values) == 1:
+        return _with_head(name, _BYTES, values[0])
     if kind == "bytes":
         payload = b"".join([_VALUES + varint(len(value)) + value for value in values])
         return entry(name, _BYTES + varint(len(payload)) + payload)
