@@ -19,7 +19,7 @@ from beam_datasets.errors import CorruptRecordError, InvalidKeyError, MetadataEr
 from beam_datasets.native import core, note_if_missing
 from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes, usable_cores
 from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
-from beam_datasets.reading.operations import Operation, Spans
+from beam_datasets.reading.operations import Operation, Spans, limited, positions_of
 from beam_datasets.reading.orders import InterleaveOrder
 from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Session, Visits, ranges_of, read_visits
 
@@ -37,21 +37,6 @@ _MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20
 _MAX_THREADS = 32
 _MIN_VISITS = 1 << 10
 _AHEAD_VISITS = 1 << 14  # to remote runs that are known before they are read
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """The runs of an epoch in the order in which they are opened.
-
-    Attributes:
-        order: how they are interleaved.
-        runs: the number of each among the slice's runs; shape (runs,), int64.
-        skip: how many records of its shard each leaves out before it; shape (runs,), int64.
-    """
-
-    order: InterleaveOrder
-    runs: Ints
-    skip: Ints
 
 
 class Source(Operation):
@@ -93,7 +78,7 @@ class Source(Operation):
         self._cycle = config.cycle_length(ordered=ordered)
         self._remote = storage.is_remote(pool.directory)
         self._shuffle_files = shuffle_files
-        self._latest: tuple[int, Arrangement] | None = None
+        self._latest: tuple[int, InterleaveOrder, Ints] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
         self.chosen = self._chosen()  # once: a function may not give the same order again
         self._in_order = np.sort(np.array(self.chosen, np.int64))
@@ -101,16 +86,28 @@ class Source(Operation):
         self._firsts = np.cumsum(takes) - takes
         super().__init__(int(takes.sum()), record_bytes, ())
 
-    def arrangement(self, epoch: int) -> Arrangement:
-        """Returns the runs of an epoch in the order in which they are opened."""
+    def arrangement(self, epoch: int) -> tuple[InterleaveOrder, Ints]:
+        """Returns how the runs of an epoch are interleaved, and their numbers in the order in which they are opened."""
         epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
         latest = self._latest
         if latest is None or latest[0] != epoch:
             runs = shuffled_files(self.chosen, self._config, epoch) if self._shuffle_files else self.chosen
             order = InterleaveOrder(self.instructions.take[runs], self._cycle, self._config.block_length)
-            latest = epoch, Arrangement(order, np.array(runs, np.int64), self.instructions.skip[runs])
-            self._latest = latest
-        return latest[1]
+            self._latest = latest = epoch, order, np.array(runs, np.int64)
+        return latest[1:]
+
+    def places(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:
+        """Returns the runs of the records at positions of the read order, and their numbers in their shards."""
+        order, runs = self.arrangement(epoch)
+        files, within = order.places(positions)
+        found = runs[files]
+        return found, within + self.instructions.skip[found]
+
+    def places_of_indices(self, indices: Ints) -> tuple[Ints, Ints]:
+        """Returns the same of the records at indices in [0, length) of the dataset order."""
+        place = np.searchsorted(self._firsts, indices, side="right") - 1
+        runs = self._in_order[place]
+        return runs, indices - self._firsts[place] + self.instructions.skip[runs]
 
     def _chosen(self) -> list[int]:
         """Returns the numbers of the runs that are read, before the shuffle of files."""
@@ -133,29 +130,29 @@ class Source(Operation):
         first = next(spans, None)
         if first is None:
             return
-        visits = _joined(self._visits(itertools.chain((first,), spans), epoch))
+        spans = itertools.chain((first,), spans)
+        if self._config.add_tfds_id:
+            spans, named = itertools.tee(spans)
+        visits = _joined(self._visits(spans, epoch))
         coming = _Coming(visits, _AHEAD_VISITS if self._remote else 0)
         chunk_of = functools.partial(self._chunk, session, coming)
-        counts = sizes(self.item_bytes)
+        blocks = read_visits(coming, chunk_of, sizes(self.item_bytes), session.chunks)
         if not self._config.add_tfds_id:
-            yield from read_visits(coming, chunk_of, counts, session.chunks)
+            yield from blocks
             return
-        named: deque[Visits] = deque()
-        names = self._names(named)
-        for block in read_visits(_noted(coming, named), chunk_of, counts, session.chunks):
-            yield [item if type(item) is Damaged else (name, item) for item, name in zip(block, names)]
+        places = (self.places(some, epoch) for some in map(positions_of, limited(named, itertools.repeat(_MIN_VISITS))))
+        names = itertools.chain.from_iterable(itertools.starmap(self._names, places))
+        yield from (_with_names(block, names) for block in blocks)
 
-    def _names(self, visits: deque[Visits]) -> Iterator[bytes]:
-        """Yields the ids of the records of visits, which are added meanwhile."""
-        while True:
-            for run, first, count in zip(*(numbers.tolist() for numbers in visits.popleft())):
-                name = storage.basename(self.instructions.filename(run))
-                yield from (f"{name}__{number}".encode() for number in range(first, first + count))
+    def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
+        """Yields the ids of records."""
+        names = {run: storage.basename(self._file(run)[0]) for run in set(runs.tolist())}
+        return (f"{names[run]}__{record}".encode() for run, record in zip(runs.tolist(), records.tolist()))
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
         """Yields arrays (runs, first records in their shards, counts)."""
-        arrangement = self.arrangement(epoch)
-        runs, skip, order = arrangement.runs, arrangement.skip, arrangement.order
+        order, runs = self.arrangement(epoch)
+        skip = self.instructions.skip[runs]
         for starts, counts in spans:
             if len(starts) == 1:
                 found = order.visits(int(starts[0]), int(starts[0] + counts[0]))
@@ -188,24 +185,21 @@ class Source(Operation):
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; `Damaged` in the place of a damaged one."""
-        arrangement = self.arrangement(epoch)
-        files, places = arrangement.order.places(positions)
-        return self._fetch(arrangement.runs[files], places)
+        return self._fetch(*self.places(positions, epoch))
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
         firsts, runs, skips = self._columns
         place = bisect.bisect_right(firsts, index) - 1
         run, record = runs[place], index - firsts[place] + skips[place]
-        file = self._files.get(run)
-        shard = self._shard(run) if file is None else self.pool.open(*file)
-        data = shard.read_one(record)
-        return self._with_ids([data], run, [record])[0] if self._config.add_tfds_id else data
+        data = self.pool.open(*(self._files.get(run) or self._file(run))).read_one(record)
+        if not self._config.add_tfds_id:
+            return data
+        return _with_names([data], self._names(np.array([run]), np.array([record])))[0]
 
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
-        place = np.searchsorted(self._firsts, indices, side="right") - 1
-        return joined(intact([self._fetch(self._in_order[place], indices - self._firsts[place])]))
+        return joined(intact([self._fetch(*self.places_of_indices(indices))]))
 
     def index_among_read(self, index: int) -> int | None:
         """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
@@ -221,17 +215,15 @@ class Source(Operation):
         """For each run in dataset order: its first index, its number, and what it leaves out before; as lists."""
         return self._firsts.tolist(), self._in_order.tolist(), self.instructions.skip[self._in_order].tolist()
 
-    def _fetch(self, runs: Ints, places: Ints) -> Items:
-        """Returns the records at places within runs."""
-        records = places + self.instructions.skip[runs]
+    def _fetch(self, runs: Ints, records: Ints) -> Items:
+        """Returns records of runs by their numbers in their shards."""
         by_place = np.lexsort((records, runs))
         cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
         found: Items = [None] * len(runs)
 
         def fetch(some: Ints) -> None:
-            run, wanted = int(runs[some[0]]), records[some]
-            data = _read_many(self._shard(run), wanted)
-            for place, item in zip(some.tolist(), self._with_ids(data, run, wanted.tolist())):
+            shard = self.pool.open(*self._file(int(runs[some[0]])))
+            for place, item in zip(some.tolist(), _read_many(shard, records[some])):
                 found[place] = item
 
         bounds = [0, *cuts.tolist(), len(runs)]
@@ -241,22 +233,15 @@ class Source(Operation):
                 list(executor.map(fetch, parts))
         else:
             list(map(fetch, parts))
-        return found
+        return _with_names(found, self._names(runs, records)) if self._config.add_tfds_id else found
 
-    def _with_ids(self, records: list[Any], run: int, numbers: list[int]) -> Items:
-        """Returns the records of a run, by their numbers in the shard, with ids where these are asked for."""
-        if not self._config.add_tfds_id:
-            return records
-        name = storage.basename(self.instructions.filename(run))
-        pairs = zip(numbers, records)
-        return [data if type(data) is Damaged else (f"{name}__{number}".encode(), data) for number, data in pairs]
-
-    def _shard(self, run: int) -> Shard:
+    def _file(self, run: int) -> tuple[str, int]:
+        """Returns the name of a run's shard, and how many records it has."""
         file = self._files.get(run)
         if file is None:
             file = self.instructions.filename(run), int(self.instructions.examples_in_shard[run])
             self._files[run] = file
-        return self.pool.open(*file)
+        return file
 
     @property
     def _chunk_bytes(self) -> int:
@@ -270,9 +255,10 @@ class Source(Operation):
         """Returns a reader of a run; where it reads ahead, it has read the first chunk of what is wanted."""
         executor = session.executor
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
+        shard = self.pool.open(*self._file(run))
         if executor is None:
-            return RunReader(self._shard(run), stop, self._chunk_bytes)
-        return RunReader(self._shard(run), stop, self._chunk_bytes, executor.submit).load(wanted)
+            return RunReader(shard, stop, self._chunk_bytes)
+        return RunReader(shard, stop, self._chunk_bytes, executor.submit).load(wanted)
 
 
 @functools.cache
@@ -322,11 +308,9 @@ class _Coming:
         return _together([visits, *self._next])
 
 
-def _noted(visits: _Coming, noted: deque[Visits]) -> Iterator[Visits]:
-    """Yields the arrays, and keeps copies, as those are changed."""
-    for runs, firsts, counts in visits:
-        noted.append((runs, firsts.copy(), counts.copy()))
-        yield runs, firsts, counts
+def _with_names(items: Items, names: Iterator[bytes]) -> Items:
+    """Returns pairs of a name and an item, and damaged items alone."""
+    return [item if type(item) is Damaged else (name, item) for item, name in zip(items, names)]
 
 
 def distinct(runs: Ints) -> Ints:

@@ -24,7 +24,6 @@ from beam_datasets.reading.decoding import UNDECODED as UNDECODED
 from beam_datasets.reading.decoding import Batch, Step
 from beam_datasets.reading.mixture import Mixture
 from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.orders import InterleaveOrder
 from beam_datasets.reading.source import Source
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ def name_at_indices(steps: tuple[Step, ...], error: Exception, source: Source, i
     """
     with contextlib.suppress(Exception):  # that one would hide the error
         wanted = np.atleast_1d(indices)
-        runs = np.sort(source.arrangement(0).runs)
-        order = InterleaveOrder(source.instructions.take[runs], cycle_length=1)
-        _name(steps, error, source.fetch_indices(wanted), _places(source, order, runs, wanted))
+        places = _places(source, *source.places_of_indices(wanted))
+        _name(steps, error, source.fetch_indices(wanted), places)
 
 
 def name_at_position(
@@ -111,14 +109,11 @@ class _Places:
     length: int
 
     def fetch(self, positions: Ints, epoch: int) -> list[Place]:
-        arrangement = self.source.arrangement(epoch)
-        return _places(self.source, arrangement.order, arrangement.runs, positions)
+        return _places(self.source, *self.source.places(positions, epoch))
 
 
-def _places(source: Source, order: InterleaveOrder, runs: Ints, positions: Ints) -> list[Place]:
-    files, within = order.places(positions)
-    found = runs[files]
-    return [(source, *place) for place in zip(found.tolist(), (within + source.instructions.skip[found]).tolist())]
+def _places(source: Source, runs: Ints, records: Ints) -> list[Place]:
+    return [(source, *place) for place in zip(runs.tolist(), records.tolist())]
 
 
 def _on_places(operation: Any) -> Any:
