@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
     Nest: TypeAlias = "int | dict[str, Nest]"
 
-Parts: TypeAlias = tuple[list[Callable[[], None]], Callable[[], Any]]
+Parts: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
+"""Tasks, for any threads in any order, and the function from what they returned to the value."""
 
 _LARGE = 1 << 16  # bytes of a decoded value of which not many are held
 _TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which is much longer than it waits for the GIL
@@ -120,13 +121,16 @@ class ColumnarDecoder:
         return _placed(self._nest, arrays)
 
     def batch_in_parts(self, records: Any) -> Parts:
-        """Returns tasks, and what returns `batch(records)` when these were run, in any threads and order."""
-        tasks, finishes, n = [], [], len(records)
-        for view, column in zip(self._views, self._columns(records)):
-            some, finish = view.batch_in_parts(column, n, self._pad, self._fills)
-            tasks += some
-            finishes.append(finish)
-        return tasks, lambda: _placed(self._nest, [array for finish in finishes for array in finish()])
+        """Returns `batch(records)` in parts."""
+        columns = zip(self._views, self._columns(records))
+        parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
+
+        def finish(results: list[Any]) -> Any:
+            rest = iter(results)
+            arrays = [array for tasks, then in parts for array in then(list(islice(rest, len(tasks))))]
+            return _placed(self._nest, arrays)
+
+        return [task for tasks, _ in parts for task in tasks], finish
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
         """Returns the column of each view; the records, and a column for each list, if it has not just one."""
@@ -306,11 +310,10 @@ class View(abc.ABC):
         ]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
-        """Returns tasks, for any threads, and what returns `batch` when they are done."""
+        """Returns `batch` in parts."""
         if self.is_small:
-            return [], functools.partial(self.batch, column, n, pad, fills)
-        arrays: list[Any] = []
-        return [lambda: arrays.extend(self.batch(column, n, pad, fills))], lambda: arrays
+            return [], lambda _: self.batch(column, n, pad, fills)
+        return [lambda: self.batch(column, n, pad, fills)], lambda results: results[0]
 
 
 @dataclass(kw_only=True)
@@ -477,9 +480,7 @@ class Images(BytesView):
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
         """Returns the array of the pixels."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
-        for task in tasks:
-            task()
-        return finish()  # type: ignore[no-any-return]
+        return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
         """Returns tasks that decode a few files each; where the feature has no one shape, that of the first file."""
@@ -501,7 +502,7 @@ class Images(BytesView):
                 else:
                     others[i] = image
 
-        def finish() -> list[Any]:
+        def finish(_: list[Any]) -> list[Any]:
             if not others:
                 return [pixels]
             images = [others.get(i, image) for i, image in enumerate(pixels)]

@@ -6,8 +6,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -185,9 +186,9 @@ else:
 # threads seldom wait for the GIL. Tasks only decode. What does not decode, or would need too much memory, is handed on
 # as `Later`, and made when it is taken: so an error is raised at its item and not before.
 
-Task: TypeAlias = Callable[[], object]
-Started: TypeAlias = "tuple[list[Task], Callable[[], list[Any]]]"
-"""Tasks, for any threads in any order, and what returns the values when all of them are done."""
+Finish: TypeAlias = Callable[[list[Any]], list[Any]]
+Started: TypeAlias = "tuple[list[Callable[[], Any]], Finish]"
+"""Tasks, for any threads in any order, and what returns the values from what the tasks returned."""
 
 Start: TypeAlias = Callable[[Items], Started]
 
@@ -195,7 +196,7 @@ TASK_ITEMS = 32
 TASK_BYTES = 8 << 20
 _THREAD_BYTES = 32 << 20  # of values that are made ahead, for each thread
 _MIN_VALUE_BYTES = 16 << 10  # smaller values take as long to hand over as to decode
-_FIRST_ITEMS = 4  # made by the calling thread, to know their size
+_FIRST_ITEMS = 4  # made before others, to know their size
 
 
 @dataclass(frozen=True)
@@ -250,35 +251,22 @@ def num_bytes(value: Any) -> int:
 def one_by_one(function: Callable[[Any], Any], limit: int | None = None) -> Start:
     """Returns what starts to make the list of values of items; those beyond `limit` bytes of values stay `Later`."""
 
+    def make(items: Items) -> list[Any]:
+        values: list[Any] = []
+        size = 0
+        for item in items:
+            values.append(Later(item) if limit is not None and size > limit else function(item))
+            size += 0 if limit is None else num_bytes(values[-1])
+        return values
+
     def start(items: Items) -> Started:
-        tasks: list[Task] = []
-        parts: list[tuple[Items, list[Any]]] = []
-        for first in range(0, len(items), TASK_ITEMS):
-            part = items[first : first + TASK_ITEMS]
-            values: list[Any] = []
-            parts.append((part, values))
-            tasks.append(_filling(function, part, values, limit))
-        return tasks, lambda: [value for part, values in parts for value in _with_rest(part, values)]
+        parts = [items[first : first + TASK_ITEMS] for first in range(0, len(items), TASK_ITEMS)]
+        return [partial(make, part) for part in parts], lambda lists: list(chain.from_iterable(lists))
 
     return start
 
 
-def _filling(function: Callable[[Any], Any], items: Items, values: list[Any], limit: int | None) -> Task:
-    def fill() -> None:
-        size = 0
-        for item in items:
-            values.append(function(item))
-            if limit is not None and (size := size + num_bytes(values[-1])) > limit:
-                return
-
-    return fill
-
-
-def _with_rest(items: Items, values: list[Any]) -> list[Any]:
-    return values + [Later(item) for item in items[len(values) :]] if len(values) < len(items) else values
-
-
-@dataclass(frozen=True)
+@dataclass
 class Ahead:
     """Makes values of blocks of items on several threads.
 
@@ -294,25 +282,19 @@ class Ahead:
     threads: int
     is_whole: bool = False
     is_asked: bool = False
+    _waiting: deque[tuple[Items, list[Future[Any]], Finish]] = field(default_factory=deque, init=False)
+    _is_measured: bool = field(default=False, init=False)
+    _value_bytes: int = field(default=0, init=False)  # the largest so far
+    _block_bytes: int = field(default=0, init=False)
 
     def make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
-        """Yields lists of values, or of `Later`; raises an error of `blocks` after the values before it."""
-        return _Window(self).make(blocks)
+        """Returns lists of values, or of `Later`; raises an error of `blocks` after the values before it."""
+        return replace(self)._make(blocks)  # each iterator has blocks and sizes of its own
 
-
-class _Window:
-    """Blocks whose values are being made, in order."""
-
-    def __init__(self, ahead: Ahead) -> None:
-        self._ahead = ahead
-        self._waiting: deque[tuple[Items, list[Future[object]], Callable[[], list[Any]]]] = deque()
-        self._is_measured = False
-        self._value_bytes = self._block_bytes = 0  # the largest so far
-
-    def make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
-        ahead, waiting = self._ahead, self._waiting
-        blocks = ([item] for block in blocks for item in block) if ahead.is_whole else paced(blocks, self._sizes())
-        pool = ThreadPoolExecutor(ahead.threads, "beam_datasets-decode")  # a thread starts when it has something to do
+    def _make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
+        waiting = self._waiting
+        blocks = ([item] for block in blocks for item in block) if self.is_whole else paced(blocks, self._sizes())
+        pool = ThreadPoolExecutor(self.threads, "beam_datasets-decode")  # a thread starts when it has something to do
         error: Exception | None = None
         try:
             while True:
@@ -342,7 +324,7 @@ class _Window:
 
     def _has_room(self) -> bool:
         """Returns whether to start one more block: until the first one is measured, one at a time."""
-        waiting, threads = self._waiting, self._ahead.threads
+        waiting, threads = self._waiting, self.threads
         if not waiting or not self._is_measured:
             return not waiting
         tasks = [max(1, len(futures)) for _, futures, _ in waiting]  # a block that needs no thread is held too
@@ -350,35 +332,23 @@ class _Window:
         return sum(tasks) < threads or (fits and sum(tasks[1:]) < 2 * threads)
 
     def _started(self, block: Items, pool: ThreadPoolExecutor) -> Any:
-        if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self._ahead.is_asked:
-            return block, [], lambda: list(map(Later, block))
+        later = block, [], lambda _: list(map(Later, block))
+        if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self.is_asked:
+            return later
         try:
-            tasks, finish = self._ahead.start(block)
+            tasks, finish = self.start(block)
         except Exception:
-            return block, [], lambda: list(map(Later, block))
-        submit = pool.submit if self._is_measured or self._ahead.is_whole else _done
-        return block, [submit(task) for task in tasks], finish
+            return later
+        return block, [pool.submit(task) for task in tasks], finish
 
-    def _finished(self, block: Items, futures: list[Future[object]], finish: Callable[[], list[Any]]) -> list[Any]:
+    def _finished(self, block: Items, futures: list[Future[Any]], finish: Finish) -> list[Any]:
         try:
-            for future in futures:
-                future.result()
-            values = finish()
+            values = finish([future.result() for future in futures])
         except Exception:
             return list(map(Later, block))
         sizes = [num_bytes(value) for value in values if type(value) is not Later]
         if sizes:
             self._is_measured = True
             self._block_bytes = max(self._block_bytes, sum(sizes))
-            self._value_bytes = max(self._value_bytes, max(sizes) // (len(block[0]) if self._ahead.is_whole else 1))
+            self._value_bytes = max(self._value_bytes, max(sizes) // (len(block[0]) if self.is_whole else 1))
         return values
-
-
-def _done(task: Task) -> Future[object]:
-    """Runs a task in this thread."""
-    future: Future[object] = Future()
-    try:
-        future.set_result(task())
-    except Exception as error:
-        future.set_exception(error)
-    return future

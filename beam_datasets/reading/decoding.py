@@ -211,13 +211,13 @@ def only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return (replace(step, decoders=PartialDecoding(dict.fromkeys(names, True))),)
 
 
-def _of_one(start: Callable[[Any], tuple[Any, Callable[[], Any]]], then: Function) -> Start:
+def _of_one(start: Callable[[Any], tuple[Any, Callable[[Any], Any]]], then: Function) -> Start:
     """Returns what starts a block of one item, whose value `then` makes of what was started."""
 
     def start_block(items: Any) -> Started:
         (item,) = items
         tasks, finish = start(item)
-        return tasks, lambda: [then(finish())]
+        return tasks, lambda results: [then(finish(results))]
 
     return start_block
 
