@@ -332,7 +332,7 @@ class Ahead:
         return sum(tasks) < threads or (fits and sum(tasks[1:]) < 2 * threads)
 
     def _started(self, block: Items, pool: ThreadPoolExecutor) -> Any:
-        later = block, [], lambda _: list(map(Later, block))
+        later: Any = (block, [], lambda _: list(map(Later, block)))
         if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self.is_asked:
             return later
         try:

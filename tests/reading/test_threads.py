@@ -205,7 +205,8 @@ def test_an_endless_source_is_read_a_few_blocks_ahead(num_bytes: int, is_whole: 
 
 def test_a_surprisingly_large_value_is_made_when_it_is_taken() -> None:
     tasks, finish = threads.one_by_one(lambda size: bytes(size), limit=100)([10, 200, 5, 5])
-    assert [type(value).__name__ for value in finish([task() for task in tasks])] == ["bytes", "bytes", "Later", "Later"]
+    values = finish([task() for task in tasks])
+    assert [type(value).__name__ for value in values] == ["bytes", "bytes", "Later", "Later"]
 
 
 @pytest.mark.parametrize(
