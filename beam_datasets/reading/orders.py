@@ -74,15 +74,9 @@ class InterleaveOrder:
 
     def places(self, positions: Sequence[int] | NDArray[Any]) -> tuple[Ints, Ints]:
         """Returns the arrays (files, indices in their files) of the examples at `positions`, in any order."""
-        wanted = np.asarray(positions, dtype=np.int64)
-        files, indices = np.empty_like(wanted), np.empty_like(wanted)
-        in_tail = wanted >= self._tail.start
-        visits, within = self._visits(wanted[~in_tail])
-        files[~in_tail], firsts = self._slots.read_at(visits)
-        indices[~in_tail] = firsts + within
-        if in_tail.any():
-            files[in_tail], indices[in_tail] = self._tail.places(wanted[in_tail] - self._tail.start)
-        return files, indices
+        visits, within = self._visits(np.asarray(positions, dtype=np.int64))
+        files, firsts, _ = self._read_at(visits)
+        return files, firsts + within
 
     def visits(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields arrays (files, first indices, counts) of visits, that together are the examples [start, stop).
@@ -108,38 +102,41 @@ class InterleaveOrder:
         A visit that a range begins or ends in is cut there. Costs as much as the visits of the ranges, not those
         between them.
         """
-        tail, stops = self._tail.start, starts + counts
-        before, after = starts < tail, stops > tail
-        found = [
-            self._pieces(starts[before], np.minimum(stops[before], tail), self._visits, self._read_at),
-            self._pieces(
-                np.maximum(starts[after], tail) - tail, stops[after] - tail, self._tail.visits, self._tail.read_at
-            ),
-        ]
-        files, firsts, numbers = map(np.concatenate, zip(*found))
-        return files, firsts, numbers
-
-    def _read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
-        """What visits before the tail read: (files, first indices, counts)."""
-        files, firsts = self._slots.read_at(visits)
-        return files, firsts, np.minimum(self.lengths[files] - firsts, self._block)
-
-    @staticmethod
-    def _pieces(starts: Ints, stops: Ints, visits_of: Any, read_at: Any) -> tuple[Ints, Ints, Ints]:
-        if not len(starts):
-            return starts, starts, starts
-        (opening, begins), (closing, lasts) = visits_of(starts), visits_of(stops - 1)
+        (opening, begins), (closing, lasts) = self._visits(starts), self._visits(starts + counts - 1)
         times = closing - opening + 1
         ends = np.cumsum(times)
-        visits = np.arange(ends[-1]) + np.repeat(opening - (ends - times), times)
-        files, firsts, counts = read_at(visits)
-        counts = counts.copy()
-        counts[ends - 1] = lasts + 1
         heads = ends - times
+        files, firsts, numbers = self._read_at(np.arange(ends[-1]) + np.repeat(opening - heads, times))
+        numbers[ends - 1] = lasts + 1
         firsts[heads] += begins
-        counts[heads] -= begins
-        some = counts > 0
-        return files[some], firsts[some], counts[some]
+        numbers[heads] -= begins
+        some = numbers > 0
+        return files[some], firsts[some], numbers[some]
+
+    def _visits(self, positions: Ints) -> tuple[Ints, Ints]:
+        """The visits that read positions, and how many examples each visit reads before them."""
+        tail, in_tail = self._tail, positions >= self._tail.start
+        if in_tail.all():
+            return tail.visits(positions)
+        read, short = self._shortfalls
+        visits, within = np.divmod(positions + short[np.searchsorted(read, positions, side="right")], self._block)
+        if in_tail.any():
+            visits[in_tail], within[in_tail] = tail.visits(positions[in_tail])
+        return visits, within
+
+    def _read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
+        """What visits read: (files, first indices, counts)."""
+        opened, end = self._schedule
+        in_tail = visits >= end
+        if in_tail.all():
+            return self._tail.read_at(visits)
+        keys, by_key = self._slots
+        files = by_key[np.searchsorted(keys, visits % self._cycle * (end + 1) + visits, side="right") - 1]
+        firsts = (visits - opened[files]) // self._cycle * self._block
+        counts = np.minimum(self.lengths[files] - firsts, self._block)
+        if in_tail.any():
+            files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.read_at(visits[in_tail])
+        return files, firsts, counts
 
     @functools.cached_property
     def _num_examples(self) -> int:
@@ -169,9 +166,12 @@ class InterleaveOrder:
         return firsts, free[0]
 
     @functools.cached_property
-    def _slots(self) -> _Slots:
+    def _slots(self) -> tuple[Ints, Ints]:
+        """For each file slot * (end + 1) + first visit, ascending: the files of a slot are adjacent; and the files."""
         firsts, end = self._schedule
-        return _Slots.of(self.lengths, firsts, end, self._cycle, self._block)
+        keys = firsts % self._cycle * (end + 1) + firsts
+        files = np.argsort(keys)
+        return keys[files], files
 
     @functools.cached_property
     def _shortfalls(self) -> tuple[Ints, Ints]:
@@ -192,42 +192,6 @@ class InterleaveOrder:
         start = self._block * end - int(self._shortfalls[1][-1])
         return _Tail.of(self.lengths, firsts, end, self._cycle, self._block, start)
 
-    def _visits(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The visits that read positions before the tail, and how many examples each visit reads before them."""
-        read, short = self._shortfalls
-        visits, within = np.divmod(positions + short[np.searchsorted(read, positions, side="right")], self._block)
-        return visits, within
-
-
-@dataclass(frozen=True)
-class _Slots:
-    """Which file a visit reads, while files remain to be opened.
-
-    Attributes:
-        keys: slot * span + first visit of each file, ascending: the files of a slot are adjacent.
-        files: the file of each key.
-        firsts: (files,) the first visit of each file, by file.
-        span: more than any visit.
-    """
-
-    keys: Ints
-    files: Ints
-    firsts: Ints
-    span: int
-    cycle: int
-    block: int
-
-    @classmethod
-    def of(cls, lengths: Ints, firsts: Ints, end: int, cycle: int, block: int) -> _Slots:
-        keys = firsts % cycle * (end + 1) + firsts
-        files = np.argsort(keys)
-        return cls(keys[files], files, firsts, end + 1, cycle, block)
-
-    def read_at(self, visits: Ints) -> tuple[Ints, Ints]:
-        """The file that each visit reads, and the index in it where the visit begins."""
-        files = self.files[np.searchsorted(self.keys, visits % self.cycle * self.span + visits, side="right") - 1]
-        return files, (visits - self.firsts[files]) // self.cycle * self.block
-
 
 @dataclass(frozen=True)
 class _Tail:
@@ -238,6 +202,7 @@ class _Tail:
         done: how many examples of each were read before.
         left: how many examples of each are left.
         start: the position where the tail begins.
+        end: the visit that is the first of it.
     """
 
     files: Ints
@@ -245,23 +210,18 @@ class _Tail:
     left: Ints
     block: int
     start: int
+    end: int
 
     @classmethod
     def of(cls, lengths: Ints, firsts: Ints, end: int, cycle: int, block: int, start: int) -> _Tail:
         files = np.flatnonzero(firsts + lengths // block * cycle >= end)
         files = files[np.argsort((firsts[files] - end) % cycle)]
         done = -((firsts[files] - end) // cycle) * block  # a block at each visit before `end`
-        return cls(files, done, lengths[files] - done, block, start)
-
-    def places(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The files, and the indices in them, of positions counted from the tail's start."""
-        visits, within = self.visits(positions)
-        files, firsts, _ = self.read_at(visits)
-        return files, firsts + within
+        return cls(files, done, lengths[files] - done, block, start, end)
 
     def visits(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The visits that read positions counted from the tail's start, and how many each reads before them."""
-        stretches, rounds, rest = self._rounds(positions)
+        """The visits that read positions, and how many examples each reads before them."""
+        stretches, rounds, rest = self._rounds(positions - self.start)
         nth, within = np.divmod(rest, self.block)
         closing = rounds == self._closings[stretches]
         for stretch in np.unique(stretches[closing]).tolist():  # of the stretch's last round
@@ -271,11 +231,12 @@ class _Tail:
             nth[some] = np.searchsorted(ends, rest[some], side="right")
             within[some] = rest[some] - (ends - reads)[nth[some]]
         first, openings, counts = self._stretches
-        return first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
+        return self.end + first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
 
     def read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
         """What each visit reads: (files, first indices, counts)."""
         firsts, openings, counts = self._stretches
+        visits = visits - self.end
         stretches = np.searchsorted(firsts, visits, side="right") - 1
         rounds, nth = np.divmod(visits - firsts[stretches], counts[stretches])
         places = np.empty_like(visits)
