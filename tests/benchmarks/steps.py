@@ -45,7 +45,7 @@ BATCHED = (BATCHES, LARGE_BATCHES, PARTIAL_BATCHES, AUGMENTED, LOADER, LOADER_2,
 """The ways whose items are batches."""
 
 WARM_BATCHES = 8  # of a loader with workers, before the clock starts
-WRITING = (GENERATE, MATERIALIZE, MATERIALIZE_TENTH, LIMITS, FILES_MADE)
+WRITING = (GENERATE, REMOTE, REMOTE_AGAIN, MATERIALIZE, MATERIALIZE_TENTH, LIMITS, FILES_MADE)
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
