@@ -182,6 +182,8 @@ typedef struct {
     PyObject *pieces;       /* bytes: the path of the files with its pieces, up to "-<number>"; or NULL */
     const char *prefix;     /* the same */
     Py_ssize_t piece_bytes; /* size of each file but the last */
+    int piece;              /* descriptor of the piece that was read last, -1 at first */
+    uint64_t number;        /* of that piece */
     Py_buffer view;         /* of the offsets */
     Py_ssize_t first, stop, chunk_bytes;
     struct Load *ahead; /* the next chunk, if a thread may be reading it */
@@ -196,7 +198,7 @@ typedef struct {
 /* A chunk as it is read. */
 typedef struct Load {
     Task task;
-    const RunCursor *cursor;
+    RunCursor *cursor; /* one of its loads reads at a time */
     int64_t *memory;  /* for chunk_own() */
     Py_ssize_t num_checked; /* of its records, see Chunk; -1 if the chunk cannot be read */
     int more;         /* whether others of the run follow */
@@ -218,6 +220,7 @@ static void cursor_drop(RunCursor *cursor) {
     }
     Py_XDECREF(cursor->owner);
     Py_XDECREF(cursor->pieces);
+    if (cursor->piece >= 0) close(cursor->piece);
     PyBuffer_Release(&cursor->view);
     PyMem_Free(cursor);
 }
@@ -299,7 +302,7 @@ static Py_ssize_t ranges_fit(const RunCursor *cursor, Range *ranges, Py_ssize_t 
 }
 
 /* Plans the next chunk: the records that the visits from `at` on take from `begin` on. NULL if that is not possible. */
-static Load *load_plan(const RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t begin) {
+static Load *load_plan(RunCursor *cursor, const Visits *visits, Py_ssize_t at, int64_t begin) {
     Range ranges[MAX_RANGES];
     uint64_t bytes;
     int more;
@@ -323,8 +326,12 @@ static Load *load_plan(const RunCursor *cursor, const Visits *visits, Py_ssize_t
 /* The number of the record behind the last one of a chunk. */
 static int64_t load_stop(const Load *load) { return load->ranges[load->n - 1].stop; }
 
-/* Opens the file of a piece of `size` bytes and updates its time of use; -1 if it is another piece or incomplete. */
-static int piece_open(const RunCursor *cursor, uint64_t number, uint64_t size) {
+/* Returns the open file of a piece of `size` bytes, after updating its time of use when it opens it; -1 if it is another
+ * piece or incomplete. */
+static int piece_open(RunCursor *cursor, uint64_t number, uint64_t size) {
+    if (cursor->piece >= 0 && cursor->number == number) return cursor->piece;
+    if (cursor->piece >= 0) close(cursor->piece);
+    cursor->piece = -1;
     char path[MAX_PATH];
     uint8_t end[8]; /* CRCs of the name, and of name and content */
     int length = snprintf(path, sizeof path, "%s-%llu", cursor->prefix, (unsigned long long)number);
@@ -335,14 +342,15 @@ static int piece_open(const RunCursor *cursor, uint64_t number, uint64_t size) {
     if (file < 0) return -1;
     if (pread(file, end, sizeof end, (off_t)size) == (ssize_t)sizeof end && u32_at(end) == crc) {
         futimens(file, NULL); /* a disk that cannot be written may be read */
-        return file;
+        cursor->number = number;
+        return cursor->piece = file;
     }
     close(file);
     return -1;
 }
 
 /* Reads bytes of the shard from its pieces; 0 if any is missing. */
-static int pieces_read(const RunCursor *cursor, uint8_t *data, uint64_t start, uint64_t size) {
+static int pieces_read(RunCursor *cursor, uint8_t *data, uint64_t start, uint64_t size) {
     uint64_t most = (uint64_t)cursor->piece_bytes, shard_size = offset_of(cursor, cursor->view.len / 8 - 1);
     if (start > shard_size || size > shard_size - start) return 0;
     while (size) {
@@ -351,9 +359,7 @@ static int pieces_read(const RunCursor *cursor, uint8_t *data, uint64_t start, u
         size_t n = (size_t)(size < piece - at ? size : piece - at);
         int file = piece_open(cursor, number, piece);
         if (file < 0) return 0;
-        ssize_t found = pread(file, data, n, (off_t)at);
-        close(file);
-        if (found != (ssize_t)n) return 0;
+        if (pread(file, data, n, (off_t)at) != (ssize_t)n) return 0;
         data += n;
         start += n;
         size -= n;
@@ -361,14 +367,14 @@ static int pieces_read(const RunCursor *cursor, uint8_t *data, uint64_t start, u
     return 1;
 }
 
-static int range_read(const RunCursor *cursor, uint8_t *data, const Range *range) {
+static int range_read(RunCursor *cursor, uint8_t *data, const Range *range) {
     if (cursor->pieces != NULL) return pieces_read(cursor, data, range->start, range->size);
     return pread(cursor->descriptor, data, (size_t)range->size, (off_t)range->start) == (ssize_t)range->size;
 }
 
 /* Reads a chunk without checking it. */
 static void load_read(Load *load) {
-    const RunCursor *cursor = load->cursor;
+    RunCursor *cursor = load->cursor;
     int64_t *memory = load->memory, first = load->ranges[0].first, records = load_stop(load) - first;
     uint8_t *data = (uint8_t *)(memory + records + 1);
     int64_t at = 0, record = first;
@@ -452,6 +458,7 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
     PyObject *offsets;
     RunCursor *cursor = PyMem_Calloc(1, sizeof *cursor);
     if (cursor == NULL) return PyErr_NoMemory();
+    cursor->piece = -1;
     PyObject *pieces = NULL;
     int good = PyArg_ParseTuple(arguments, "OiOnnn|Sn:run", &cursor->owner, &cursor->descriptor, &offsets,
                                 &cursor->first, &cursor->stop, &cursor->chunk_bytes, &pieces, &cursor->piece_bytes);

@@ -31,6 +31,7 @@ CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
 _MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
+_FETCHES = 2  # of a run into the cache at once, of `chunk_bytes` each
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
@@ -57,6 +58,10 @@ class RunReader:
         self._chunk_bytes = chunk_bytes
         self._submit = submit
         self._ahead: Future[tfrecord.Chunk] | None = None
+        self._fetches: deque[tuple[int, Future[bool]]] = deque()  # the first piece of each
+        self._fetched = 0  # the piece after the last one that was asked for
+        self._width = 1  # pieces of the last fetch; it grows, as who takes one example waits for what was asked for
+        self._is_kept = True  # whether the cache has the pieces that were fetched
         self._scan: Iterator[tfrecord.Chunk] | None = None
         self._scanned = 0  # the record that the scan goes on with
         self._chunk = _NOTHING
@@ -65,7 +70,10 @@ class RunReader:
 
     def load(self, wanted: Ranges) -> RunReader:
         """Reads the first chunk of what is wanted, unless a block can read it by itself; returns this reader."""
-        if self._run(wanted) is None:
+        for piece in self.shard.pieces_of(wanted)[:1].tolist():
+            self._is_kept = self.shard.reader.fetch([piece])
+            self._fetched = piece + 1
+        if self._run(wanted, self.stop) is None:
             self._turn_to(wanted)
         return self
 
@@ -81,7 +89,7 @@ class RunReader:
             CorruptRecordError: the shard has not as many records as recorded.
         """
         if not failed and self._ahead is None and not _has(self._chunk, int(ranges[0][0])):
-            run = self._run(ranges)
+            run = self._run(ranges, self._fetch(ranges))
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
@@ -119,9 +127,36 @@ class RunReader:
         what = "the record was changed while it was read. Read it again"
         raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=first)
 
-    def _run(self, ranges: Ranges) -> Any:
+    def _fetch(self, ranges: Ranges) -> int:
+        """Has threads fetch the next pieces of ranges into the cache, and waits for those of the first record.
+
+        Returns:
+            The record before which a block may read from the cache.
+        """
+        reader, first = self.shard.reader, int(ranges[0][0])
+        pieces = self.shard.pieces_of(ranges)
+        if reader.pieces is None or self._submit is None or not self._is_kept:
+            return self.stop
+        size = reader.pieces[1]
+        left, most = pieces[pieces >= self._fetched].tolist(), max(1, self._chunk_bytes // size)
+        while True:
+            while left and len(self._fetches) < _FETCHES:
+                self._width = min(2 * self._width, most)
+                some, left = left[: self._width], left[self._width :]
+                self._fetched = some[-1] + 1
+                missing = [piece for piece in some if not reader.is_near(piece * size)]
+                if missing:
+                    self._fetches.append((missing[0], self._submit(reader.fetch, missing)))
+            if not self._fetches:
+                return self.stop
+            stop = int(self.shard.offsets.searchsorted(np.uint64(self._fetches[0][0] * size), "right")) - 1
+            if stop > first:
+                return min(stop, self.stop)
+            self._is_kept &= self._fetches.popleft()[1].result()
+
+    def _run(self, ranges: Ranges, stop: int) -> Any:
         """Returns what a block reads the records from by itself; None if it has to be given chunks of them."""
-        return self.shard.run(int(ranges[0][0]), self.stop, min(self._chunk_bytes, CHUNK_BYTES))
+        return self.shard.run(int(ranges[0][0]), stop, min(self._chunk_bytes, CHUNK_BYTES))
 
     def _turn_to(self, wanted: Ranges) -> tfrecord.Chunk:
         """Returns the chunk that has the first of the wanted records; lets go of another one before."""

@@ -151,6 +151,21 @@ class Shard:
             return _run(self, self.reader.descriptor, self._offsets, first, stop, chunk_bytes)
         return _run(self, -1, self._offsets, first, stop, chunk_bytes, *pieces)
 
+    def pieces_of(self, ranges: tuple[Ints, Ints]) -> Ints:
+        """Returns the numbers of the pieces of the cache with records of ranges, ascending; none if `run` reads none.
+
+        Args:
+            ranges: the first record of each, and the one after its last.
+        """
+        if _run is None or self._offsets is None or self.reader.pieces is None:
+            return np.empty(0, np.int64)
+        size = self.reader.pieces[1]
+        starts, stops = (self._offsets[records].astype(np.int64) for records in ranges)
+        changes = np.zeros(self.reader.size // size + 2, np.int64)
+        np.add.at(changes, starts // size, 1)
+        np.add.at(changes, (stops - 1) // size + 1, -1)
+        return np.flatnonzero(np.cumsum(changes))
+
     def read_one(self, record: int) -> bytes:
         """Returns the data of one record, checked.
 

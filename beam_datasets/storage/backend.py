@@ -68,6 +68,10 @@ class Reader(ABC):
         """Returns whether the byte `start` of the file can be read without a request, as far as is known."""
         return self.descriptor is not None
 
+    def fetch(self, numbers: Sequence[int]) -> bool:
+        """Fetches those of these `pieces` that have no file; returns whether all have one now."""
+        return False
+
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:
         """Returns bytes [start, stop) of the file, which are not empty and within it."""

@@ -99,22 +99,35 @@ class CachedReader(Reader):
 
     def _read_some(self, ranges: list[Range]) -> Iterator[Buffer]:
         held: list[tuple[int, memoryview]] = []  # where each buffer begins in the file
-        missing: list[Range] = []
+        missing: list[int] = []
         for number in sorted({number for span in ranges for number in _pieces_of(*span)}):
-            start, stop = number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
+            start, stop = self._span(number)
             if (data := self._cache.get(self._key, number, stop - start)) is not None:
                 held.append((start, data))
-            elif missing and missing[-1][1] == start:
-                missing[-1] = missing[-1][0], stop
             else:
-                missing.append((start, stop))
-        for (start, _), buffer in zip(missing, self._reader.read_many(missing)):
-            self._cache.put(self._key, start // PIECE_BYTES, buffer)
-            held.append((start, memoryview(buffer)))
+                missing.append(number)
+        held += [(start, memoryview(buffer)) for start, buffer, _ in self._get(missing)]
         held.sort(key=lambda part: part[0])
         for start, stop in ranges:
             parts = [data[max(start - at, 0) : stop - at] for at, data in held if at < stop and start < at + len(data)]
             yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def fetch(self, numbers: Sequence[int]) -> bool:
+        """Fetches those of these pieces that have no file; returns whether all have one now."""
+        missing = [number for number in numbers if not self.is_near(number * PIECE_BYTES)]
+        return all(is_kept for _, _, is_kept in self._get(missing))
+
+    def _get(self, numbers: Sequence[int]) -> Iterator[tuple[int, Buffer, bool]]:
+        """Gets pieces, adjacent ones together; yields first byte, bytes, and whether the cache keeps them."""
+        spans: list[Range] = []
+        for start, stop in map(self._span, numbers):
+            is_next = bool(spans) and spans[-1][1] == start
+            spans.append((spans.pop()[0] if is_next else start, stop))
+        for (start, _), buffer in zip(spans, self._reader.read_many(spans)):
+            yield start, buffer, self._cache.put(self._key, start // PIECE_BYTES, buffer)
+
+    def _span(self, number: int) -> Range:
+        return number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
 
     def _read(self, start: int, stop: int) -> Buffer:
         return next(self.read_many([(start, stop)]))
@@ -167,8 +180,12 @@ class PieceCache:
             _warn(self.directory, error.strerror or str(error))
         return None
 
-    def put(self, key: str, number: int, data: Buffer) -> None:
-        """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes."""
+    def put(self, key: str, number: int, data: Buffer) -> bool:
+        """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes.
+
+        Returns:
+            Whether all of them are kept.
+        """
         parts, view, num_bytes = [], memoryview(data), 0
         for first in range(0, len(view), PIECE_BYTES):
             part = view[first : first + PIECE_BYTES]
@@ -177,7 +194,7 @@ class PieceCache:
                 break
             parts.append((self.path(key, number + first // PIECE_BYTES), part))
         if not parts:
-            return
+            return False
         folder = os.path.dirname(parts[0][0])
         written = {os.path.join(folder, TEMPORARY_PREFIX + uuid.uuid4().hex): piece for piece in parts}
         try:
@@ -191,8 +208,10 @@ class PieceCache:
                 self._make_space(sum(len(part) + _CRC_BYTES for _, part in new.values()))
                 for unfinished, (path, _) in new.items():
                     os.rename(unfinished, path)
+            return len(parts) * PIECE_BYTES >= len(view)
         except OSError as error:
             _warn(self.directory, error.strerror or str(error))
+            return False
         finally:
             for unfinished in written:
                 with contextlib.suppress(OSError):

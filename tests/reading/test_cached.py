@@ -14,6 +14,7 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core
 from beam_datasets.reading.runs import RunReader
 from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.source import Source
 from beam_datasets.storage import caching
 from tests.published import flip, upload
 
@@ -76,13 +77,14 @@ def test_pieces_are_not_asked_for_again(
     remote, expected = copied(local, tmp_path), records(local)
     metadata = sum((local / name).stat().st_size for name in ("dataset_info.json", "features.json", "manifest.json"))
     requests()
-    assert records(remote) == expected
-    assert requests() == sum(path.stat().st_size for path in local.glob("*.tfrecord-*")) + metadata
     read = cache_reads(monkeypatch)
     assert records(remote) == expected
-    assert requests() <= metadata
+    assert requests() == sum(path.stat().st_size for path in local.glob("*.tfrecord-*")) + metadata
     indexes = sum(-(-path.stat().st_size // PIECE_BYTES) for path in local.glob("*.index"))
     assert core is None or len(read) == indexes  # blocks read the pieces of shards by themselves
+    assert records(remote) == expected
+    assert requests() <= metadata
+    assert core is None or len(read) == 2 * indexes
 
 
 def cache_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -132,6 +134,33 @@ def test_a_damaged_piece_that_cannot_be_replaced_costs_speed(
     monkeypatch.setattr(caching.PieceCache, "put", lambda *_: None)
     with pytest.warns(caching.CacheWarning, match="Read-only"):
         assert records(remote) == expected
+
+
+def test_a_cache_that_keeps_nothing_costs_a_piece_of_each_shard(
+    local: Path, cache: Path, tmp_path: Path, requests: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, expected = copied(local, tmp_path), records(local)
+    size = sum(path.stat().st_size for path in local.iterdir())
+    monkeypatch.setattr(caching.PieceCache, "put", lambda *_: False)
+    requests()
+    assert records(remote) == expected
+    assert requests() <= size + len(LENGTHS) * PIECE_BYTES
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1500, 1 << 20])
+def test_reads_the_same_by_fetches_of_any_size(
+    local: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    """Also with records that begin in one fetch and end in the next, and with fetches that are not read."""
+    remote = copied(local, tmp_path)
+    monkeypatch.setattr(Source, "_chunk_bytes", chunk_bytes)
+    for split, cycle, worker in (("train", 1, 0), ("train", 16, 1), ("train[20%:70%]", 1, 1)):
+        config, found = bd.ReadConfig(interleave_cycle_length=cycle), []
+        for directory in (local, remote):
+            dataset = bd.builder_from_directory(directory).as_dataset(split, read_config=config)
+            found.append(list(dataset.shard(worker, 2).raw()))
+        assert found[0] == found[1]
+        shutil.rmtree(cache)
 
 
 def test_a_record_that_is_damaged_in_the_store_is_an_error(local: Path, cache: Path, tmp_path: Path) -> None:
