@@ -8,7 +8,6 @@ What is made of a range is a function of the range alone, so it may be made twic
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import itertools
@@ -35,7 +34,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, AnyBlock, collector, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.runs import Session
+from beam_datasets.reading.runs import ahead
 from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
@@ -170,10 +169,9 @@ class Records:
             return
         firsts = _cut(self.offsets, REMOTE_CHUNK if remote else LOCAL_CHUNK)
         places = [self.offsets[first : stop + 1] for first, stop in itertools.pairwise(firsts)]
-        with contextlib.closing(Session(1, threads=1 if remote else 0)) as session:
-            buffers = session.ahead(partial(read, int(some[0]), int(some[-1])) for some in places)
-            for first, some, buffer in zip(firsts, places, buffers):
-                yield first, some - some[0], buffer
+        buffers = ahead((partial(read, int(some[0]), int(some[-1])) for some in places), threads=int(remote))
+        for first, some, buffer in zip(firsts, places, buffers):
+            yield first, some - some[0], buffer
 
     def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
         """Checks the records of a chunk.

@@ -24,7 +24,6 @@ from beam_datasets.reading.decoding import (
     with_filler,
 )
 from beam_datasets.reading.iterator import DatasetIterator
-from beam_datasets.reading.mixture import MixedSource
 from beam_datasets.reading.operations import (
     ENDLESS,
     Batches,
@@ -127,7 +126,7 @@ class Dataset(Frameworks):
         operation: Operation,
         steps: tuple[Step, ...],
         *,
-        source: Source | MixedSource,
+        source: Source | None,
         lookup: Lookup | None,
         identity: Mapping[str, Any],
     ) -> None:
@@ -136,7 +135,7 @@ class Dataset(Frameworks):
         Args:
             operation: which records, in which order.
             steps: what is made of each.
-            source: the records that all operations are put on.
+            source: the records that all operations are put on; None for a mixture.
             lookup: what finds keys in them; None for a mixture.
             identity: the arguments of `state.fingerprint`, but for `operations`.
         """
@@ -400,7 +399,7 @@ class Dataset(Frameworks):
             IndexError: the index is out of range, or the mask and the dataset differ in length.
             TypeError: the index has another type, or an operation has changed the order.
         """
-        wanted, source = index, self._source
+        wanted, source = index, cast("Source", self._source)
         if self._operation is not source:  # asked here, which is one call less for each example
             source = self._in_dataset_order("ds[i]")
         try:
@@ -437,7 +436,7 @@ class Dataset(Frameworks):
 
     def _in_dataset_order(self, what: str) -> Source:
         source = self._source
-        if self._operation is source:
+        if source is not None and self._operation is source:
             return source
         raise TypeError(
             f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "

@@ -23,7 +23,6 @@ from beam_datasets.reading.operations import (
     stream_of,
     whole,
 )
-from beam_datasets.reading.runs import Session
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, name_at_position
 
@@ -41,7 +40,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
         self._dataset = dataset
-        self._session: Session | None = None
+        self._read: Iterator[Items] = iter(())
         self._blocks: Iterator[Items] | None = None
         self._is_decoded = False  # whether the items of blocks are decoded already
         self._process = os.getpid()  # that reads ahead
@@ -95,10 +94,9 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         if self._dataset._processes is not None:
             return self._open_processes(self._dataset._processes)
         where = whole(self._taken, self._operation.length)
-        self._session = self._dataset._source.session()
-        items, maker = intact(self._operation.blocks(where, self._epoch, self._session)), self._dataset.maker
+        self._read, maker = self._operation.blocks(where, self._epoch), self._dataset.maker
         self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
-        self._blocks = maker.make(items, sizes(self._operation.item_bytes))
+        self._blocks = maker.make(intact(self._read), sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
@@ -182,11 +180,9 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
         self._items = ()
         blocks, self._blocks = self._blocks, None
-        if isinstance(blocks, Generator):
-            blocks.close()
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        for part in (blocks, self._read):  # the traceback of an error may hold the latter
+            if isinstance(part, Generator):
+                part.close()
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest, Step
-from beam_datasets.reading.mixture import MAX_BLOCK, MixedSource, Mixture, Pattern, quotas_of
+from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, quotas_of
 from beam_datasets.reading.state import fingerprint
 
 Weighted: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]]"
@@ -85,8 +85,7 @@ def mix(
             for name, value in dataset._identity["read_config"].items()
         },
     }
-    source = MixedSource(tuple(dataset._source for dataset in datasets))
-    return Dataset(operation, steps, source=source, lookup=None, identity=identity)
+    return Dataset(operation, steps, source=None, lookup=None, identity=identity)
 
 
 def _sources_of(sources: Any) -> tuple[list[Dataset], list[float]]:

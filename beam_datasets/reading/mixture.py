@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,6 @@ from beam_datasets.reading.operations import (
     positions_of,
 )
 from beam_datasets.reading.orders import block_orders
-from beam_datasets.reading.runs import Session
-
-if TYPE_CHECKING:
-    from beam_datasets.reading.source import Source
 
 Ints = NDArray[np.int64]
 
@@ -166,13 +162,11 @@ class Mixture(Operation):
         mean = sum(quota * child.item_bytes for quota, child in zip(quotas, children)) / pattern.block
         super().__init__(length, mean, (text,))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the sources' items; each source is read as a stream of its own."""
-        sessions = cast("MixedSession", session).parts
         parts, *own = itertools.tee(self._below(spans), len(self.children) + 1)
         blocks = [
-            child.blocks(_of_source(source, tee), epoch, part)
-            for source, (child, tee, part) in enumerate(zip(self.children, own, sessions))
+            child.blocks(_of_source(source, tee), epoch) for source, (child, tee) in enumerate(zip(self.children, own))
         ]
         streams = [self._tagged(source, itertools.chain.from_iterable(some)) for source, some in enumerate(blocks)]
         return collected(map(next, map(streams.__getitem__, self._order(parts))))
@@ -220,28 +214,3 @@ def _pair(source: int, item: Any) -> Any:
     if type(item) is Damaged or (type(item) is list and next(damaged_in(item), None)):
         return item
     return source, item
-
-
-class MixedSession(Session):
-    """What one iterator of a mixture has open: a session of each source, and a thread if one of them has threads."""
-
-    def __init__(self, parts: Sequence[Session]) -> None:
-        self.parts = tuple(parts)
-        super().__init__(0, int(any(part.executor is not None for part in parts)))
-
-    def close(self) -> None:
-        """Closes the sessions of the sources too."""
-        super().close()
-        for part in self.parts:
-            part.close()
-
-
-@dataclass(frozen=True)
-class MixedSource:
-    """The sources of a mixture's records."""
-
-    parts: tuple[Source | MixedSource, ...]
-
-    def session(self) -> MixedSession:
-        """Returns a new session to read the sources with."""
-        return MixedSession([part.session() for part in self.parts])

@@ -14,7 +14,7 @@ import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items, regrouped
 from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
+from beam_datasets.reading.runs import ahead
 from beam_datasets.reading.state import Partial, Share
-
-if TYPE_CHECKING:
-    from beam_datasets.reading.runs import Session
 
 Ints = NDArray[np.int64]
 
@@ -60,14 +58,19 @@ class Operation(ABC):
         self.item_bytes = item_bytes
         self.texts = texts
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether items come from remote files, so that it pays to fetch some ahead."""
+        below: Any = getattr(self, "child", None)
+        return any(child.is_remote for child in getattr(self, "children", (below,)))
+
     @abstractmethod
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at the positions, in their order, some at a time; `Damaged` in the place of a damaged one.
 
         Args:
             spans: positions in [0, length), ascending.
             epoch: at least 0.
-            session: what the one who reads has open.
         """
 
     @abstractmethod
@@ -105,9 +108,9 @@ class Slice(Rearranged):
         text = f"[{start}:{'' if self._stop == child.length else stop}]"
         super().__init__(ENDLESS if endless else self._stop - self._start, child.item_bytes, (*child.texts, text))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's items at these positions."""
-        return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch, session)
+        return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
@@ -131,9 +134,9 @@ class Left(Rearranged):
         length = ENDLESS if child.length == ENDLESS else self.in_blocks + child.length - self._next
         super().__init__(length, child.item_bytes, child.texts)
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's items at these positions."""
-        return self.child.blocks((self._below(starts, counts) for starts, counts in spans), epoch, session)
+        return self.child.blocks((self._below(starts, counts) for starts, counts in spans), epoch)
 
     def _below(self, starts: Ints, counts: Ints) -> Spans:
         within = np.searchsorted(starts, self._ends[:-1], side="right") - 1
@@ -166,11 +169,11 @@ class Repeat(Operation):
         length = ENDLESS if endless else child.length * (times or 0)
         super().__init__(length, child.item_bytes, (*child.texts, f"repeat({'' if times is None else times})"))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's, epoch by epoch."""
         for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
             below = (found for _, found in parts)
-            yield from self.child.blocks(below, self._epoch(epoch, number), session)
+            yield from self.child.blocks(below, self._epoch(epoch, number))
 
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
         """Yields the number of an epoch and the positions in it, of which some may come next."""
@@ -209,9 +212,9 @@ class Shuffle(Rearranged):
         self._seed = seed
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch, session)
+        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -227,7 +230,7 @@ class Window(Rearranged):
         self._window = window
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's, read as a stream, each once, of which up to a window are held.
 
         Where most positions are others', as another worker's, only those here are fetched.
@@ -238,13 +241,13 @@ class Window(Rearranged):
         starts, counts = first
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
-            return self._streamed(int(starts[0]), spans, epoch, session)
-        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch, session)
+            return self._streamed(int(starts[0]), spans, epoch)
+        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch)
 
-    def _streamed(self, start: int, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def _streamed(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         def read(first: int) -> Iterator[Any]:
             below = np.array([first]), np.array([self.length - first])
-            return itertools.chain.from_iterable(self.child.blocks(iter((below,)), epoch, session))
+            return itertools.chain.from_iterable(self.child.blocks(iter((below,)), epoch))
 
         items, done = self._shuffle(epoch).apply(read, start), start
         for starts, counts in spans:
@@ -279,11 +282,11 @@ class Shared(Rearranged):
             return self
         return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's at the worker's positions."""
         counts = (count * self.share.block for count in doubled(_MIN_SPANS, _MAX_SPANS))
         below = (self.share.spans(*some) for some in limited(spans, counts))
-        return self.child.blocks(below, epoch, session)
+        return self.child.blocks(below, epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the worker's positions in the stream."""
@@ -303,9 +306,9 @@ class Batches(Operation):
         self.drop_remainder = drop_remainder
         super().__init__(length, child.item_bytes * size, (*child.texts, text))
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields groups one at a time, made of the child's items."""
-        blocks = self.child.blocks((self._below(*some) for some in spans), epoch, session)
+        blocks = self.child.blocks((self._below(*some) for some in spans), epoch)
         return ([group] for group in regrouped(blocks, self.size))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -494,7 +497,7 @@ def positions_of(spans: Spans) -> Ints:
     return found
 
 
-def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int, session: Session) -> Iterator[Items]:
+def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
     """Yields the items at positions, fetched a few at a time at first, then as many as take a few megabytes."""
     most = int(min(max(_FETCH_BYTES / max(shuffled.item_bytes, 1), 1), _MAX_FETCHED))
 
@@ -506,7 +509,7 @@ def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int, 
                 yield functools.partial(shuffled.child.fetch, sources[place : place + count], epoch)
                 place, count = place + count, min(2 * count, most)
 
-    return session.ahead(calls())
+    return ahead(calls(), threads=int(shuffled.is_remote))
 
 
 def collected(items: Iterator[Any]) -> Iterator[Items]:

@@ -6,7 +6,6 @@ Datasets writes them) stays whole: to find a record in it takes a walk from its 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -86,19 +85,18 @@ def read_range(
         FeatureError: a record does not fit the features; it names file, byte and record.
     """
     maker = Maker.of(steps)
-    with contextlib.ExitStack() as stack:
-        blocks = _read(run, pool, stack)
-        made = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
-        values = made if maker.rest is None else map(maker.rest, made)
-        for number in range(run.skip, run.skip + run.take):
-            if claim is not None and not claim(number):
-                return
-            try:
-                value = next(values)
-            except UNDECODED as error:
-                place = place_of(pool.open(run.filename, run.examples_in_shard), number)
-                raise type(error)(f"{place}: {error}") from error
-            yield number, value
+    blocks = read_blocks(run, pool)
+    made = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
+    values = made if maker.rest is None else map(maker.rest, made)
+    for number in range(run.skip, run.skip + run.take):
+        if claim is not None and not claim(number):
+            return
+        try:
+            value = next(values)
+        except UNDECODED as error:
+            place = place_of(pool.open(run.filename, run.examples_in_shard), number)
+            raise type(error)(f"{place}: {error}") from error
+        yield number, value
 
 
 def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
@@ -108,18 +106,10 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
         StorageError: the shard cannot be read.
         CorruptRecordError: a record is damaged; it names file, byte and record.
     """
-    with contextlib.ExitStack() as stack:
-        yield from _read(run, pool, stack)
-
-
-def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) -> Iterator[RecordBlock]:
-    """Yields the records of a run, some at a time; threads that read ahead end with the stack."""
-    submit, chunk_bytes = None, CHUNK_BYTES
-    if storage.is_remote(storage.join(pool.directory, run.filename)):
-        executor = ThreadPoolExecutor(1, "beam_datasets-range")
-        stack.callback(executor.shutdown, cancel_futures=True)
-        submit, chunk_bytes = executor.submit, _REMOTE_CHUNK
-    reader = RunReader(pool.open(run.filename, run.examples_in_shard), run.skip + run.take, chunk_bytes, submit)
+    is_remote = storage.is_remote(storage.join(pool.directory, run.filename))
+    shard, stop = pool.open(run.filename, run.examples_in_shard), run.skip + run.take
+    executor = ThreadPoolExecutor(1, "beam_datasets-range")  # its thread starts when it has something to do
+    reader = RunReader(shard, stop, *((_REMOTE_CHUNK, executor.submit) if is_remote else (CHUNK_BYTES,)))
 
     def chunk_of(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
         if damaged:
@@ -127,4 +117,7 @@ def _read(run: FileInstruction, pool: ShardPool, stack: contextlib.ExitStack) ->
         return reader.chunk(ranges_of(0, visits), failed or damaged)
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
-    yield from intact(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))
+    try:
+        yield from intact(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))
+    finally:
+        executor.shutdown(cancel_futures=True)

@@ -219,10 +219,9 @@ def _has(chunk: tfrecord.Chunk, record: int) -> bool:
 
 
 class Session:
-    """The open runs of one iterator. For one thread, which the session's own threads serve.
+    """The open runs of a source that is read. For one thread, which the session's own threads serve.
 
     Attributes:
-        chunks: what blocks take the records of open runs from, by run; see `read_visits`.
         executor: the threads; None where nothing is read ahead.
     """
 
@@ -234,7 +233,6 @@ class Session:
             threads: how many to read ahead with; with none, nothing is read ahead.
         """
         self._most = most
-        self.chunks: dict[int, Any] = {}
         self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
         self.executor = ThreadPoolExecutor(threads, "beam_datasets-read") if threads else None
 
@@ -257,20 +255,6 @@ class Session:
         if self.executor is not None:
             self._keep(run, self.executor.submit(load))
 
-    def ahead(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
-        """Yields what the calls return; the next one is made in a thread meanwhile."""
-        if self.executor is None:
-            for call in calls:
-                yield call()
-            return
-        waiting: deque[Future[T]] = deque()
-        for call in calls:
-            waiting.append(self.executor.submit(call))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
     def forget(self, run: int) -> None:
         """Lets go of a run's reader; what a block takes its records from stays."""
         self._readers.pop(run, None)
@@ -278,7 +262,6 @@ class Session:
     def close(self) -> None:
         """Lets go of all runs, and ends the threads."""
         self._readers.clear()
-        self.chunks.clear()
         if self.executor is not None:
             self.executor.shutdown(cancel_futures=True)
 
@@ -287,6 +270,24 @@ class Session:
         self._readers.move_to_end(run)
         if len(self._readers) > self._most:
             self._readers.popitem(last=False)
+
+
+def ahead(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+    """Yields what the calls return; with threads, the next one is made meanwhile."""
+    if not threads:
+        yield from (call() for call in calls)
+        return
+    executor = ThreadPoolExecutor(threads, "beam_datasets-read")
+    waiting: deque[Future[T]] = deque()
+    try:
+        for call in calls:
+            waiting.append(executor.submit(call))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def ranges_of(run: int, visits: Visits) -> Ranges:
@@ -303,7 +304,6 @@ def read_visits(
     visits: Iterable[Visits],
     chunk_of: Callable[[int, Visits, bool, bool], Any],
     sizes: Iterator[int],
-    chunks: dict[int, Any] | None = None,
 ) -> Iterator[Items]:
     """Yields the records of visits to runs, checked, some at a time; a list of `Damaged` in the place of damaged ones.
 
@@ -315,9 +315,8 @@ def read_visits(
             there on; raises its error, where that is said to be damaged. Its last argument says whether the chunk
             that it returned before lacked the record.
         sizes: how many records to yield at a time; at most, where they are large.
-        chunks: those that are there already, by run; changed.
     """
-    chunks = {} if chunks is None else chunks
+    chunks: dict[int, Any] = {}
     block, size = RecordBlock(), next(sizes)
     lost: dict[int, CorruptRecordError] = {}
     try:

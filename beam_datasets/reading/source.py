@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import itertools
 from collections import deque
@@ -76,7 +77,7 @@ class Source(Operation):
         self.instructions = instructions
         self._config = config
         self._cycle = config.cycle_length(ordered=ordered)
-        self._remote = storage.is_remote(pool.directory)
+        self._is_remote = storage.is_remote(pool.directory)
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, InterleaveOrder, Ints] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
@@ -125,7 +126,7 @@ class Source(Operation):
             raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
         return runs
 
-    def blocks(self, spans: Iterator[Spans], epoch: int, session: Session) -> Iterator[Items]:
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the records in read order, few at first, so that the first one does not wait for others."""
         first = next(spans, None)
         if first is None:
@@ -134,15 +135,17 @@ class Source(Operation):
         if self._config.add_tfds_id:
             spans, named = itertools.tee(spans)
         visits = _joined(self._visits(spans, epoch))
-        coming = _Coming(visits, _AHEAD_VISITS if self._remote else 0)
-        chunk_of = functools.partial(self._chunk, session, coming)
-        blocks = read_visits(coming, chunk_of, sizes(self.item_bytes), session.chunks)
-        if not self._config.add_tfds_id:
-            yield from blocks
-            return
-        places = (self.places(some, epoch) for some in map(positions_of, limited(named, itertools.repeat(_MIN_VISITS))))
-        names = itertools.chain.from_iterable(itertools.starmap(self._names, places))
-        yield from (_with_names(block, names) for block in blocks)
+        coming = _Coming(visits, _AHEAD_VISITS if self.is_remote else 0)
+        _allow_reading_ahead()
+        threads = min(2 * self._cycle, _MAX_THREADS) if self.is_remote else 0
+        with contextlib.closing(Session(2 * self._cycle + 32, threads)) as session:
+            blocks = read_visits(coming, functools.partial(self._chunk, session, coming), sizes(self.item_bytes))
+            if not self._config.add_tfds_id:
+                yield from blocks
+                return
+            parts = map(positions_of, limited(named, itertools.repeat(_MIN_VISITS)))
+            names = itertools.chain.from_iterable(self._names(*self.places(some, epoch)) for some in parts)
+            yield from (_with_names(block, names) for block in blocks)
 
     def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
         """Yields the ids of records."""
@@ -177,11 +180,10 @@ class Source(Operation):
             session.forget(run)
         return chunk
 
-    def session(self) -> Session:
-        """Returns a new session to read this source with."""
-        _allow_reading_ahead()
-        threads = min(2 * self._cycle, _MAX_THREADS) if self._remote else 0
-        return Session(2 * self._cycle + 32, threads)
+    @property
+    def is_remote(self) -> bool:
+        """Whether the files are remote."""
+        return self._is_remote
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; `Damaged` in the place of a damaged one."""
@@ -228,7 +230,7 @@ class Source(Operation):
 
         bounds = [0, *cuts.tolist(), len(runs)]
         parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
-        if len(parts) > 1 and self._remote:
+        if len(parts) > 1 and self.is_remote:
             with ThreadPoolExecutor(min(len(parts), _MAX_THREADS), "beam_datasets-fetch") as executor:
                 list(executor.map(fetch, parts))
         else:
@@ -247,7 +249,7 @@ class Source(Operation):
     def _chunk_bytes(self) -> int:
         """How much of a run is read at a time: more where fewer runs are read in turn."""
         turns = max(1, min(self._cycle, len(self.chosen)))
-        if self._remote:  # two chunks of each run: one is read ahead
+        if self.is_remote:  # two chunks of each run: one is read ahead
             return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * turns), _MIN_CHUNK))
         return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _MIN_CHUNK))
 
