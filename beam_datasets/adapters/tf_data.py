@@ -14,13 +14,13 @@ from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import STRING, dtype_of, shape_of
-from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
-from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.compiler import chosen
 from beam_datasets.metadata.info import value_at
+from beam_datasets.reading.decoding import Batch, Decode, Raw
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.decoding import Decode, Step
+    from beam_datasets.reading.decoding import Step
 
 Convert = Callable[[Any], Any]
 
@@ -77,7 +77,7 @@ def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | 
 def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
     parts = tf.nest.flatten(spec)
-    if spec is None or steps[0].kind == "batch":
+    if spec is None or isinstance(steps[0], Batch):
         return 1
     if not all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in parts):
         return 1
@@ -101,12 +101,12 @@ def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
 def _signature(tf: Any, steps: tuple[Any, ...]) -> Any:
     """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
     first = steps[0]
-    if len(steps) > 1 or first.kind not in ("raw", "decode", "batch"):
+    if len(steps) > 1 or not isinstance(first, (Raw, Decode, Batch)):
         return None
-    if first.kind == "batch":
+    if isinstance(first, Batch):
         inner = _signature(tf, first.steps)
         return None if inner is None else tf.nest.map_structure(lambda spec: _batched(tf, spec), inner)
-    if first.kind == "raw":
+    if isinstance(first, Raw):
         record = tf.TensorSpec((), tf.string)
         return (record, record) if first.with_ids else record
     return _decoded(tf, first)
@@ -114,11 +114,8 @@ def _signature(tf: Any, steps: tuple[Any, ...]) -> Any:
 
 def _decoded(tf: Any, step: Decode) -> Any:
     """Returns the nest of specs of a decoded example; None if a decoder is a function."""
-    top, decoders = to_feature(step.features), step.decoders
-    if isinstance(decoders, PartialDecoding):
-        top, decoders = select(top, decoders), decoders.decoders
     try:
-        spec = _of_feature(tf, apply_decoders(top, decoders))
+        spec = _of_feature(tf, chosen(step.features, step.decoders))
     except LookupError:
         return None
     if step.with_ids:

@@ -67,21 +67,6 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     return ColumnarDecoder(chosen(feature, decoders, partial)).one()
 
 
-def compile_block_decoder(feature: Any, *, decoders: Any = None) -> Callable[[list[Buffer]], list[Any]] | None:
-    """Returns the function from records to the list of their examples; None if these may be much larger than records.
-
-    Args:
-        feature: the features of a dataset.
-        decoders: see `compile_decoder`.
-
-    Raises:
-        ValueError: see `compile_decoder`. The returned function raises an error of one of the records, not always the
-            first one that does not decode.
-    """
-    decoder = ColumnarDecoder(chosen(feature, decoders))
-    return decoder.examples if decoder.is_small else None
-
-
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
     top = _top(feature)

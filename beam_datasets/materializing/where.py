@@ -19,8 +19,8 @@ from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
-from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
 from beam_datasets.features.decode import PartialDecoding
+from beam_datasets.reading.decoding import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
 
@@ -80,12 +80,10 @@ class Where:
             raise self._error(f"expected a condition, which is true or false, got {kind}", columns)
         if not names:
             return lambda records: chosen([pa.array(range(len(records)), pa.int64())])
-        decoders = PartialDecoding(list(names))
-        decode_block = compile_block_decoder(features, decoders=decoders)
-        decode = compile_decoder(features, decoders=decoders)
+        decode = compose_many((Decode(features, PartialDecoding(list(names))),))
 
         def places(records: list[Any]) -> list[int]:
-            examples = [decode(record) for record in records] if decode_block is None else decode_block(records)
+            examples = decode(records)
             arrays = [pa.array(range(len(records)), pa.int64())]
             for name in names:
                 try:

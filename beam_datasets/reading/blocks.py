@@ -77,30 +77,15 @@ def joined(blocks: Iterable[Items]) -> Items:
     return held
 
 
-def regrouped(blocks: Iterable[Items], size: int) -> Iterator[Items]:
-    """Yields the items in blocks of a size; only the last may have fewer. The blocks given may be changed.
+def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short: bool = True) -> Iterator[Items]:
+    """Yields the items in blocks of these counts; the last may have fewer. The blocks given may be changed.
 
-    >>> list(regrouped([[1, 2, 3], [4], [5, 6, 7]], 2))
-    [[1, 2], [3, 4], [5, 6], [7]]
-    """
-    held: Items = []
-    for block in blocks:
-        held = joined((held, block))
-        place = 0
-        while place + size <= len(held):
-            yield held[place : place + size]
-            place += size
-        held = held[place:] if place else held
-    if held:
-        yield held
+    Args:
+        blocks: of items.
+        counts: of items in a block.
+        may_fall_short: whether those before an error come first, in a block with fewer.
 
-
-def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
-    """Yields the items in blocks of these counts; where the next ones are an error, first those before it.
-
-    The blocks that it is given are its own then, and may be changed.
-
-    >>> list(map(len, paced([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
+    >>> list(map(len, regrouped([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
     [1, 4, 4, 4]
     """
     size = next(counts)
@@ -117,7 +102,7 @@ def paced(blocks: Iterable[Items], counts: Iterator[int]) -> Iterator[Items]:
                 yield some
             held = held[place:] if place else held
     except Exception:
-        if held:
+        if held and may_fall_short:
             yield held
         raise
     if held:
@@ -293,7 +278,7 @@ class Ahead:
 
     def _make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
         waiting = self._waiting
-        blocks = ([item] for block in blocks for item in block) if self.is_whole else paced(blocks, self._sizes())
+        blocks = ([item] for block in blocks for item in block) if self.is_whole else regrouped(blocks, self._sizes())
         pool = ThreadPoolExecutor(self.threads, "beam_datasets-decode")  # a thread starts when it has something to do
         error: Exception | None = None
         try:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from beam_datasets.reading.blocks import (
     Start,
     Started,
     one_by_one,
-    paced,
+    regrouped,
     usable_cores,
 )
 
@@ -43,9 +43,7 @@ _BLOCK = 256  # items that are decoded at once
 
 
 class Step(ABC):
-    """An operation on each item. Its kind is 'raw', 'decode', 'batch', 'map', 'mix' or 'fill', for adapters."""
-
-    kind: ClassVar[str]
+    """An operation on each item."""
 
     @abstractmethod
     def compile(self) -> Function:
@@ -68,7 +66,6 @@ class Raw(Step):
     """Records as they are stored, as bytes of their own; with ids, pairs of an id and a record."""
 
     with_ids: bool = False
-    kind: ClassVar[str] = "raw"
 
     def compile(self) -> Function:
         """Returns the function from a record."""
@@ -96,7 +93,6 @@ class Decode(Step):
     with_ids: bool = False
     supervised_keys: tuple[Any, ...] | None = None
     threads: int | None = None
-    kind: ClassVar[str] = "decode"
 
     def compile(self) -> Function:
         """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
@@ -135,7 +131,6 @@ class Map(Step):
     """A function of the user's."""
 
     function: Function
-    kind: ClassVar[str] = "map"
 
     def compile(self) -> Function:
         """Returns it."""
@@ -155,7 +150,6 @@ class Batch(Step):
     steps: tuple[Step, ...]
     pad: bool | Padding = False
     fill: Fill = field(default_factory=Fill)
-    kind: ClassVar[str] = "batch"
 
     def compile_ahead(self) -> Ahead | None:
         """Returns what decodes records of batches on threads; None where there is one thread."""
@@ -227,7 +221,6 @@ class FillMissing(Step):
     """Examples in which nothing is missing."""
 
     fill: Fill
-    kind: ClassVar[str] = "fill"
 
     def compile(self) -> Function:
         """Returns the function from an example."""
@@ -245,7 +238,6 @@ class MixedFirst(Step):
 
     firsts: tuple[Step, ...]
     features: Any = None
-    kind: ClassVar[str] = "mix"
 
     def compile(self) -> Function:
         """Returns the function from a pair."""
@@ -285,7 +277,6 @@ class MixedRest(Step):
     rests: tuple[tuple[Step, ...], ...]
     key: str | None = None
     names: tuple[bytes, ...] | None = None
-    kind: ClassVar[str] = "mix"
 
     def compile(self) -> Function:
         """Returns the function from a pair."""
@@ -466,7 +457,7 @@ class Maker:
         if self.whole is None or self.each is None:
             yield from blocks
             return
-        for block in paced(blocks, counts):
+        for block in regrouped(blocks, counts):
             try:
                 values = self.whole(block)
             except UNDECODED:

@@ -13,7 +13,7 @@ import numpy as np
 from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.decoding import Decode, MixedFirst, MixedRest, Step
+from beam_datasets.reading.decoding import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
 from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, quotas_of
 from beam_datasets.reading.state import fingerprint
 
@@ -125,7 +125,7 @@ def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None,
 
 def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
     """Raises a ValueError if examples of two sources have different features; mapped ones are not compared."""
-    if any(step.kind in ("map", "mix") for dataset in datasets for step in dataset._steps[1:]):
+    if any(isinstance(step, (Map, MixedRest)) for dataset in datasets for step in dataset._steps[1:]):
         return
     (first, name), *others = zip(datasets, names)
     for dataset, other in others:
@@ -143,9 +143,9 @@ def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
 
 def _shape(step: Any) -> str:
     """Returns what a source yields, in words."""
-    if step.kind == "batch":
+    if isinstance(step, Batch):
         return f"batches of {_shape(step.steps[0])}"
-    if step.kind == "raw":
+    if isinstance(step, Raw):
         return "records"
     keys = getattr(step, "supervised_keys", None)
     with_ids = " with tfds_id" if getattr(step, "with_ids", False) else ""

@@ -309,7 +309,7 @@ class Batches(Operation):
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields groups one at a time, made of the child's items."""
         blocks = self.child.blocks((self._below(*some) for some in spans), epoch)
-        return ([group] for group in regrouped(blocks, self.size))
+        return ([group] for group in regrouped(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns groups of the child's items."""

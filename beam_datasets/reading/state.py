@@ -263,16 +263,10 @@ class Share:
     end: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("worker_index", "worker_count", "start", "block"):
-            object.__setattr__(self, name, integer(name, getattr(self, name)))
-        if self.worker_count < 1:
-            raise ValueError(f"worker_count must be at least 1, got {self.worker_count}")
+        for name, least in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
         if not 0 <= self.worker_index < self.worker_count:
             raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}")
-        if self.start < 0:
-            raise ValueError(f"start must be at least 0, got {self.start}")
-        if self.block < 1:
-            raise ValueError(f"block must be at least 1, got {self.block}")
 
     @classmethod
     def even(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError, FeatureError, FeatureValueError
-from beam_datasets.features.compiler import compile_block_decoder, compile_decoder
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen, compile_decoder
 from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import Buffer, ExampleError, spans_of
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
@@ -153,13 +154,13 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
 
     That is so if examples may be large, or are decoded item by item.
     """
-    decode = compile_block_decoder(features)
-    if decode is None:
+    decoder = ColumnarDecoder(chosen(features))
+    if not decoder.is_small:
         return None
 
     def check(records: list[Buffer]) -> bool:
         try:
-            decode(records)
+            decoder.examples(records)
         except (FeatureError, ExampleError):
             return False
         return True

@@ -18,7 +18,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import columnar
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import compile_block_decoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.native import core
@@ -110,7 +110,7 @@ def test_names_that_differ_in_one_character_from_those_of_the_record_before(size
 
 def test_a_block_decoder_is_for_small_examples() -> None:
     def small(feature: Any, **options: Any) -> bool:
-        return compile_block_decoder(feature, **options) is not None
+        return ColumnarDecoder(chosen(feature, **options)).is_small
 
     assert small({"a": np.int64, "text": F.Text(), "tokens": F.Sequence(np.int64), "image": F.Image(shape=(28, 28, 1))})
     assert not small({"image": F.Image(shape=(512, 512, 3))})
@@ -122,8 +122,7 @@ def test_a_block_decoder_is_for_small_examples() -> None:
 
 
 def test_a_block_decoder_raises_the_error_of_a_record() -> None:
-    decode = compile_block_decoder({"a": np.int64})
-    assert decode is not None
+    decode = ColumnarDecoder(chosen({"a": np.int64})).examples
     with pytest.raises(FeatureValueError, match=r"^a: the record has 2 values, expected one$"):
         decode([example.serialize({"a": [1]}), example.serialize({"a": [1, 2]})])
 
