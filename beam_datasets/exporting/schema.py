@@ -26,61 +26,33 @@ from beam_datasets.features.sequence import below, innermost
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number or a bool.
+class Values:
+    """Numbers, strings or files.
 
     Attributes:
-        dtype: of NumPy.
-    """
-
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
-class Label:
-    """The index of a class, an int64; -1 for none.
-
-    Attributes:
-        names: of the classes; empty where they have none.
-    """
-
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TextType:
-    """Text: values are bytes in UTF-8."""
-
-
-@dataclass(frozen=True)
-class Binary:
-    """Bytes that are not text."""
-
-
-@dataclass(frozen=True)
-class File:
-    """The content of a file.
-
-    Attributes:
-        kind: 'image' or 'audio'.
+        kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'text' (bytes in UTF-8), 'binary'
+            (bytes that are not text), or the content of a file: 'image' or 'audio'.
+        dtype: of NumPy; of strings and files `STRING`.
+        shape: of an array of numbers or strings, None means any length; () for a single value.
+        optional: whether values may be missing.
+        names: of the classes of a label; empty where they have none.
     """
 
     kind: str
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array of numbers, or of texts or bytes.
-
-    Attributes:
-        item: Number, TextType or Binary.
-        shape: at least one length; None means any length.
-        optional: whether values may be missing.
-    """
-
-    item: Column
-    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any] = STRING
+    shape: tuple[int | None, ...] = ()
     optional: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are numbers."""
+        return self.kind in ("number", "label")
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a value is the content of a file."""
+        return self.kind in ("image", "audio")
 
 
 @dataclass(frozen=True)
@@ -105,7 +77,7 @@ class Struct:
     fields: Mapping[str, Column]
 
 
-Column: TypeAlias = "Number | Label | TextType | Binary | File | Array | Items | Struct"
+Column: TypeAlias = "Values | Items | Struct"
 
 
 def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
@@ -154,13 +126,13 @@ def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
     return _leaf(feature, name in binary)
 
 
-def _leaf(feature: Any, is_binary: bool) -> Column:
+def _leaf(feature: Any, is_binary: bool) -> Values:
     if feature.file_kind:
-        return File(feature.file_kind)
+        return Values(feature.file_kind)
     if isinstance(feature, ClassLabel):
-        return Label(feature.label_names or ())
-    item: Column = Number(feature.dtype) if feature.dtype != STRING else Binary() if is_binary else TextType()
-    return Array(item, tuple(feature.shape), feature.is_optional) if feature.shape else item
+        return Values("label", np.dtype(np.int64), names=feature.label_names or ())
+    kind = "number" if feature.dtype != STRING else "binary" if is_binary else "text"
+    return Values(kind, feature.dtype, tuple(feature.shape), feature.is_optional)
 
 
 def as_files(feature: Any) -> Any:

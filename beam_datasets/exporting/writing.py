@@ -14,26 +14,14 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureError, FeatureValueError
-from beam_datasets.exporting.schema import (
-    Array,
-    Binary,
-    Column,
-    File,
-    Items,
-    Label,
-    Number,
-    Struct,
-    TextType,
-    items_of,
-    text_of,
-)
+from beam_datasets.exporting.schema import Column, Items, Struct, Values, items_of, text_of
 from beam_datasets.extras import framework
 from beam_datasets.features.base import STRING
 from beam_datasets.features.columnar import ColumnarDecoder
@@ -230,30 +218,24 @@ def json_converter(column: Column, name: str = "") -> Convert:
         return lambda value: {key: convert(value[key]) for key, convert in fields}
     if isinstance(column, Items):
         item = json_converter(column.item, name)
-        if isinstance(column.item, (Number, Label)):
-            return numbers_json
-        return lambda value: [item(part) for part in items_of(value)]
-    convert = _array(column, name) if isinstance(column, Array) else _scalar(column, name)
-    return lambda value: None if value is None else convert(value)
+        return numbers_json if _is_number(column.item) else lambda value: [item(part) for part in items_of(value)]
+    is_numeric, is_text = column.is_numeric, column.kind == "text"
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if is_numeric:
+            return numbers_json(np.asarray(value))
+        if not isinstance(value, bytes):
+            return [convert(part) for part in value]
+        return text_of(value, name) if is_text else {"b64": base64.b64encode(value).decode()}
+
+    return convert
 
 
-def _scalar(column: Column, name: str) -> Convert:
-    if isinstance(column, TextType):
-        return lambda value: text_of(value, name)
-    if isinstance(column, (Binary, File)):
-        return lambda value: {"b64": base64.b64encode(value).decode()}
-    return lambda value: numbers_json(np.asarray(value))
-
-
-def _array(column: Array, name: str) -> Convert:
-    if isinstance(column.item, Number):
-        return numbers_json
-    item = json_converter(column.item, name)
-
-    def strings(value: Any) -> Any:
-        return item(value) if isinstance(value, bytes) else [strings(part) for part in value]
-
-    return strings
+def _is_number(column: Column) -> bool:
+    """Returns whether every value is one number."""
+    return isinstance(column, Values) and column.is_numeric and not column.shape
 
 
 def numbers_json(value: Any) -> Any:
@@ -418,14 +400,13 @@ def file_name(name: str) -> str:
 
 def _files(column: Column) -> Files | None:
     """Returns the function that makes the files of a feature; None if its value belongs into the JSON object."""
-    if isinstance(column, TextType):
-        return lambda value: [("txt", value)]
-    if isinstance(column, Binary):
-        return lambda value: [("bin", value)]
-    if isinstance(column, Label):
-        return lambda value: [("cls", b"%d" % value)]
-    if isinstance(column, File):
-        return lambda value: [(ending_of(value), value)]
+    if isinstance(column, Values) and not column.shape:
+        if column.kind == "label":
+            return lambda value: [("cls", b"%d" % value)]
+        if column.is_file:
+            return lambda value: [(ending_of(value), value)]
+        ending = {"text": "txt", "binary": "bin"}.get(column.kind)
+        return (lambda value: [(ending, value)]) if ending else None
     if _is_files(column):
         return lambda values: [(f"{i:04d}.{ending_of(value)}", value) for i, value in enumerate(values)]
     return (lambda value: [("npy", _npy(value))]) if _is_array(column) else None
@@ -433,17 +414,15 @@ def _files(column: Column) -> Files | None:
 
 def _is_files(column: Column) -> bool:
     """Returns whether every value is some files, which are numbered."""
-    return isinstance(column, Items) and isinstance(column.item, File)
+    return isinstance(column, Items) and isinstance(column.item, Values) and column.item.is_file
 
 
 def _is_array(column: Column) -> bool:
     """Returns whether every value is an array of numbers."""
-    if isinstance(column, Array):
-        return isinstance(column.item, Number)
-    if not isinstance(column, Items):
-        return False
-    item = column.item
-    return isinstance(item, (Number, Label)) or (_is_array(item) and isinstance(item, Array) and None not in item.shape)
+    if isinstance(column, Items):
+        item = column.item
+        return isinstance(item, Values) and item.is_numeric and None not in item.shape
+    return isinstance(column, Values) and column.is_numeric and bool(column.shape)
 
 
 def _npy(array: Any) -> bytes:
@@ -497,29 +476,22 @@ def arrow_schema(pa: Any, schema: Struct) -> Any:
 
 def arrow_type(pa: Any, column: Column) -> Any:
     """Returns the Arrow type of a column."""
-    if isinstance(column, Number):
-        return pa.from_numpy_dtype(_known_dtype(column.dtype))
-    if isinstance(column, Label):
-        return pa.int64()
-    if isinstance(column, TextType):
-        return pa.string()
-    if isinstance(column, Binary):
-        return pa.binary()
-    if isinstance(column, File):
-        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     if isinstance(column, Struct):
         return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
     if isinstance(column, Items):
         return pa.list_(arrow_type(pa, column.item))
-    kind = arrow_type(pa, column.item)
+    if column.is_file:
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    strings = {"text": pa.string(), "binary": pa.binary()}
+    kind = pa.from_numpy_dtype(_known_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
     for length in reversed(_lengths(column)):
         kind = pa.list_(kind, length) if length else pa.list_(kind)
     return kind
 
 
-def _lengths(column: Array) -> tuple[int | None, ...]:
+def _lengths(column: Values) -> tuple[int | None, ...]:
     """Returns a shape as lists have it: of lists of a fixed size Parquet has no missing one that pyarrow reads."""
-    return (None, *column.shape[1:]) if column.optional else column.shape
+    return (None, *column.shape[1:]) if column.optional and column.shape else column.shape
 
 
 def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -529,24 +501,20 @@ def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _hugging_face(pa: Any, column: Column) -> Any:
     """Returns what the metadata of Hugging Face's datasets call a column."""
-    if isinstance(column, File):
-        return {"_type": column.kind.capitalize()}
-    if isinstance(column, Label) and column.names:
-        return {"names": list(column.names), "_type": "ClassLabel"}
     if isinstance(column, Struct):
         return {name: _hugging_face(pa, field) for name, field in column.fields.items()}
     if isinstance(column, Items):
         return [_hugging_face(pa, column.item)]
-    if isinstance(column, Array):
-        made = _hugging_face(pa, column.item)
-        for length in reversed(_lengths(column)):
-            made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
-        return made
-    name = str(arrow_type(pa, column))
-    return {
-        "dtype": {"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name),
-        "_type": "Value",
-    }
+    if column.is_file:
+        return {"_type": column.kind.capitalize()}
+    if column.names:
+        return {"names": list(column.names), "_type": "ClassLabel"}
+    name = str(arrow_type(pa, replace(column, shape=())))
+    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name)
+    made: Any = {"dtype": name, "_type": "Value"}
+    for length in reversed(_lengths(column)):
+        made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
+    return made
 
 
 def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
@@ -591,15 +559,17 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
 
 def _plain(column: Column, value: Any) -> Any:
     """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
-    if value is None or isinstance(column, (TextType, Binary)):
-        return value
-    if isinstance(column, File):
-        return {"bytes": value, "path": None}
+    if value is None:
+        return None
     if isinstance(column, Struct):
         return {name: _plain(field, value[name]) for name, field in column.fields.items()}
-    if isinstance(column, Items) and not isinstance(column.item, (Number, Label)):
+    if isinstance(column, Items):
+        if _is_number(column.item):
+            return _known(np.asarray(value))
         return [_plain(column.item, item) for item in items_of(value)]
-    return _nested(_known(np.asarray(value)))
+    if column.is_file:
+        return {"bytes": value, "path": None}
+    return _nested(_known(np.asarray(value))) if column.is_numeric or column.shape else value
 
 
 def _nested(array: Any) -> Any:
