@@ -224,17 +224,26 @@ def read_config_of(given: Any) -> ReadConfig:
     return given
 
 
-def chosen_files(files: Sequence[T], config: ReadConfig) -> list[T]:
-    """Returns the files (or file instructions) that are read, before the shuffle of files.
+def chosen_files(files: Sequence[Any], config: ReadConfig) -> list[int]:
+    """Returns the numbers of the file instructions that are read, before the shuffle of files.
 
     They are ordered by `interleave_sort_fn`, then chosen by `input_context`, as in TFDS.
 
     Raises:
-        ValueError: `input_context` has more pipelines than there are files.
+        ValueError: `interleave_sort_fn` returned others, or one twice; or `input_context` has more pipelines than there
+            are files.
     """
-    chosen = list(files)
+    chosen = list(range(len(files)))
     if config.sort_fn:
-        chosen = list(config.sort_fn(chosen))
+        given = list(files)
+        numbers = {id(file): number for number, file in enumerate(given)}
+        try:
+            chosen = [numbers[id(file)] for file in config.sort_fn(list(given))]
+        except KeyError:
+            problem = "interleave_sort_fn returned something else than file instructions it was given."
+            raise ValueError(problem) from None
+        if len(set(chosen)) < len(chosen):  # what is open, and read ahead, is known by its run
+            raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
     if config.input_context:
         count, number = config.input_context.num_input_pipelines, config.input_context.input_pipeline_id
         if count > 1 and len(chosen) < count:

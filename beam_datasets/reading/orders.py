@@ -314,7 +314,6 @@ T = TypeVar("T")
 _ROUNDS = 10
 _MIN_RADIX = 8  # a network of fewer than 64 numbers cannot make all orderings equally likely
 _AT_ONCE = 16384  # positions that fit the cache with all that is computed of them
-_FEW = 24  # positions up to which Python's integers are faster than NumPy's calls
 _MASK = 2**64 - 1
 _STEP, _MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # odd 64-bit multipliers with about as many ones as zeros
 
@@ -383,14 +382,12 @@ class RangeShuffle:
     def sources(self, positions: Sequence[int] | NDArray[Any]) -> Ints:
         """Returns the unshuffled position of the item at each shuffled position, as an array of the same length."""
         numbers = np.asarray(positions, np.int64)
-        if len(numbers) <= _FEW:
-            return np.array([self._walk_one(number) for number in numbers.tolist()], dtype=np.int64)
         out = np.empty(len(numbers), dtype=np.uint64)
         for start in range(0, len(numbers), _AT_ONCE):
-            part = self._mixed(numbers[start : start + _AT_ONCE].astype(np.uint64), _wrapped_array)
+            part = self._mixed(numbers[start : start + _AT_ONCE].astype(np.uint64))
             outside = np.flatnonzero(part >= self.length)
             while len(outside):
-                part[outside] = self._mixed(part[outside], _wrapped_array)
+                part[outside] = self._mixed(part[outside])
                 outside = outside[part[outside] >= self.length]
             out[start : start + _AT_ONCE] = part
         return out.astype(np.int64)
@@ -405,19 +402,13 @@ class RangeShuffle:
     def _keys(self) -> tuple[int, ...]:
         return _keyed(_ROUNDS, self.salt, self.seed, self.epoch)
 
-    def _walk_one(self, number: int) -> int:
-        number = self._mixed(number, _wrapped_int)
-        while number >= self.length:
-            number = self._mixed(number, _wrapped_int)
-        return number
-
-    def _mixed(self, number: Any, wrapped: Callable[[Any, int], Any]) -> Any:
+    def _mixed(self, numbers: Words) -> Words:
         """Returns the permuted numbers of a range that is a little larger."""
-        low_radix, high_radix = self._radices
-        high, low = number // low_radix, number % low_radix
+        low_radix, high_radix = map(np.uint64, self._radices)
+        high, low = numbers // low_radix, numbers % low_radix
         for i in range(0, _ROUNDS, 2):
-            low = wrapped(low + _hashed(high, self._keys[i], low_radix), low_radix)
-            high = wrapped(high + _hashed(low, self._keys[i + 1], high_radix), high_radix)
+            low = _moved(low, high, self._keys[i], low_radix)
+            high = _moved(high, low, self._keys[i + 1], high_radix)
         return high * low_radix + low
 
 
@@ -558,20 +549,14 @@ class _Pass:
         return starts[:, None] + (words & low_bits).astype(np.int64)
 
 
-def _hashed(digit: Any, key: int, radix: int) -> Any:
-    """A number below `radix` for a digit below 2^32, of Python's integers or of arrays of uint64."""
-    word = (digit + key & _MASK) * _STEP & _MASK
-    word = (word ^ word >> 32) * _MIX & _MASK
-    return (word >> 32) * radix >> 32
-
-
-def _wrapped_int(digit: int, radix: int) -> int:
-    return digit - radix if digit >= radix else digit
-
-
-def _wrapped_array(digits: Words, radix: int) -> Words:
-    wrapped: Words = np.minimum(digits, digits - np.uint64(radix))  # below 0 is a huge number
-    return wrapped
+def _moved(digits: Words, others: Words, key: int, radix: np.uint64) -> Words:
+    """Digits below `radix` <= 2^32, each moved on by the keyed hash of another."""
+    half = np.uint64(32)
+    words = (others + np.uint64(key)) * np.uint64(_STEP)
+    words = (words ^ words >> half) * np.uint64(_MIX)
+    digits = digits + ((words >> half) * radix >> half)
+    moved: Words = np.minimum(digits, digits - radix)  # below 0 is a huge number
+    return moved
 
 
 def _keyed(count: int, salt: str, seed: int, epoch: int) -> tuple[int, ...]:

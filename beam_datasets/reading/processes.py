@@ -8,6 +8,7 @@ Its parent maps the file; the arrays of a batch are views of it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import multiprocessing
 import os
@@ -19,7 +20,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from beam_datasets.errors import WorkerError
 from beam_datasets.reading.blocks import num_bytes
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from beam_datasets.reading.dataset import Dataset
 
+    Worker: TypeAlias = tuple[SpawnProcess, socket.socket]
 
 _PART, _BLOCK, _END, _ERROR = range(4)
 """What a message is: values of a block that goes on, or its last ones; the last ones of all; an error."""
@@ -53,101 +55,83 @@ class WorkerTraceback(Exception):
 
 
 def blocks_of_processes(dataset: Dataset, operation: Operation, epoch: int, count: int) -> Iterator[list[Any]]:
-    """Yields what `Processes.blocks` does; the processes start with the first block."""
-    yield from Processes(dataset, operation, epoch, count).blocks()
+    """Yields lists of examples, in order, of processes that start with the first list and end with the last.
+
+    Args:
+        dataset: whose examples to make.
+        operation: what is left to read.
+        epoch: of the operation.
+        count: number of processes.
+
+    Raises:
+        TypeError: a function of the dataset cannot be pickled.
+        RuntimeError: this process is a worker itself, which may not have others.
+        WorkerError: a process has died.
+        Exception: what a worker raised, after the examples before it.
+    """
+    owner = os.getpid()
+    workers: list[Worker] = []
+    try:
+        workers.extend(map(_started, _payloads(dataset, operation, epoch, count)))
+        for process, connection in itertools.cycle(workers):
+            kind = _PART
+            while kind == _PART:
+                kind, values = _received(process, connection)
+                if kind == _ERROR:
+                    error, text = values
+                    raise error from WorkerTraceback(text)
+                yield values
+                del values
+            if kind == _END:
+                return
+    finally:
+        _end(workers, is_owner=os.getpid() == owner)  # not in a child that was forked
 
 
-class Processes:
-    """The worker processes of one iterator."""
+def _payloads(dataset: Dataset, operation: Operation, epoch: int, count: int) -> list[bytes]:
+    """Returns what each worker does."""
+    if multiprocessing.current_process().daemon:
+        raise RuntimeError(
+            "parallel(processes=...): this process is a worker, and cannot start processes. Use the workers that "
+            "there are, without parallel()."
+        )
+    size = _block_size(dataset, operation)
+    limited = dataset._with(steps=one_of(count, dataset._steps))
+    limited._processes = None
+    shares = [Share(index, count, block=size) for index in range(count)]
+    return [_pickled(limited._with(operation=Shared(operation, share)), epoch, size) for share in shares]
 
-    def __init__(self, dataset: Dataset, operation: Operation, epoch: int, count: int) -> None:
-        """Starts them.
 
-        Args:
-            dataset: whose examples to make.
-            operation: what is left to read.
-            epoch: of the operation.
-            count: number of processes.
-
-        Raises:
-            TypeError: a function of the dataset cannot be pickled.
-            RuntimeError: this process is a worker itself, which may not have others.
-        """
-        if multiprocessing.current_process().daemon:
-            raise RuntimeError(
-                "parallel(processes=...): this process is a worker, and cannot start processes. Use the workers that "
-                "there are, without parallel()."
-            )
-        self._owner = os.getpid()
-        self._workers: list[tuple[SpawnProcess, socket.socket]] = []
-        size = _block_size(dataset, operation)
-        limited = dataset._with(steps=one_of(count, dataset._steps))
-        limited._processes = None
-        shares = [Share(index, count, block=size) for index in range(count)]
-        payloads = [_pickled(limited._with(operation=Shared(operation, share)), epoch, size) for share in shares]
+def _started(payload: bytes) -> Worker:
+    """Starts a worker by the method that no thread of this process, nor any library, can disturb."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = multiprocessing.get_context("spawn").Process(
+            target=_work, args=(payload, theirs), name="beam_datasets-worker", daemon=True
+        )
+        # Ctrl-C is for this process, which ends its workers: they would print a traceback each
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            for payload in payloads:
-                self._start(payload)
+            process.start()
         except BaseException:
-            self.close()
+            ours.close()
             raise
-
-    def _start(self, payload: bytes) -> None:
-        """Starts a worker by the method that no thread of this process, nor any library, can disturb."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = multiprocessing.get_context("spawn").Process(
-                target=_work, args=(payload, theirs), name="beam_datasets-worker", daemon=True
-            )
-            # Ctrl-C is for this process, which ends its workers: they would print a traceback each
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                process.start()
-            except BaseException:
-                ours.close()
-                raise
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._workers.append((process, ours))
-
-    def blocks(self) -> Iterator[list[Any]]:
-        """Yields lists of examples, in order; then the processes have ended.
-
-        Raises:
-            WorkerError: a process has died.
-            Exception: what a worker raised, after the examples before it.
-        """
-        try:
-            while True:
-                for process, connection in self._workers:
-                    kind = _PART
-                    while kind == _PART:
-                        kind, values = _received(process, connection)
-                        if kind == _ERROR:
-                            error, text = values
-                            raise error from WorkerTraceback(text)
-                        yield values
-                        del values
-                    if kind == _END:
-                        return
         finally:
-            self.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process, ours
 
-    def close(self) -> None:
-        """Ends the processes."""
-        for _, connection in self._workers:
-            connection.close()
-        workers, self._workers = self._workers, []
-        if os.getpid() != self._owner:  # a child that was forked
-            return
-        for process, _ in workers:
-            process.terminate()
-        for process, _ in workers:
-            process.join(_SECONDS_TO_END)
-            if process.is_alive():  # a function of the user's has caught the signal
-                process.kill()
-                process.join()
-            process.close()
+
+def _end(workers: list[Worker], *, is_owner: bool) -> None:
+    for _, connection in workers:
+        connection.close()
+    for process, _ in workers if is_owner else ():
+        process.terminate()
+    for process, _ in workers if is_owner else ():
+        process.join(_SECONDS_TO_END)
+        if process.is_alive():  # a function of the user's has caught the signal
+            process.kill()
+            process.join()
+        process.close()
 
 
 def _block_size(dataset: Dataset, operation: Operation) -> int:

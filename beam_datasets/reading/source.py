@@ -81,7 +81,7 @@ class Source(Operation):
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, InterleaveOrder, Ints] | None = None
         self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
-        self.chosen = self._chosen()  # once: a function may not give the same order again
+        self.chosen = chosen_files(instructions, config)  # once: a function may not give the same order again
         self._in_order = np.sort(np.array(self.chosen, np.int64))
         takes = instructions.take[self._in_order]
         self._firsts = np.cumsum(takes) - takes
@@ -109,22 +109,6 @@ class Source(Operation):
         place = np.searchsorted(self._firsts, indices, side="right") - 1
         runs = self._in_order[place]
         return runs, indices - self._firsts[place] + self.instructions.skip[runs]
-
-    def _chosen(self) -> list[int]:
-        """Returns the numbers of the runs that are read, before the shuffle of files."""
-        if self._config.sort_fn is None:
-            return chosen_files(range(len(self.instructions)), self._config)
-        files = list(self.instructions)
-        numbers = {id(file): number for number, file in enumerate(files)}
-        try:
-            runs = [numbers[id(file)] for file in chosen_files(files, self._config)]
-        except KeyError:
-            raise ValueError(
-                "interleave_sort_fn returned something else than file instructions it was given."
-            ) from None
-        if len(set(runs)) < len(runs):  # what is open, and read ahead, is known by its run
-            raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
-        return runs
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the records in read order, few at first, so that the first one does not wait for others."""
