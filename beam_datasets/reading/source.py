@@ -151,14 +151,14 @@ class Source(Operation):
         """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""
         whole = coming.with_next(visits)
         ranges = ranges_of(run, whole)
-        reader = session.reader(run, functools.partial(self._open, session, run, ranges))
-        if damaged:
-            reader.raise_damaged(int(visits[1][0]))
         if session.executor is not None:
             for other in distinct(whole[0])[1 : self._cycle + 1].tolist():
                 if not session.is_open(other):
                     load = functools.partial(self._open, session, other, ranges_of(other, whole))
                     session.prepare(other, load)
+        reader = session.reader(run, functools.partial(self._open, session, run, ranges))
+        if damaged:
+            reader.raise_damaged(int(visits[1][0]))
         chunk = reader.chunk(ranges, failed or damaged)
         if reader.has_ended and session.executor is None:
             session.forget(run)
