@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ Content = Mapping[bytes, bytes]
 DirOrBuilder = ReadOnlyBuilder | str | os.PathLike[str]
 
 NONE = np.zeros(0, np.int64)
+_NO_KEYS = np.zeros((0, 16), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -72,40 +73,27 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         old: blocks (index of the first one, keys of shape (n, 16)).
         new: likewise.
     """
-    cursors = KeyCursor(old), KeyCursor(new)
-    while ends := [cursor.last for cursor in cursors if cursor.fill()]:
-        left, right = (cursor.take(min(ends)) for cursor in cursors)
-        yield _pair(*left, *right)
+    for (mine, old_keys), (theirs, new_keys) in aligned([old, new]):
+        yield _pair(mine, old_keys, theirs, new_keys)
 
 
-class KeyCursor:
-    """What is left of blocks of ascending keys while they are merged with others."""
+def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
+    """Yields (index of the first one, keys) of each of several columns up to a common key, until all have ended.
 
-    def __init__(self, blocks: KeyBlocks) -> None:
-        self._blocks = blocks
-        self._first = 0
-        self._keys: Keys = np.zeros((0, 16), np.uint8)
-
-    def fill(self) -> bool:
-        """Reads the next block if the last one is used up; returns whether any keys are left."""
-        while not len(self._keys):
-            block = next(self._blocks, None)
-            if block is None:
-                return False
-            self._first, self._keys = block
-        return True
-
-    @property
-    def last(self) -> bytes:
-        """The block's greatest key."""
-        return bytes(self._keys[-1])
-
-    def take(self, limit: bytes) -> tuple[int, Keys]:
-        """Returns (index of the first one, keys) of those up to a key."""
-        keys, first = self._keys, self._first
-        count = bisect.bisect_right(range(len(keys)), limit, key=lambda i: keys[i].tobytes())
-        self._first, self._keys = first + count, keys[count:]
-        return first, keys[:count]
+    Args:
+        columns: blocks (index of the first one, ascending keys of shape (n, 16)) of each.
+    """
+    left = [(0, _NO_KEYS)] * len(columns)
+    while True:
+        for number, blocks in enumerate(columns):
+            while not len(left[number][1]) and (block := next(blocks, None)) is not None:
+                left[number] = block
+        if not any(len(keys) for _, keys in left):
+            return
+        limit = min(keys[-1].tobytes() for _, keys in left if len(keys))
+        counts = [bisect.bisect_right(range(len(keys)), limit, key=lambda i: keys[i].tobytes()) for _, keys in left]
+        yield [(first, keys[:count]) for (first, keys), count in zip(left, counts)]
+        left = [(first + count, keys[count:]) for (first, keys), count in zip(left, counts)]
 
 
 def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:

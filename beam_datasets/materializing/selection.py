@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
-from beam_datasets.diffing.diffing import KeyCursor
+from beam_datasets.diffing.diffing import aligned
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
@@ -423,11 +423,11 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
     runs = [
         run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
     ]
-    cursors = [KeyCursor(_key_blocks(run)) for run in runs]
     found: Repeats | None = None
-    while len(live := [number for number, cursor in enumerate(cursors) if cursor.fill()]) > 1:
-        limit = min(cursors[number].last for number in live)
-        taken = [(number, *cursors[number].take(limit)) for number in live]
+    for columns in aligned([_key_blocks(run) for run in runs]):
+        taken = [(number, first, some) for number, (first, some) in enumerate(columns) if len(some)]
+        if len(taken) < 2:
+            continue
         keys = key_array(b"".join(some.tobytes() for *_, some in taken))
         order = sort_order(keys)
         ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
