@@ -280,25 +280,21 @@ class Spread:
         total, squares = exact_sums(values)
         codes, counts = np.unique(codes_of(values), return_counts=True) if unique is None else unique
         low_at, high_at = record_of(int(values.argmin())), record_of(int(values.argmax()))
-        self._take(len(values), total, squares, (int(codes[0]), low_at), (int(codes[-1]), high_at))
-        self._bin(0, codes, counts)
+        low, high = int(codes[0]), int(codes[-1])
+        self.merge(Spread(self.kind, len(values), total, squares, low, high, low_at, high_at, 0, codes, counts))
 
     def merge(self, other: Spread) -> None:
         """Adds the numbers of another spread."""
-        low, high = (other.low, other.low_at), (other.high, other.high_at)
-        self._take(other.count, other.total, other.squares, low, high)
-        self._bin(other.shift, other.bins, other.counts)
-
-    def _take(self, count: int, total: int, squares: int, low: tuple[int, int], high: tuple[int, int]) -> None:
-        if not count:
+        if not other.count:
             return
-        if self.count:
-            low = min(low, (self.low, self.low_at))
-            high = max(high, (self.high, self.high_at), key=lambda found: (found[0], -found[1]))
-        self.count += count
-        self.total += total
-        self.squares += squares
-        (self.low, self.low_at), (self.high, self.high_at) = low, high
+        if not self.count or (other.low, other.low_at) < (self.low, self.low_at):
+            self.low, self.low_at = other.low, other.low_at
+        if not self.count or (other.high, -other.high_at) > (self.high, -self.high_at):
+            self.high, self.high_at = other.high, other.high_at
+        self.count += other.count
+        self.total += other.total
+        self.squares += other.squares
+        self._bin(other.shift, other.bins, other.counts)
 
     def _bin(self, shift: int, bins: Codes, counts: NDArray[np.int64]) -> None:
         common = max(shift, self.shift)
