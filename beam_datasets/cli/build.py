@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_datasets import catalog
@@ -28,13 +28,14 @@ from beam_datasets.cli.options import (
     parse_with_beam,
     with_underscores,
 )
-from beam_datasets.cli.printing import ProgressBar, ProgressLines, say, size_text, splits_table, table
+from beam_datasets.cli.printing import progress_bars, progress_lines, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import BuilderRequest, builder_file, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import Progress
 from beam_datasets.reading.opening import builder_from_directory
 
 SHOWN = 20  # strings of a set that a dataset counted
@@ -110,7 +111,7 @@ def run(args: Sequence[str]) -> int:
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
-            with as_usage_errors("build"), ProgressBar() as bar:
+            with as_usage_errors("build"), progress_bars() as bar:
                 directory = builder.build(beam_options=beam_options, **_build_options(known, bar))
         except AlreadyPublishedError as error:  # by another run, meanwhile; or of one that this run has finished
             if not (known.skip_published and builder.is_prepared()):
@@ -138,7 +139,7 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
         raise UsageError(f"--trial {known.trial}: expected 1 or more")
     count = min(known.trial, known.max_examples_per_split or known.trial)
     with tempfile.TemporaryDirectory(prefix="beam_datasets-trial-") as folder, as_usage_errors("build"):
-        with ProgressBar() as bar:
+        with progress_bars() as bar:
             options = _build_options(known, bar) | {"max_examples_per_split": count, "num_shards": 1}
             trial = builder.elsewhere(folder, first=count)
             directory = trial.build(beam_options=beam_options, **options)
@@ -224,11 +225,11 @@ def publishing_in(directory: str) -> Iterator[None]:
         raise KeyboardInterrupt(f"{directory} is published") from None
 
 
-def _build_options(known: argparse.Namespace, bar: ProgressBar) -> dict[str, Any]:
+def _build_options(known: argparse.Namespace, bar: Callable[[Progress], None]) -> dict[str, Any]:
     from beam_datasets.beam.generate import generate
 
     options = given(known, generate, DatasetBuilder.download_settings) | {"overwrite": known.overwrite}
-    return options | {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else ProgressLines()}
+    return options | {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else progress_lines()}
 
 
 def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:

@@ -191,60 +191,53 @@ def bytes_bar(what: str, file: TextIO | None = None) -> Iterator[Callable[[int, 
         yield None if bar is None else show
 
 
-class ProgressBar:
-    """Shows what a local run has done, and at what rate: examples encoded, then bytes of shards written.
+@contextlib.contextmanager
+def progress_bars(file: TextIO | None = None) -> Iterator[Callable[[Progress], None]]:
+    """Provides a function that shows what a local run has done, and at what rate: examples encoded, then bytes written.
 
-    It is called with a `Progress`. As a context manager it removes itself at the end, before a table or an error.
+    The bar is removed at the end, before a table or an error.
 
     Args:
         file: the terminal; None for standard error.
     """
+    bars: list[Any] = []
 
-    def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file
-        self._bar: Any = None
-        self._writing = False
-
-    def __enter__(self) -> ProgressBar:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def __call__(self, done: Progress) -> None:
-        """Shows what was done."""
-        if self._bar is None:
-            self._bar = _bar("Encode", " examples", None, self._file)
-        if done.shards_written and not self._writing:
-            self._writing = True
-            self._bar.close()
-            self._bar = _bar("Write", "B", done.bytes_encoded or None, self._file)
-        shown = f"{done.shards_written} shards" if self._writing else size_text(done.bytes_encoded)
-        self._bar.set_postfix_str(shown, refresh=False)
+    def show(done: Progress) -> None:
+        if not bars:
+            bars.append(_bar("Encode", " examples", None, file))
+        if done.shards_written and len(bars) == 1:
+            bars[0].close()
+            bars.append(_bar("Write", "B", done.bytes_encoded or None, file))
+        bar, is_writing = bars[-1], len(bars) == 2
+        shown = f"{done.shards_written} shards" if is_writing else size_text(done.bytes_encoded)
+        bar.set_postfix_str(shown, refresh=False)
         # What was encoded is removed when all is published; the bar does not go back.
-        self._bar.n = max(self._bar.n, done.bytes_written if self._writing else done.examples_encoded)
-        self._bar.refresh()
+        bar.n = max(bar.n, done.bytes_written if is_writing else done.examples_encoded)
+        bar.refresh()
+
+    try:
+        yield show
+    finally:
+        for bar in bars:
+            bar.close()
 
 
-class ProgressLines:
-    """Prints from time to time, without a terminal, what a local run has done.
+def progress_lines(file: TextIO | None = None, seconds: float = 30.0) -> Callable[[Progress], None]:
+    """Returns a function that prints from time to time, without a terminal, what a local run has done.
 
     Args:
         file: where to; None for standard error.
         seconds: between two lines.
     """
+    following = time.monotonic() + seconds
 
-    def __init__(self, file: TextIO | None = None, seconds: float = 30.0) -> None:
-        self._file = file
-        self._seconds = seconds
-        self._next = time.monotonic() + seconds
-
-    def __call__(self, done: Progress) -> None:
-        """Prints what was done, if it is time."""
-        if time.monotonic() < self._next:
+    def show(done: Progress) -> None:
+        nonlocal following
+        if time.monotonic() < following:
             return
-        self._next += self._seconds
+        following += seconds
         encoded = f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}"
         written = f"{done.shards_written} shards written, {size_text(done.bytes_written)}"
-        say(written if done.shards_written else encoded, file=self._file or sys.stderr)
+        say(written if done.shards_written else encoded, file=file or sys.stderr)
+
+    return show

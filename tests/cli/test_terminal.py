@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import ProgressBar, ProgressLines, printable, table, text_width
+from beam_datasets.cli.printing import printable, progress_bars, progress_lines, table, text_width
 from beam_datasets.generate.progress import Progress
 from tests.exporting.conftest import dataset_of
 
@@ -199,7 +199,7 @@ def test_every_command_prints_in_any_encoding(tmp_path, encoding):
 
 def test_examples_then_bytes_with_their_rates():
     out = io.StringIO()
-    with ProgressBar(out) as bar:
+    with progress_bars(out) as bar:
         bar(Progress(0, 0, 0, 0))
         bar(Progress(1500, 2_000_000, 0, 0))
         encoding = out.getvalue()
@@ -217,16 +217,16 @@ def test_examples_then_bytes_with_their_rates():
 
 def test_nothing_is_shown_of_a_run_that_did_nothing():
     out = io.StringIO()
-    with ProgressBar(out):
+    with progress_bars(out):
         pass
     assert not out.getvalue()
 
 
 def test_lines_where_there_is_no_terminal():
     out = io.StringIO()
-    ProgressLines(out)(Progress(1500, 2_000_000, 0, 0))
+    progress_lines(out)(Progress(1500, 2_000_000, 0, 0))
     assert not out.getvalue()
-    lines = ProgressLines(out, seconds=0.0)
+    lines = progress_lines(out, seconds=0.0)
     lines(Progress(1500, 2_000_000, 0, 0))
     lines(Progress(3000, 4_000_000, 2, 1_000_000))
     assert out.getvalue() == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"
