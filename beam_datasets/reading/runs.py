@@ -1,8 +1,8 @@
-"""Runs of records that are read a chunk at a time, and those that an iterator has open."""
+"""Runs of records that are read a chunk at a time."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,8 +17,6 @@ from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged, Items
 
 if TYPE_CHECKING:
     from beam_datasets.reading.shards import Shard
-
-    Load = Callable[[], "RunReader"]
 
 Ints = NDArray[np.int64]
 Ranges = tuple[Ints, Ints]
@@ -216,60 +214,6 @@ class RunReader:
 def _has(chunk: tfrecord.Chunk, record: int) -> bool:
     place = record - chunk.first_record
     return 0 <= place < len(chunk.offsets) - 1 and bool(chunk.offsets[place] < chunk.offsets[place + 1])
-
-
-class Session:
-    """The open runs of a source that is read. For one thread, which the session's own threads serve.
-
-    Attributes:
-        executor: the threads; None where nothing is read ahead.
-    """
-
-    def __init__(self, most: int, threads: int = 0) -> None:
-        """Begins.
-
-        Args:
-            most: how many runs to keep open; beyond, those used least lately are closed.
-            threads: how many to read ahead with; with none, nothing is read ahead.
-        """
-        self._most = most
-        self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
-        self.executor = ThreadPoolExecutor(threads, "beam_datasets-read") if threads else None
-
-    def reader(self, run: int, load: Load) -> RunReader:
-        """Returns the reader of a run, made by `load` where it is not open."""
-        reader = self._readers.get(run)
-        if reader is None or isinstance(reader, Future):
-            reader = load() if reader is None else reader.result()
-            self._keep(run, reader)
-        else:
-            self._readers.move_to_end(run)
-        return reader
-
-    def is_open(self, run: int) -> bool:
-        """Returns whether a run is open, or being opened."""
-        return run in self._readers
-
-    def prepare(self, run: int, load: Load) -> None:
-        """Opens a run in a thread, if there are threads."""
-        if self.executor is not None:
-            self._keep(run, self.executor.submit(load))
-
-    def forget(self, run: int) -> None:
-        """Lets go of a run's reader; what a block takes its records from stays."""
-        self._readers.pop(run, None)
-
-    def close(self) -> None:
-        """Lets go of all runs, and ends the threads."""
-        self._readers.clear()
-        if self.executor is not None:
-            self.executor.shutdown(cancel_futures=True)
-
-    def _keep(self, run: int, reader: Any) -> None:
-        self._readers[run] = reader
-        self._readers.move_to_end(run)
-        if len(self._readers) > self._most:
-            self._readers.popitem(last=False)
 
 
 def ahead(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:

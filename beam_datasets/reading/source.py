@@ -6,9 +6,9 @@ import bisect
 import contextlib
 import functools
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes, 
 from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
 from beam_datasets.reading.operations import Operation, Spans, limited, positions_of
 from beam_datasets.reading.orders import InterleaveOrder
-from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Session, Visits, ranges_of, read_visits
+from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Visits, ranges_of, read_visits
 
 if TYPE_CHECKING:
     from beam_datasets.formats.index import Index
@@ -118,12 +118,9 @@ class Source(Operation):
         spans = itertools.chain((first,), spans)
         if self._config.add_tfds_id:
             spans, named = itertools.tee(spans)
-        visits = _joined(self._visits(spans, epoch))
-        coming = _Coming(visits, _AHEAD_VISITS if self.is_remote else 0)
         _allow_reading_ahead()
-        threads = min(2 * self._cycle, _MAX_THREADS) if self.is_remote else 0
-        with contextlib.closing(Session(2 * self._cycle + 32, threads)) as session:
-            blocks = read_visits(coming, functools.partial(self._chunk, session, coming), sizes(self.item_bytes))
+        with contextlib.closing(_Reading(self, _joined(self._visits(spans, epoch)))) as reading:
+            blocks = read_visits(reading, reading.chunk, sizes(self.item_bytes))
             if not self._config.add_tfds_id:
                 yield from blocks
                 return
@@ -146,23 +143,6 @@ class Source(Operation):
             else:
                 found = iter((order.pieces(starts, counts),))
             yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in found)
-
-    def _chunk(self, session: Session, coming: _Coming, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
-        """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""
-        whole = coming.with_next(visits)
-        ranges = ranges_of(run, whole)
-        if session.executor is not None:
-            for other in distinct(whole[0])[1 : self._cycle + 1].tolist():
-                if not session.is_open(other):
-                    load = functools.partial(self._open, session, other, ranges_of(other, whole))
-                    session.prepare(other, load)
-        reader = session.reader(run, functools.partial(self._open, session, run, ranges))
-        if damaged:
-            reader.raise_damaged(int(visits[1][0]))
-        chunk = reader.chunk(ranges, failed or damaged)
-        if reader.has_ended and session.executor is None:
-            session.forget(run)
-        return chunk
 
     @property
     def is_remote(self) -> bool:
@@ -237,14 +217,66 @@ class Source(Operation):
             return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * turns), _MIN_CHUNK))
         return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _MIN_CHUNK))
 
-    def _open(self, session: Session, run: int, wanted: Ranges) -> RunReader:
-        """Returns a reader of a run; where it reads ahead, it has read the first chunk of what is wanted."""
-        executor = session.executor
+    def reader(self, run: int, wanted: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
+        """Returns a reader of a run; where there are threads, it has read the first chunk of what is wanted."""
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         shard = self.pool.open(*self._file(run))
         if executor is None:
             return RunReader(shard, stop, self._chunk_bytes)
         return RunReader(shard, stop, self._chunk_bytes, executor.submit).load(wanted)
+
+
+class _Reading:
+    """The visits to the runs of a source, and the readers of those that are open. For one thread."""
+
+    def __init__(self, source: Source, visits: Iterator[Visits]) -> None:
+        self._source, self._visits, self._cycle = source, visits, source._cycle
+        self._next: deque[Visits] = deque()
+        self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
+        threads = min(2 * self._cycle, _MAX_THREADS)
+        self._executor = ThreadPoolExecutor(threads, "beam_datasets-read") if source.is_remote else None
+
+    def __iter__(self) -> Iterator[Visits]:
+        """Yields arrays of visits, of which those that come next are known."""
+        least = 0 if self._executor is None else _AHEAD_VISITS
+        for visits in self._visits:
+            self._next.append(visits)
+            if sum(len(runs) for runs, _, _ in self._next) > least:
+                yield self._next.popleft()
+        while self._next:
+            yield self._next.popleft()
+
+    def chunk(self, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+        """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""
+        coming = _together([visits, *self._next])  # the rest of the array that is read, and those that come next
+        ranges = ranges_of(run, coming)
+        if self._executor is not None:
+            for other in distinct(coming[0])[1 : self._cycle + 1].tolist():
+                if other not in self._readers:
+                    wanted = ranges_of(other, coming)
+                    self._keep(other, self._executor.submit(self._source.reader, other, wanted, self._executor))
+        reader = self._readers.pop(run, None) or self._source.reader(run, ranges, self._executor)
+        if isinstance(reader, Future):
+            reader = reader.result()
+        self._keep(run, reader)
+        if damaged:
+            reader.raise_damaged(int(visits[1][0]))
+        chunk = reader.chunk(ranges, failed or damaged)
+        if reader.has_ended and self._executor is None:
+            self._readers.pop(run, None)
+        return chunk
+
+    def _keep(self, run: int, reader: RunReader | Future[RunReader]) -> None:
+        """Keeps a reader, and lets go of the one used least lately if there are too many."""
+        self._readers[run] = reader
+        if len(self._readers) > 2 * self._cycle + 32:
+            self._readers.popitem(last=False)
+
+    def close(self) -> None:
+        """Lets go of all runs, and ends the threads."""
+        self._readers.clear()
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
 
 
 @functools.cache
@@ -271,27 +303,6 @@ def _together(visits: list[Visits]) -> Visits:
         return visits[0]
     runs, firsts, counts = map(np.concatenate, zip(*visits))
     return runs, firsts, counts
-
-
-class _Coming:
-    """Arrays of visits, and at any of them those that come next."""
-
-    def __init__(self, visits: Iterator[Visits], least: int) -> None:
-        """Looks ahead by at least `least` visits."""
-        self._visits, self._least = visits, least
-        self._next: deque[Visits] = deque()
-
-    def __iter__(self) -> Iterator[Visits]:
-        for visits in self._visits:
-            self._next.append(visits)
-            if sum(len(runs) for runs, _, _ in self._next) > self._least:
-                yield self._next.popleft()
-        while self._next:
-            yield self._next.popleft()
-
-    def with_next(self, visits: Visits) -> Visits:
-        """Returns the last ones of the array that is read, and those that come next."""
-        return _together([visits, *self._next])
 
 
 def _with_names(items: Items, names: Iterator[bytes]) -> Items:
