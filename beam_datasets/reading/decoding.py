@@ -56,9 +56,14 @@ class Step(ABC):
         """
         return None
 
+    def num_threads(self) -> int:
+        """Returns on how many threads to do it; 1 where one is as fast: no large images, or a user's function."""
+        return 1
+
     def compile_ahead(self) -> Ahead | None:
         """Returns what does it on threads ahead; None where one thread does it."""
-        return None
+        threads = self.num_threads()
+        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
 
 @dataclass(frozen=True)
@@ -108,22 +113,21 @@ class Decode(Step):
         decoder = ColumnarDecoder(chosen(self.features, self.decoders))
         if not decoder.is_small:
             return None
-        decode = _with_ids(decoder.examples) if self.with_ids else decoder.examples
-        if self.supervised_keys is None:
-            return decode
-        pick = picker(self.supervised_keys)
-        return lambda items: list(map(pick, decode(items)))
+        decode, pick = decoder.examples, picker(self.supervised_keys)
+
+        def of_pairs(pairs: list[Any]) -> list[Any]:
+            examples = decode([record for _, record in pairs])
+            return [pick({**example, "tfds_id": name}) for (name, _), example in zip(pairs, examples)]
+
+        if self.with_ids:
+            return of_pairs
+        return decode if pick is same else lambda items: list(map(pick, decode(items)))
 
     def num_threads(self) -> int:
-        """Returns on how many threads to decode; 1 where one is as fast: no large images, or a user's function."""
+        """Returns on how many threads to decode."""
         threads = usable_cores() if self.threads is None else self.threads
         features = chosen(self.features, self.decoders)
         return threads if threads > 1 and has_images(features) and not ColumnarDecoder(features).is_small else 1
-
-    def compile_ahead(self) -> Ahead | None:
-        """Returns what decodes blocks of records on threads; None where there is one thread."""
-        threads = self.num_threads()
-        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,7 @@ class Batch(Step):
     def compile_ahead(self) -> Ahead | None:
         """Returns what decodes records of batches on threads; None where there is one thread."""
         first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
-        threads = first.num_threads() if isinstance(first, Decode) else 1
-        if threads == 1 or not isinstance(first, Decode):
+        if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
             return None
         relabel = fill.relabeler()
         if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
@@ -244,10 +247,9 @@ class MixedFirst(Step):
         functions = [step.compile() for step in self.firsts]
         return lambda pair: (pair[0], functions[pair[0]](pair[1]))
 
-    def compile_ahead(self) -> Ahead | None:
-        """Returns what makes blocks of pairs on threads; None where one thread does it."""
-        threads = max([step.num_threads() for step in self.firsts if isinstance(step, Decode)], default=1)
-        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
+    def num_threads(self) -> int:
+        """Returns the most that a source's step needs."""
+        return max(step.num_threads() for step in self.firsts)
 
     def compile_block(self) -> Function:
         """Returns the function from a list of pairs: items of one source are decoded together."""
@@ -427,19 +429,18 @@ class Maker:
     @classmethod
     def of(cls, steps: tuple[Step, ...], threads: int | None = None) -> Maker:
         """Returns what does the steps; all of them on threads, if their number is given."""
-        first, *others = steps
+        first, each = steps[0], compose(steps)
+        rest = compose(steps[1:]) if len(steps) > 1 else None
         if threads is not None and threads > 1:
-            each = compose(steps)
             start = one_by_one(each, TASK_BYTES)
-            asked = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
-            return cls(None, None, lambda value: each(value.item) if type(value) is Later else value, asked)
-        ahead = first.compile_ahead()
+            ahead: Ahead | None = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
+            rest = None
+        else:
+            ahead = first.compile_ahead()
         if ahead is not None:
-            return cls(None, None, _finishing(steps), ahead)
+            return cls(None, None, lambda value: _finished(value, each, rest), ahead)
         whole = first.compile_block()
-        if whole is None:
-            return cls(None, None, compose(steps))
-        return cls(first.compile(), whole, compose(tuple(others)) if others else None)
+        return cls(None, None, each) if whole is None else cls(first.compile(), whole, rest)
 
     def make(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
         """Yields lists of values on which `rest` is still to be called.
@@ -467,25 +468,11 @@ class Maker:
                 yield values
 
 
-def _finishing(steps: tuple[Step, ...]) -> Function:
-    """Returns the function from the first step's values, or from items that are `Later`, to values."""
-    each = compose(steps)
-    rest = compose(steps[1:]) if len(steps) > 1 else None
-
-    def finish(value: Any) -> Any:
-        if type(value) is Later:
-            return each(value.item)
-        return value if rest is None else rest(value)
-
-    return finish
-
-
-def _with_ids(decode: Function) -> Function:
-    def decode_pairs(items: list[Any]) -> list[Any]:
-        examples = decode([record for _, record in items])
-        return [{**example, "tfds_id": name} for (name, _), example in zip(items, examples)]
-
-    return decode_pairs
+def _finished(value: Any, each: Function, rest: Function | None) -> Any:
+    """Returns what the steps make of the first step's value, or of an item that is `Later`."""
+    if type(value) is Later:
+        return each(value.item)
+    return value if rest is None else rest(value)
 
 
 def picker(nest: Any) -> Function:
