@@ -265,21 +265,21 @@ class Spread:
     def add(
         self,
         values: NDArray[Any],
-        record_of: Callable[[int], int],
+        records: NDArray[np.int64],
         unique: tuple[Codes, NDArray[np.int64]] | None = None,
     ) -> None:
         """Adds numbers.
 
         Args:
             values: finite float64, int64 or uint64, in the order of their records.
-            record_of: returns the index of the record of a value by the value's place.
+            records: the index of the record of each.
             unique: their distinct codes, ascending, and the count of each; None to compute them.
         """
         if not len(values):
             return
         total, squares = exact_sums(values)
         codes, counts = np.unique(codes_of(values), return_counts=True) if unique is None else unique
-        low_at, high_at = record_of(int(values.argmin())), record_of(int(values.argmax()))
+        low_at, high_at = int(records[values.argmin()]), int(records[values.argmax()])
         low, high = int(codes[0]), int(codes[-1])
         self.merge(Spread(self.kind, len(values), total, squares, low, high, low_at, high_at, 0, codes, counts))
 

@@ -265,32 +265,24 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
         column: its values.
         records: the index in the slice of each record.
     """
+    present = records[column.present]
     summary.counts.update(examples=len(records), missing=len(records) - len(column.present), values=len(column.values))
     if "items" in summary.spreads and column.lengths is not None:
-        summary.spreads["items"].add(column.lengths, lambda place: int(records[column.present[place]]))
+        summary.spreads["items"].add(column.lengths, present)
     if not len(column.values):
         return
     if leaf.kind == LABEL:
         found, counts = np.unique(column.values, return_counts=True)
         summary.labels.update(dict(zip(found.tolist(), counts.tolist())))  # type: ignore[union-attr]
         return
-    where = occurrences(records[column.present], column.counts)
-
-    def record_of(place: int) -> int:
-        counts = column.counts
-        row = place // counts if isinstance(counts, int) else np.searchsorted(np.cumsum(counts), place, side="right")
-        return int(records[column.present[row]])
-
+    where, of_values = occurrences(present, column.counts), np.repeat(present, column.counts)
     if leaf.kind == NUMBER:
-        _add_numbers(summary, widened(column.values), where, record_of)
+        _add_numbers(summary, widened(column.values), where, of_values)
     else:
-        _add_bytes(summary, column.values, where, leaf.kind, record_of)
+        _add_bytes(summary, column.values, where, leaf.kind, of_values)
 
 
-def _add_numbers(
-    summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], record_of: Callable[[int], int]
-) -> None:
-    places = None
+def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
         if not finite.all():
@@ -301,23 +293,21 @@ def _add_numbers(
                     "-inf": int((values == -np.inf).sum()),
                 }
             )
-            values, where, places = values[finite], where[finite], np.flatnonzero(finite)
+            values, where, records = values[finite], where[finite], records[finite]
     summary.counts["zeros"] += len(values) - int(np.count_nonzero(values))
     codes = codes_of(values)
     unique, counts = np.unique(codes, return_counts=True)
-    summary.spreads["values"].add(
-        values, record_of if places is None else lambda place: record_of(places[place]), (unique, counts)
-    )
+    summary.spreads["values"].add(values, records, (unique, counts))
     kept: Any = summary.values
     kept.add(mixed(unique), counts, unique)
     kept.sample(where, lambda some: (mixed(codes[some]), codes[some]))
 
 
 def _add_bytes(
-    summary: Summary, values: list[bytes], where: NDArray[np.uint64], kind: str, record_of: Callable[[int], int]
+    summary: Summary, values: list[bytes], where: NDArray[np.uint64], kind: str, records: NDArray[np.int64]
 ) -> None:
     lengths = np.fromiter(map(len, values), np.int64, len(values))
-    summary.spreads["bytes"].add(lengths, record_of)
+    summary.spreads["bytes"].add(lengths, records)
     summary.counts["empty"] += len(values) - int(np.count_nonzero(lengths))
     counter = Counter(values)
     unique, counts = list(counter), np.fromiter(counter.values(), np.int64, len(counter))
@@ -330,15 +320,11 @@ def _add_bytes(
 
     kept.sample(where, pick)
     if kind == IMAGE:
-        _add_sizes(summary, values, record_of)
-
-
-def _add_sizes(summary: Summary, files: list[bytes], record_of: Callable[[int], int]) -> None:
-    found = [(place, size) for place, size in enumerate(map(image_size, files)) if size is not None]
-    places, sizes = [place for place, _ in found], [size for _, size in found]
-    summary.counts["unreadable"] += len(files) - len(sizes)
-    for name, numbers in zip(("height", "width", "channels"), zip(*sizes)):
-        summary.spreads[name].add(np.array(numbers, np.int64), lambda place: record_of(places[place]))
+        found = [image_size(value) for value in values]
+        summary.counts["unreadable"] += found.count(None)
+        readable = [place for place, size in enumerate(found) if size is not None]
+        for name, numbers in zip(("height", "width", "channels"), zip(*filter(None, found))):
+            summary.spreads[name].add(np.array(numbers, np.int64), records[readable])
 
 
 def image_size(data: bytes) -> tuple[int, int, int] | None:

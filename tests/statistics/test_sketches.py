@@ -51,7 +51,7 @@ def spread_of(*parts):
     whole, first = Spread(parts[0].dtype.kind), 0
     for part in parts:
         one = Spread(part.dtype.kind)
-        one.add(part, lambda place, first=first: first + place)
+        one.add(part, first + np.arange(len(part)))
         whole.merge(one)
         first += len(part)
     return whole
