@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from beam_datasets.cli.printing import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
-from beam_datasets.features.features_dict import join
-from beam_datasets.features.sequence import innermost
+from beam_datasets.features.sequence import innermost, leaves_with_features
 
 _SHOWN = 8  # numbers of an array
 _MIN_WIDTH = 20  # characters of a value, however long its name is
@@ -24,19 +23,6 @@ def feature_lines(example: Any, feature: FeatureConnector, width: int) -> Iterat
     for path, value, leaf in leaves_with_features(example, feature):
         name = printable(path)
         yield f"{name}: {printable(value_text(value, leaf, width - text_width(name) - 2))}"
-
-
-def leaves_with_features(
-    value: Any, feature: FeatureConnector | None, path: str = ""
-) -> Iterator[tuple[str, Any, FeatureConnector | None]]:
-    """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts."""
-    inner = innermost(feature)
-    if not isinstance(value, dict):
-        yield path, value, inner
-        return
-    for name, child in value.items():
-        known = inner[name] if isinstance(inner, FeaturesDict) and name in inner else None
-        yield from leaves_with_features(child, known, join(path, str(name)))
 
 
 def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector | None:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.examples import feature_lines, files_in, leaves_with_features, to_image
+from beam_datasets.cli.examples import feature_lines, files_in, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import line_width, say, size_text, table
 from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
+from beam_datasets.features.sequence import leaves_with_features
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit

@@ -17,7 +17,7 @@ import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.diff import as_json, text_lines
-from beam_datasets.cli.examples import feature_at, leaves_with_features, value_text
+from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
 from beam_datasets.cli.info import info_json
@@ -27,6 +27,7 @@ from beam_datasets.diffing import diff
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict
+from beam_datasets.features.sequence import leaves_with_features
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from beam_datasets.features import (
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.sequence import below, innermost
+from beam_datasets.features.sequence import below, innermost, leaves_with_features
 from beam_datasets.formats.example import Buffer, spans_of
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
@@ -250,20 +250,7 @@ def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, A
     if feature is None:
         return lambda record: {}
     decode = compile_decoder(feature, decoders=skip_decoding(feature, UnknownFeature))
-    return lambda record: dict(leaves(decode(record)))
-
-
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (path, value) of all that is in nested dicts.
-
-    >>> dict(leaves({"a": 1, "b": {"c": 2}}))
-    {'a': 1, 'b/c': 2}
-    """
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from leaves(inner, f"{path}/{name}" if path else str(name))
-    else:
-        yield path, value
+    return lambda record: {path: value for path, value, _ in leaves_with_features(decode(record))}
 
 
 def identical(one: Any, other: Any) -> bool:

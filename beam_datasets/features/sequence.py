@@ -317,6 +317,21 @@ def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[st
             yield from below(child, steps)
 
 
+def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts.
+
+    >>> [(path, value) for path, value, _ in leaves_with_features({"a": 1, "b": {"c": 2}})]
+    [('a', 1), ('b/c', 2)]
+    """
+    inner = innermost(feature)
+    if not isinstance(value, dict):
+        yield path, value, inner
+        return
+    for name, child in value.items():
+        known = inner[name] if isinstance(inner, FeaturesDict) and name in inner else None
+        yield from leaves_with_features(child, known, join(path, str(name)))
+
+
 def difference(one: Any, other: Any, name: str = "") -> str | None:
     """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
 

@@ -13,9 +13,9 @@ from PIL import Image
 
 import beam_datasets as bd
 from beam_datasets import errors
-from beam_datasets.cli.examples import leaves_with_features
 from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
+from beam_datasets.features.sequence import leaves_with_features
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.page import content, number_text, page
