@@ -60,7 +60,8 @@ def remote_steps(system: str, read: Read) -> dict[str, Step]:
         if again:
             for _ in read(job, url_of(job.directory), cache):
                 pass
-        return lambda: read(job, url_of(job.directory), cache)
+        batches = read(job, url_of(job.directory), cache)  # the clock starts with the first batch, as for local files
+        return lambda: batches
 
     return {
         "remote": Step(system, REMOTE, prepare),
