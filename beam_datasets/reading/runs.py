@@ -29,7 +29,7 @@ CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
 _MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
-_FETCHES = 2  # of a run into the cache at once, of `chunk_bytes` each
+_FETCHES, FETCH_BYTES = 2, 8 << 20  # of a run into the cache at once: how many, and how large
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
@@ -136,7 +136,7 @@ class RunReader:
         if reader.pieces is None or self._submit is None or not self._is_kept:
             return self.stop
         size = reader.pieces[1]
-        left, most = pieces[pieces >= self._fetched].tolist(), max(1, self._chunk_bytes // size)
+        left, most = pieces[pieces >= self._fetched].tolist(), max(1, FETCH_BYTES // size)
         while True:
             while left and len(self._fetches) < _FETCHES:
                 self._width = min(2 * self._width, most)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-_OPEN_BYTES = 64 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
+_OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
 _CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
 _MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20
 _MAX_THREADS = 32

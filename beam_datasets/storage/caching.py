@@ -19,6 +19,7 @@ import hashlib
 import os
 import re
 import struct
+import threading
 import time
 import uuid
 import warnings
@@ -41,6 +42,7 @@ _CRC_BYTES = 8
 _KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
 _MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
+_FETCHING = threading.Semaphore(8)  # more at once need more memory, and are no faster
 _PIECE = re.compile(r"[0-9a-f]{40}-\d+")
 
 
@@ -114,8 +116,9 @@ class CachedReader(Reader):
 
     def fetch(self, numbers: Sequence[int]) -> bool:
         """Fetches those of these pieces that have no file; returns whether all have one now."""
-        missing = [number for number in numbers if not self.is_near(number * PIECE_BYTES)]
-        return all(is_kept for _, _, is_kept in self._get(missing))
+        with _FETCHING:
+            missing = [number for number in numbers if not self.is_near(number * PIECE_BYTES)]
+            return all(is_kept for _, _, is_kept in self._get(missing))
 
     def _get(self, numbers: Sequence[int]) -> Iterator[tuple[int, Buffer, bool]]:
         """Gets pieces, adjacent ones together; yields first byte, bytes, and whether the cache keeps them."""

@@ -12,9 +12,9 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core
+from beam_datasets.reading import runs
 from beam_datasets.reading.runs import RunReader
 from beam_datasets.reading.shards import ShardPool
-from beam_datasets.reading.source import Source
 from beam_datasets.storage import caching
 from tests.published import flip, upload
 
@@ -147,13 +147,13 @@ def test_a_cache_that_keeps_nothing_costs_a_piece_of_each_shard(
     assert requests() <= size + len(LENGTHS) * PIECE_BYTES
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 1500, 1 << 20])
+@pytest.mark.parametrize("fetch_bytes", [1, 1500, 1 << 20])
 def test_reads_the_same_by_fetches_of_any_size(
-    local: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+    local: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetch_bytes: int
 ) -> None:
     """Also with records that begin in one fetch and end in the next, and with fetches that are not read."""
     remote = copied(local, tmp_path)
-    monkeypatch.setattr(Source, "_chunk_bytes", chunk_bytes)
+    monkeypatch.setattr(runs, "FETCH_BYTES", fetch_bytes)
     for split, cycle, worker in (("train", 1, 0), ("train", 16, 1), ("train[20%:70%]", 1, 1)):
         config, found = bd.ReadConfig(interleave_cycle_length=cycle), []
         for directory in (local, remote):
