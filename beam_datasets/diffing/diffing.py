@@ -229,7 +229,7 @@ def _why_not_by_keys(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, 
 def _pair_ascents(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new_order: KeyOrder) -> Iterator[Pairs]:
     """Yields the pairs of each range in which keys ascend; a dataset that was generated has one."""
     for mine, theirs in zip(itertools.pairwise(old_order.starts), itertools.pairwise(new_order.starts)):
-        yield from pair_by_keys(old.key_blocks(*mine), new.key_blocks(*theirs))
+        yield from pair_by_keys(old.keys(*mine), new.keys(*theirs))
 
 
 # ------------------------------------------------------------------------------------------------------------- records
@@ -252,6 +252,35 @@ class KeyOrder:
     rules: tuple[tuple[KeyRule, ...], ...] = ()
 
 
+def key_blocks(files: Iterable[FileInstruction], first: int, directory: str = "") -> KeyBlocks:
+    """Yields (index of the first one, keys) of the examples of files in order, at most `KEY_ROWS` at a time.
+
+    Args:
+        files: of which examples.
+        first: the index of their first example.
+        directory: of the files.
+    """
+    for file in files:
+        keys = keys_of(storage.join(directory, file.filename))[file.skip : file.skip + file.take]
+        for start in range(0, len(keys), KEY_ROWS):
+            yield first + start, keys[start : start + KEY_ROWS]
+        first += file.take
+
+
+def keys_of(path: str) -> NDArray[np.uint8]:
+    """Returns the sort keys of a shard, (n, 16).
+
+    Raises:
+        MetadataError: its index is missing, damaged or without keys.
+    """
+    index = read_index(path)
+    if index is None or index.keys is None:
+        raise MetadataError(
+            f"{path}: expected an index with keys beside it, got none. Restore it, or repair the dataset."
+        )
+    return index.keys
+
+
 class SplitRecords:
     """The keys and the records of a split, by the index of their examples."""
 
@@ -267,6 +296,7 @@ class SplitRecords:
         self.offsets: Ints = info.offsets
         self.shard_lengths = list(info.shard_lengths)
         self._names = info.shard_names
+        self._files = info.file_instructions
         self._ascents = builder.ascents(split)
         self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
         self._directory = builder.dataset_dir
@@ -302,18 +332,9 @@ class SplitRecords:
         ends = (*sorted(starts), len(self))
         return KeyOrder(len(self) > 0, falls <= starts, ends, tuple(ascent.rules for ascent in self._ascents))
 
-    def key_blocks(self, start: int, stop: int) -> Iterator[tuple[int, Keys]]:
-        """Yields (index of the first one, keys) of examples [start, stop) in order, at most `KEY_ROWS` at a time."""
-        for shard in np.flatnonzero(self.shard_lengths).tolist():
-            before = int(self.offsets[shard])
-            first, end = max(start, before), min(stop, int(self.offsets[shard + 1]))
-            if first >= end:
-                continue
-            index = read_index(self._path(shard))
-            if index is None or index.keys is None:
-                raise MetadataError(f"{self._path(shard)}: its index was removed while it was read.")
-            for begin in range(first, end, KEY_ROWS):
-                yield begin, index.keys[begin - before : min(begin + KEY_ROWS, end) - before]
+    def keys(self, start: int, stop: int) -> KeyBlocks:
+        """Returns the keys of examples [start, stop); see `key_blocks`."""
+        return key_blocks(self._files.part(start, stop), start, self._directory)
 
     def records(self, index: int, count: int) -> list[bytes]:
         """Returns records from an index on, checked: one at least, and at most `count`.

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
+from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, LostExamplesError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
@@ -30,7 +31,7 @@ from beam_datasets.generate.runs import take
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
-from beam_datasets.materializing.selection import SortedRun, keys_of
+from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.reading.shards import INDEX_SUFFIX
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from beam_datasets.diffing.diffing import keys_of
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, InvalidKeyError
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.materializing.selection import RowKeys, SortedRun, keys_of
+from beam_datasets.materializing.selection import RowKeys, SortedRun
 from beam_datasets.metadata.info import value_at
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.manifest import KeyRule

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import catalog, storage
-from beam_datasets.diffing.diffing import aligned
-from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, MetadataError, SplitError, StoreOptionsError
+from beam_datasets.diffing.diffing import aligned, key_blocks, keys_of
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, SplitError, StoreOptionsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
 from beam_datasets.metadata.keys import Key
@@ -34,7 +34,6 @@ NameOrDir = str | os.PathLike[str]
 RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]
 """Yields keys of the rows of a dataset by their splits, some at a time."""
 
-KEYS_AT_ONCE = 1 << 16
 _TERM = re.compile(r"(?:(?P<source>[^\[\]]+):)?(?P<split>[\w-]+(?:\[[^\[\]]*\])?)\Z")
 _NAMED = re.compile(r"(?P<name>[^=\[\]:/]*)=(?P<expression>.*)\Z", re.DOTALL)
 
@@ -424,7 +423,7 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
         run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
     ]
     found: Repeats | None = None
-    for columns in aligned([_key_blocks(run) for run in runs]):
+    for columns in aligned([key_blocks(run.files, run.start) for run in runs]):
         taken = [(number, first, some) for number, (first, some) in enumerate(columns) if len(some)]
         if len(taken) < 2:
             continue
@@ -450,30 +449,6 @@ def is_in_order(split: SelectedSplit) -> bool:
         borders.append(keys_of(first.filename)[first.skip].tobytes())
         borders.append(keys_of(last.filename)[last.skip + last.take - 1].tobytes())
     return borders == sorted(borders)
-
-
-def _key_blocks(run: SortedRun) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Yields (index of the first one in the source's split, keys), ascending."""
-    index = run.start
-    for file in run.files:
-        keys = keys_of(file.filename)[file.skip : file.skip + file.take]
-        for start in range(0, len(keys), KEYS_AT_ONCE):
-            yield index + start, keys[start : start + KEYS_AT_ONCE]
-        index += file.take
-
-
-def keys_of(path: str) -> NDArray[np.uint8]:
-    """Returns the sort keys of a shard, (n, 16).
-
-    Raises:
-        MetadataError: its index is missing, damaged or without keys.
-    """
-    index = read_index(path)
-    if index is None or index.keys is None:
-        raise MetadataError(
-            f"{path}: expected an index with keys beside it, got none. Restore it, or repair the dataset."
-        )
-    return index.keys
 
 
 def _key_text(key: NDArray[np.uint64], runs: Sequence[SortedRun]) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from beam_datasets import features as F
+from beam_datasets.diffing import diffing
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, DuplicateKeyError, SplitError
 from beam_datasets.formats.example import parse
-from beam_datasets.materializing import selection
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.selection import is_in_order
 from beam_datasets.metadata.keys import hash_key, ordered_key
@@ -308,7 +308,7 @@ PLACES = ["train", "train[3:]", "train[:5]", "two:train", "two:train[2:4]", "oth
 @pytest.mark.parametrize("ordered", [False, True])
 def test_repeated_keys_are_counted(tmp_path, monkeypatch, ordered):
     """Keys that occur more than once are reported, with how many they are and an example."""
-    monkeypatch.setattr(selection, "KEYS_AT_ONCE", 3)
+    monkeypatch.setattr(diffing, "KEY_ROWS", 3)
     for name, lengths in (
         ("one", {"train": [10, 7], "test": [3]}),
         ("two", {"train": [5, 8]}),
