@@ -243,21 +243,11 @@ def bar(start: int, stop: int, ranges: Sequence[tuple[int, int]], width: int) ->
     if start == stop:
         return f"▕{_FILLED[0] * width}▏"
     edges = start + (stop - start) * np.arange(width + 1) / width
-    shares = np.zeros(width)
-    for first, last in _union(ranges):
-        shares += np.maximum(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0) / np.diff(edges)
+    starts, stops = np.array([(start, start), *sorted(ranges)]).T
+    starts = np.maximum(starts, np.append(start, np.maximum.accumulate(stops)[:-1]))  # without what others have
+    parts = np.minimum(stops[:, None], edges[1:]) - np.maximum(starts[:, None], edges[:-1])
+    shares = np.maximum(parts, 0).sum(axis=0) / np.diff(edges)
     return f"▕{''.join(map(_character, shares.tolist()))}▏"
-
-
-def _union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the ranges in order, those that touch or overlap as one."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(stop, joined[-1][1])
-        else:
-            joined.append((start, stop))
-    return joined
 
 
 def _character(share: float) -> str:
