@@ -13,7 +13,6 @@ from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDi
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version
-from tests.work import lines_of
 
 TFDS = Path(__file__).parents[1] / "data/tfds"
 FILES = sorted(TFDS.glob("**/dataset_info.json"))
@@ -229,17 +228,6 @@ def test_splits_with_templates_of_their_own():
     split = SplitInfo("train", [1], 2, FilenameTemplate("a", "train", template="{SPLIT}-{SHARD_INDEX}"))
     info = DatasetInfo(builder=DatasetIdentity("a", Version("1.0.0")), split_dict=SplitDict([split]))
     assert DatasetInfo.from_json_text(info.to_json_text(), path="").splits["train"].filenames == ["train-00000"]
-
-
-def test_reading_runs_no_python_for_each_shard():
-    def read(num_shards):
-        lengths = [str(7 + i % 3) for i in range(num_shards)]
-        text = json.dumps({"name": "a", "version": "1.0.0", "splits": [{"name": "train", "shardLengths": lengths}]})
-        return lambda: DatasetInfo.from_json_text(text, path="").splits["train[:50%]"].file_instructions[0]
-
-    few, many = read(100), read(100_000)
-    assert few().take == many().take == 7
-    assert lines_of(many) <= lines_of(few) + 10
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from beam_datasets.metadata.manifest import (
     SplitLineage,
     between,
 )
-from tests.work import lines_of
 
 TRAIN = ShardColumns([2, 3], [20, 30], [52, 78], [0, 0xFFFFFFFF], [1, 0xABCDEF])
 MANIFEST = Manifest(
@@ -171,17 +170,6 @@ def test_damaged_columns(column, values, message):
 def test_no_manifest(text):
     with pytest.raises(MetadataError, match=r"^m"):
         Manifest.from_text(text, path="m")
-
-
-def test_reading_runs_no_python_for_each_shard():
-    def read(num_shards):
-        columns = ShardColumns(*[[i * 7919 % 2**32 for i in range(num_shards)] for _ in range(5)])
-        text = dataclasses.replace(MANIFEST, splits={"train": columns}).to_text()
-        return lambda: Manifest.from_text(text, path="m")
-
-    few, many = read(100), read(100_000)
-    assert many().splits["train"].num_shards == 100_000
-    assert lines_of(many) <= lines_of(few) + 10
 
 
 # Lineages against JSON, and the rules of keys against hashes made step by step

@@ -18,12 +18,10 @@ from beam_datasets.metadata.splits import (
     SplitAll,
     SplitDict,
     SplitInfo,
-    SubSplitInfo,
     even_splits,
     map_splits,
     split_for_jax_process,
 )
-from tests.work import lines_of
 
 DATA = Path(__file__).parents[1] / "data/vectors"
 VECTORS = json.loads((DATA / "splits.json").read_text("utf-8"))
@@ -307,22 +305,6 @@ def test_expressions_are_values():
         assert split == ReadInstruction.from_spec(split) == pickle.loads(pickle.dumps(split))
         assert hash(split) == hash(ReadInstruction.from_spec(spec))
     assert hash(even_splits("train", 2)[0]) == hash(EvenSplit("train", 0, 2))
-
-
-def slice_of(lengths):
-    info = make_splits({"train": lengths})["train[10%:90%]"]
-    runs = info.file_instructions
-    assert runs[0].filename.startswith("ds-train.tfrecord-0")
-    assert runs[-1].take > 0
-    return info
-
-
-def test_slicing_runs_no_python_for_each_shard():
-    few, many = [7 + i % 3 for i in range(100)], [7 + i % 3 for i in range(100_000)]
-    slice_of(few)  # what the first one compiles, as regular expressions, is not work for a shard
-    assert lines_of(lambda: slice_of(many)) <= lines_of(lambda: slice_of(few)) + 10
-    assert isinstance(slice_of(many), SubSplitInfo)
-    assert slice_of(many).num_examples == round(sum(many) * 0.9) - round(sum(many) * 0.1)
 
 
 def fuzzed_expression(random):
