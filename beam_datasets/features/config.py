@@ -19,8 +19,8 @@ from beam_datasets.features.base import (
     Documentation,
     FeatureConnector,
     Json,
-    RowsEncode,
 )
+from beam_datasets.features.leaf import Codec, Leaf
 from beam_datasets.formats.example import parse_feature
 
 
@@ -105,7 +105,7 @@ def _connectors() -> dict[str, type[FeatureConnector]]:
 
 
 @dataclass(frozen=True, repr=False)
-class UnknownFeature(FeatureConnector):
+class UnknownFeature(Leaf):
     """A feature whose class in features.json is not one of this package. Nothing is ever imported by that name.
 
     The rest of the dataset reads as usual, with `decode.PartialDecoding` that leaves this feature out, or with
@@ -149,21 +149,17 @@ class UnknownFeature(FeatureConnector):
     def __repr__(self) -> str:
         return f"{self.python_class_name}(...) [not registered: --imports the module that registers it]"
 
-    def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the feature itself."""
-        return [(name, self, rank)]
+    def codec(self, path: str) -> Codec:
+        """Refuses."""
+        self._refuse(path)
 
-    def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, None], ...]:
+    def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Any], ...]:
         """Returns the feature's own name; there may be others below it."""
         return ((name, None),)
 
     def items_splitter(self, name: str, rank: int) -> Callable[[Any], Any]:
         """Returns a function that refuses."""
         return lambda lists: self._refuse(name)
-
-    def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Refuses."""
-        self._refuse(name)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns a function that refuses."""

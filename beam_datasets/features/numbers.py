@@ -102,12 +102,7 @@ def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool
     """Returns a number, nested lists of numbers, or an array of another dtype as an array of the dtype."""
     try:
         natural = _natural(value, path)
-        kind = natural.dtype.kind
-        if kind in "US":
-            raise FeatureTypeError(f"{path}: {_short(value)} is text; expected {dtype}. Parse it first")
-        if kind == "c":
-            raise FeatureTypeError(f"{path}: {_short(value)} is complex; expected {dtype}. Store .real and .imag")
-        if kind not in "biufO":
+        if natural.dtype.kind in "mMV":  # whose items may be integers as objects
             raise FeatureTypeError(f"{path}: {_short(value)} is {natural.dtype}; expected {dtype}. Convert it first")
         return _stored(natural, dtype, path, "a number that {} holds", _ALLOW, allow_rounding=allow_rounding)
     except FeatureError:
@@ -175,7 +170,7 @@ def _stored(
         advice: what to do about another float.
         allow_rounding: whether numbers are rounded to the nearest float of the dtype.
     """
-    cast = None if given.dtype.kind == "O" else _cast(given, dtype, allow_rounding=allow_rounding)
+    cast = None if given.dtype.kind not in "biuf" else _cast(given, dtype, allow_rounding=allow_rounding)
     if cast is not None:
         return cast
     items, made = given.astype(object), np.empty(given.shape, dtype)

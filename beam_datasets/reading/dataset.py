@@ -58,10 +58,17 @@ _COUNTERPARTS = {
 }
 
 
-class ForTorch:
-    """The method of a `Dataset` and a `Stream` for PyTorch."""
+class Frameworks:
+    """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
 
     _has_positions = True  # that adapters can divide; a stream has none
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _COUNTERPARTS:
+                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     def as_torch(self, **options: Any) -> Any:
         """Returns the dataset for a PyTorch DataLoader: `adapters.as_torch(self, **options)`.
@@ -72,17 +79,6 @@ class ForTorch:
         from beam_datasets.adapters import as_torch
 
         return as_torch(cast("Dataset | Stream", self), **options)
-
-
-class Frameworks(ForTorch):
-    """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
-
-    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            if name in _COUNTERPARTS:
-                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
-            return object.__getattribute__(self, name)  # raises what it raised before
 
     def as_tf_dataset(self, **options: Any) -> Any:
         """Returns the dataset as a tf.data.Dataset: `adapters.as_tf_dataset(self, **options)`.

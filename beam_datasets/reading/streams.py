@@ -19,7 +19,7 @@ from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
-from beam_datasets.reading.dataset import Dataset, ForTorch
+from beam_datasets.reading.dataset import Dataset, Frameworks
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import Operation, Shared
@@ -131,7 +131,7 @@ class Batched(Grouping):
 Link: TypeAlias = "Mapped | Filtered | Cut | Grouping"
 
 
-class Stream(ForTorch):
+class Stream:
     """Examples of a `Dataset` after `filter()`, `batch_by_length()` or `pack()`. It is immutable, as a Dataset is.
 
     The number of items is not known before they are read, so it has neither `len` nor `ds[i]`. `shuffle`, `shard` and
@@ -144,6 +144,7 @@ class Stream(ForTorch):
     """
 
     _has_positions = False
+    as_torch = Frameworks.as_torch
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""
