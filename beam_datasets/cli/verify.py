@@ -48,7 +48,7 @@ as a pipeline:
 --shared_disk  remote workers see this machine's paths
 --no_wait  end when a remote runner has the job
 """,
-    settings={"--from": {"dest": "copy"}},
+    settings={"--from": {"dest": "copy"}, "--from_storage_options": {"dest": "copy_storage_options"}},
 )
 
 
@@ -72,7 +72,7 @@ def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.Argu
         parser.error(f"unknown option {rest[0]}; options of Beam need --beam")
     needs = {
         "--from": (known.copy, "--repair"),
-        "--from_storage_options": (known.from_storage_options, "--repair"),
+        "--from_storage_options": (known.copy_storage_options, "--repair"),
         "--dry_run": (known.dry_run, "--repair"),
         "--report": (known.report, "--beam"),
         "--num_workers": (known.num_workers, "--beam"),
@@ -121,16 +121,8 @@ def _show(report: Report, known: argparse.Namespace, started: float) -> int:
 def _repair(directory: str, known: argparse.Namespace) -> int:
     on_step = None if known.json or known.dry_run else (lambda step: say(f"wrote {step}"))
     with bytes_bar("Verify") as progress:
-        done = repair(
-            directory,
-            copy=known.copy,
-            copy_storage_options=known.from_storage_options,
-            dry_run=known.dry_run,
-            decode=known.decode,
-            jobs=known.jobs,
-            progress=progress,
-            on_step=on_step,
-        )
+        options = given(known, repair) | {"storage_options": None}  # the directory has them
+        done = repair(directory, **options, progress=progress, on_step=on_step)
     say(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
     return 0 if (done.before if done.after is None else done.after).whole else FOUND
 
