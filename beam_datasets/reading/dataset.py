@@ -395,7 +395,8 @@ class Dataset(Frameworks):
             IndexError: the index is out of range, or the mask and the dataset differ in length.
             TypeError: the index has another type, or an operation has changed the order.
         """
-        wanted, source = index, cast("Source", self._source)
+        wanted: Any = index
+        source: Any = self._source
         if self._operation is not source:  # asked here, which is one call less for each example
             source = self._in_dataset_order("ds[i]")
         try:
