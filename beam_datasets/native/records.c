@@ -124,7 +124,6 @@ PyMethodDef records_methods[] = {
  * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. Functions return the good records; their
  * callers in Python read the others again and report the errors.
  */
-#define PORTION (256 << 10)  /* bytes of records that are read before they are converted */
 #define MAX_RECORD (1 << 30) /* bytes: Linux shortens longer reads, see storage/local.py */
 #define ON_STACK (8 << 10)  /* bytes of a record that is read into memory on the stack */
 
@@ -188,83 +187,10 @@ static PyObject *read_record(PyObject *Py_UNUSED(module), PyObject *const *argum
     return read_one(descriptor, place);
 }
 
-/* Consecutive records that are read before they are converted. */
-typedef struct {
-    Py_ssize_t n, good;
-    uint8_t *data;
-    size_t size, capacity;
-} Portion;
-
-/* Sets how many records are read next, and reserves memory for them; 0, or -1 with an exception. */
-static int begin(Portion *portion, const Place *places, Py_ssize_t left) {
-    portion->n = portion->good = 0;
-    portion->size = 0;
-    for (; portion->n < left && places[portion->n].size; portion->n++) {
-        if (portion->n && portion->size + places[portion->n].size > PORTION) break;
-        portion->size += places[portion->n].size;
-    }
-    if (portion->size <= portion->capacity) return 0;
-    uint8_t *data = PyMem_Realloc(portion->data, portion->size);
-    if (data == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    portion->data = data;
-    portion->capacity = portion->size;
-    return 0;
-}
-
-/* Reads and checks them; adjacent records are read in one call. Needs no GIL. */
-static void read_portion(int descriptor, Portion *portion, const Place *places) {
-    uint8_t *data = portion->data;
-    for (Py_ssize_t first = 0, stop; first < portion->n; first = stop) {
-        uint64_t end = places[first].start;
-        for (stop = first; stop < portion->n && places[stop].start == end; stop++) end += places[stop].size;
-        if (!read_whole(descriptor, places[first].start, data, (size_t)(end - places[first].start))) return;
-        for (; portion->good < stop; portion->good++) {
-            if (!is_record(data, places[portion->good].size, 1)) return;
-            data += places[portion->good].size;
-        }
-    }
-}
-
-/* Appends the good ones of them; 0, or -1 with an exception. */
-static int append(const Portion *portion, const Place *places, PyObject *found) {
-    const uint8_t *data = portion->data;
-    for (Py_ssize_t i = 0; i < portion->good; i++) {
-        PyObject *record = bytes_of(data, places[i]);
-        int failed = record == NULL || PyList_Append(found, record) < 0;
-        Py_XDECREF(record);
-        if (failed) return -1;
-        data += places[i].size;
-    }
-    return 0;
-}
-
-static PyObject *read_all(int descriptor, const Place *places, Py_ssize_t left) {
-    Portion portion = {0};
-    PyObject *found = PyList_New(0);
-    while (found != NULL && left) {
-        int failed = begin(&portion, places, left);
-        if (!failed) {
-            Py_BEGIN_ALLOW_THREADS
-            read_portion(descriptor, &portion, places);
-            Py_END_ALLOW_THREADS
-            failed = append(&portion, places, found) < 0 || PyErr_CheckSignals() < 0;
-        }
-        if (failed) Py_CLEAR(found);
-        if (portion.n == 0 || portion.good < portion.n) break;
-        places += portion.n;
-        left -= portion.n;
-    }
-    PyMem_Free(portion.data);
-    return found;
-}
-
 PyDoc_STRVAR(read_records_doc,
              "read_records(descriptor, offsets, records, /)\n--\n\n"
              "Returns the checked data of records of a file, up to the first that cannot be read or is bad.\n\n"
-             "`offsets` is as for read_record(). Adjacent records are read in one call.");
+             "`offsets` is as for read_record().");
 
 static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t n) {
     int descriptor;
@@ -272,16 +198,16 @@ static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *argu
     Py_buffer offsets = {0};
     if (n != 3) return PyErr_Format(PyExc_TypeError, "read_records() takes 3 arguments, got %zd.", n);
     if (descriptor_of(arguments[0], &descriptor) < 0 || ints_get(arguments[2], &records, "records") < 0) return NULL;
-    PyObject *found = NULL;
-    Place *places = PyMem_Calloc((size_t)records.n + 1, sizeof *places);
-    if (places == NULL) {
-        PyErr_NoMemory();
-    } else if (bytes_get(arguments[1], &offsets) == 0) {
-        for (Py_ssize_t i = 0; i < records.n; i++) places[i] = place_of(&offsets, records.values[i]);
-        PyBuffer_Release(&offsets);
-        found = read_all(descriptor, places, records.n);
+    PyObject *found = bytes_get(arguments[1], &offsets) < 0 ? NULL : PyList_New(0);
+    for (Py_ssize_t i = 0; found != NULL && i < records.n; i++) {
+        PyObject *record = read_one(descriptor, place_of(&offsets, records.values[i]));
+        int is_bad = record == Py_None;
+        int failed = record == NULL || (!is_bad && PyList_Append(found, record) < 0) || PyErr_CheckSignals() < 0;
+        Py_XDECREF(record);
+        if (failed) Py_CLEAR(found);
+        if (is_bad) break;
     }
-    PyMem_Free(places);
+    PyBuffer_Release(&offsets);
     ints_drop(&records);
     return found;
 }

@@ -133,10 +133,10 @@ def test_gathers_what_fits_together() -> None:
 # records read at their places against Python, on good, damaged and hostile input
 
 
-WRITTEN = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end"]
+WRITTEN = [b"", b"a", bytes(200), b"x" * 9000, b"hello", bytes(70_000), b"end", *[b"more"] * 5]
 PLACES = np.cumsum([0, *(len(record) + 16 for record in WRITTEN)]).astype(np.uint64)
 DATA = b"".join(map(tfrecord.frame, WRITTEN))
-WRONG_PLACES = st.integers(-3, 9) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
+WRONG_PLACES = st.integers(-3, 14) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +177,7 @@ def test_each_damage_of_a_record_is_seen(tmp_path: Path) -> None:
             path.write_bytes(data)
             file = os.open(path, os.O_RDONLY)
             try:
-                # Those that stand together are read in one piece: of a file that is cut off there may be fewer.
-                found = core.read_records(file, places, numbers[:3])
-                assert found == WRITTEN[: bad if len(data) == len(small) else 0]
+                assert core.read_records(file, places, numbers[:3]) == WRITTEN[:bad]
                 assert core.read_record(file, places, bad) is None
             finally:
                 os.close(file)
@@ -225,7 +223,7 @@ def test_a_shard_reads_alike_with_the_module_and_without(tmp_path: Path, monkeyp
     def outcomes() -> list[Any]:
         shard = shards.Shard(str(path), len(WRITTEN))
         one = [functools.partial(shard.read_one, i) for i in range(len(WRITTEN))]
-        some = [[0, 1, 2], [1, 3, 6], [2, 3, 4, 5], [4], list(range(7))]
+        some = [[0, 1, 2], [1, 3, 6], [2, 3, 4, 5], [4], list(range(7)), list(range(1, 12))]
         calls = [*one, *(functools.partial(shard.read_many, np.array(wanted)) for wanted in some)]
         return list(map(outcome, calls))
 
