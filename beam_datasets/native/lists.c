@@ -314,11 +314,6 @@ PyDoc_STRVAR(varints_doc,
              "Returns the varints of the data as a bytearray of int64; None if one is too long or truncated.\n\n"
              "`portable` uses only instructions that all processors have.");
 
-PyMethodDef lists_methods[] = {
-    {"varints", py_varints, METH_VARARGS, varints_doc},
-    {NULL, NULL, 0, NULL},
-};
-
 /* The schema of parse(): which features are wanted of records, and how they are found by their names. */
 #define MAX_FIELDS (1 << 20)
 
@@ -472,7 +467,8 @@ static PyObject *py_schema(PyObject *Py_UNUSED(module), PyObject *groups) {
     return capsule;
 }
 
-PyMethodDef schema_methods[] = {
+PyMethodDef lists_methods[] = {
+    {"varints", py_varints, METH_VARARGS, varints_doc},
     {"schema", py_schema, METH_O, schema_doc},
     {NULL, NULL, 0, NULL},
 };

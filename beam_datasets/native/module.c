@@ -51,9 +51,8 @@ static struct PyModuleDef definition = {
 };
 
 static int add_everything(PyObject *module) {
-    PyMethodDef *files[] = {records_methods, gather_methods, schema_methods, lists_methods,
-                            decode_methods,  encode_methods, shards_methods, examples_methods,
-                            runs_methods,    block_methods,  ahead_methods};
+    PyMethodDef *files[] = {records_methods, gather_methods,   lists_methods, decode_methods,
+                            encode_methods,  examples_methods, runs_methods,  block_methods};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (PyModule_AddFunctions(module, files[i]) < 0) return -1;
     /* A checksum of _core.pyi, which setup.py passes; native/__init__.py expects that of the stubs beside it. */

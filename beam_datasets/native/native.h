@@ -7,15 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-extern PyMethodDef records_methods[]; /* records.c: TFRecord framing */
-extern PyMethodDef shards_methods[];  /* records.c: random access */
+extern PyMethodDef records_methods[]; /* records.c: TFRecord framing, random access */
 extern PyMethodDef block_methods[];   /* block.c: records in memory */
-extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time */
-extern PyMethodDef ahead_methods[];     /* runs.c: prefetch threads */
+extern PyMethodDef runs_methods[];      /* runs.c: runs of files, read a chunk at a time; prefetch threads */
 extern PyMethodDef examples_methods[]; /* examples.c: nested examples, BlockIterator */
 extern PyMethodDef gather_methods[];  /* gather.c: joined ranges of buffers, CRC-32C */
-extern PyMethodDef schema_methods[];  /* lists.c, decode.c: tf.train.Example -> columns */
-extern PyMethodDef lists_methods[];
+extern PyMethodDef lists_methods[];   /* lists.c, decode.c: tf.train.Example -> columns */
 extern PyMethodDef decode_methods[];
 extern PyMethodDef encode_methods[];  /* encode.c: values -> tf.train.Example, blocks */
 

@@ -113,12 +113,6 @@ static PyObject *scan(PyObject *Py_UNUSED(module), PyObject *arguments) {
     return result;
 }
 
-PyMethodDef records_methods[] = {
-    {"unframe", unframe, METH_VARARGS, unframe_doc},
-    {"scan", scan, METH_VARARGS, scan_doc},
-    {NULL, NULL, 0, NULL},
-};
-
 /* Random access: reads the records of a shard at their offsets.
  *
  * The layouts are those of beam_datasets/formats/index.py and tfrecord.py. Functions return the good records; their
@@ -212,7 +206,9 @@ static PyObject *read_records(PyObject *Py_UNUSED(module), PyObject *const *argu
     return found;
 }
 
-PyMethodDef shards_methods[] = {
+PyMethodDef records_methods[] = {
+    {"unframe", unframe, METH_VARARGS, unframe_doc},
+    {"scan", scan, METH_VARARGS, scan_doc},
     {"read_record", (PyCFunction)(void (*)(void))read_record, METH_FASTCALL, read_record_doc},
     {"read_records", (PyCFunction)(void (*)(void))read_records, METH_FASTCALL, read_records_doc},
     {NULL, NULL, 0, NULL},

@@ -160,11 +160,6 @@ static PyObject *set_threads(PyObject *Py_UNUSED(module), PyObject *number) {
     return PyLong_FromLong(__atomic_exchange_n(&max_threads, wanted, __ATOMIC_RELAXED));
 }
 
-PyMethodDef ahead_methods[] = {
-    {"set_threads", set_threads, METH_O, set_threads_doc},
-    {NULL, NULL, 0, NULL},
-};
-
 /* Runs: consecutive records of an open file, which a block reads a chunk at a time, without the GIL.
  *
  * A chunk that cannot be read is NULL without an exception: the caller (beam_datasets/reading/runs.py) reads it again
@@ -487,6 +482,7 @@ static PyObject *py_run(PyObject *Py_UNUSED(module), PyObject *arguments) {
 }
 
 PyMethodDef runs_methods[] = {
+    {"set_threads", set_threads, METH_O, set_threads_doc},
     {"run", py_run, METH_VARARGS, run_doc},
     {NULL, NULL, 0, NULL},
 };
