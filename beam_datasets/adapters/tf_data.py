@@ -16,11 +16,10 @@ from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.compiler import chosen
 from beam_datasets.metadata.info import value_at
-from beam_datasets.reading.decoding import Batch, Decode, Raw
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.decoding import Step
+    from beam_datasets.reading.decoding import Decode, Step
 
 Convert = Callable[[Any], Any]
 
@@ -77,7 +76,7 @@ def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | 
 def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
     parts = tf.nest.flatten(spec)
-    if spec is None or isinstance(steps[0], Batch):
+    if spec is None or steps[0].kind == "batch":
         return 1
     if not all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in parts):
         return 1
@@ -101,12 +100,12 @@ def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
 def _signature(tf: Any, steps: tuple[Any, ...]) -> Any:
     """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
     first = steps[0]
-    if len(steps) > 1 or not isinstance(first, (Raw, Decode, Batch)):
+    if len(steps) > 1 or first.kind not in ("raw", "decode", "batch"):
         return None
-    if isinstance(first, Batch):
+    if first.kind == "batch":
         inner = _signature(tf, first.steps)
         return None if inner is None else tf.nest.map_structure(lambda spec: _batched(tf, spec), inner)
-    if isinstance(first, Raw):
+    if first.kind == "raw":
         record = tf.TensorSpec((), tf.string)
         return (record, record) if first.with_ids else record
     return _decoded(tf, first)

@@ -45,6 +45,11 @@ _BLOCK = 256  # items that are decoded at once
 class Step(ABC):
     """An operation on each item."""
 
+    @property
+    def kind(self) -> str:
+        """What adapters, which do not import steps, tell it by: 'raw', 'decode', 'batch', 'map' and others."""
+        return type(self).__name__.lower()
+
     @abstractmethod
     def compile(self) -> Function:
         """Returns the function that does it."""
