@@ -318,13 +318,11 @@ class DatasetBuilder:
             self._downloads = settings = self.download_settings(
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
-        from beam_datasets.beam.generate import generate
-
         try:
             if overwrite and self.is_prepared():
                 directory = self._overwrite(options)
             else:
-                directory = generate(self, **options)
+                directory = self._generate_and_publish(**options)
         except Exception as error:
             settings.check_manual_dir(error)
             raise
@@ -334,6 +332,12 @@ class DatasetBuilder:
         if default := self._default_config(self.configs()):
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
+
+    def _generate_and_publish(self, **options: Any) -> str:
+        """Returns the directory; see `beam_datasets.beam.generate.generate`."""
+        from beam_datasets.beam.generate import generate
+
+        return generate(self, **options)
 
     def _overwrite(self, options: Mapping[str, Any]) -> str:
         from beam_datasets.beam.generate import generate

@@ -44,8 +44,8 @@ TYPES = {("adapters", "reading"), ("beam", "builders")}
 # Loaded by `import beam_datasets`; everything else from outside the standard library waits inside a function.
 BASE = {"numpy", "google", "crc32c"}
 BEAM = {"apache_beam", "grpc"}  # what Beam brings along stands where Beam may
-BEAM_AT_TOP = ("beam/", "files/")
-BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "cli/", "builders.py")
+BEAM_AT_TOP = ("beam/",)
+BEAM_IN_FUNCTIONS = (*BEAM_AT_TOP, "files/", "cli/", "builders.py")
 
 
 class Import(NamedTuple):

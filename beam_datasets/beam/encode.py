@@ -14,7 +14,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError
-from beam_datasets.errors import BeamDatasetsError, InvalidKeyError
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate.blocks import AnyBlock, BlockBuilder, SpilledBlocks, histogram_of
 from beam_datasets.generate.histogram import Histogram
@@ -87,11 +87,7 @@ class EncodeBlocks(beam.DoFn):
 
     def outputs(self) -> Iterator[Any]:
         """Yields the block of what was collected, and its histogram."""
-        try:
-            block = self._builder.flush()
-        except InvalidKeyError as error:
-            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
-        if block is None:
+        if (block := self._builder.flush()) is None:
             return
         (loaded,) = block.load()
         libraries, num_bytes = frozenset(self._libraries), len(loaded.payload)

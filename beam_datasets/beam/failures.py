@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 
 from beam_datasets import errors, frames
+from beam_datasets.generate.blocks import NOT_UTF8
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)', re.MULTILINE)
@@ -110,10 +111,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if name == SourceError.__name__:
         name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
-        return errors.InvalidKeyError(
-            "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. "
-            f"Give such a key as bytes, and text without it.{place}"
-        )
+        return errors.InvalidKeyError(f"{NOT_UTF8}{place}")
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
     return GenerationError(f"{name}: {message.strip()}{place}")

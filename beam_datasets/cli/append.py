@@ -114,7 +114,8 @@ def _is_published(text: str) -> bool:
 
 
 def _request(text: str) -> BuilderRequest:
-    import_beam()
+    if text not in FORMATS:  # their few small files are appended without
+        import_beam()
     return resolve(text)
 
 

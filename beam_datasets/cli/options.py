@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import importlib
 import inspect
 import json
@@ -280,17 +279,13 @@ def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def import_beam() -> None:
-    """Imports Beam, without the garbage collections that would take a quarter of the time.
+    """Imports Beam.
 
     Raises:
         MissingDependencyError: Beam is not installed.
     """
-    gc.disable()
-    try:
-        with needs("this needs Apache Beam", "beam"):
-            from beam_datasets import beam  # noqa: F401
-    finally:
-        gc.enable()
+    with needs("this needs Apache Beam", "beam"):
+        from beam_datasets import beam  # noqa: F401
 
 
 @contextlib.contextmanager

@@ -16,8 +16,6 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
-from apache_beam.metrics import Metrics
-
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
@@ -25,9 +23,31 @@ from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
-from beam_datasets.files.fields import Field, override, parse_field, paths_of, problems, to_feature, with_labels
+from beam_datasets.files.fields import (
+    Field,
+    has_images,
+    override,
+    parse_field,
+    paths_of,
+    problems,
+    to_feature,
+    with_labels,
+)
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
-from beam_datasets.files.inputs import InputFile, LineAt, Piece, checksum, count, find, pieces
+from beam_datasets.files.inputs import (
+    InputFile,
+    LineAt,
+    Piece,
+    checksum,
+    count,
+    counted_here,
+    find,
+    is_plain,
+    note,
+    pieces,
+)
+from beam_datasets.generate import in_process
+from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
@@ -161,7 +181,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
             raise InputError(f"{row}\nTo count and leave out what cannot be used: --skip_bad.")
         bad += 1
         if bad <= SHOWN:
-            Metrics.string_set("files", _EXAMPLES).add(str(row))
+            note(_EXAMPLES, str(row))
     count(_LEFT_OUT, bad)
 
 
@@ -215,6 +235,8 @@ def log_left_out(counters: Mapping[str, Any]) -> None:
 
 
 INFER_ROWS = 20_000
+MAX_BYTES_IN_PROCESS = 64 << 20
+"""Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
 SEARCHED_BYTES = 1 << 30
 """How much is read again to find the places of two rows with one key."""
 _SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
@@ -330,6 +352,20 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             raise DuplicateKeyError(
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
             ) from None
+
+    def _generate_and_publish(self, **options: Any) -> str:
+        """Generates a few small files that are appended in this process; see DatasetBuilder."""
+        size, is_appended = sum(file.size for file in self._all_files), self.is_temporary and not self._trial_examples
+        is_here = all(is_plain(file.path) for file in self._all_files) and not has_images(self._fields.values())
+        if not (is_appended and is_here and size <= MAX_BYTES_IN_PROCESS):
+            return super()._generate_and_publish(**options)
+        report, inputs, checksums = (options.pop(name) for name in ("counters", "inputs", "checksums"))
+        with counted_here() as counted:
+            sharding = ShardingOptions.of(**options, ordered=self.info.disable_shuffling)
+            name, sources = f"{type(self).__module__}:{type(self).__qualname__}", self.split_generators(None)
+            directory = in_process.generate(self.info, name, sources, sharding, inputs, checksums)
+        report({f"files/{name}": value for name, value in counted.items()})
+        return directory
 
     def only_new(
         self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False

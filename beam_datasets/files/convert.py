@@ -18,11 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystems import FileSystems
 
 from beam_datasets.extras import needs
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
-from beam_datasets.files.inputs import count, open_bytes
+from beam_datasets.files.inputs import count, file_systems, open_bytes
 
 Convert = Callable[[Any], Any]
 
@@ -385,7 +384,8 @@ def image_of(value: Any, beside: str, exif_orientation: str = "keep") -> Any:
     value = image_value(value)
     if isinstance(value, bytes):
         return storable_image(value, exif_orientation)
-    path = FileSystems.join(FileSystems.split(beside)[0], value)
+    systems = file_systems()
+    path = systems.join(systems.split(beside)[0], value)
     try:
         with open_bytes(path) as stream:
             return storable_image(stream.read(), exif_orientation)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,6 +209,14 @@ def problems(fields: Mapping[str, Field]) -> Iterator[str]:
             yield field.problem
         yield from problems(field.fields or {})
         yield from problems({"": field.item} if field.item else {})
+
+
+def has_images(fields: Iterable[Field]) -> bool:
+    """Returns whether a field is an image, or has one inside."""
+    return any(
+        field.kind == "image" or has_images([*(field.fields or {}).values(), *filter(None, [field.item])])
+        for field in fields
+    )
 
 
 def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[str]]) -> Field:

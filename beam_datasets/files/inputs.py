@@ -1,26 +1,28 @@
 """Finding input files and cutting them into pieces that workers read side by side.
 
 Files are found and opened by Beam's own file systems, so local paths, gs://, s3:// and hdfs:// work alike and a name
-that ends in .gz, .bz2, .xz, .zst or .deflate is read uncompressed.
+that ends in .gz, .bz2, .xz, .zst or .deflate is read uncompressed. Beam is imported only for what Python itself does
+not open or list: files of a day should not wait for that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import io
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import PipelineOptions
-
 from beam_datasets.errors import InputError
+from beam_datasets.extras import needs
 from beam_datasets.native import crc32c
 
 WILDCARDS = "*?["
+COMPRESSED = (".bz2", ".deflate", ".gz", ".lzma", ".xz", ".zst", ".zstd")  # as Beam has them
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
 _CHECKSUM_BLOCK = 4 << 20
@@ -80,35 +82,72 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
 
 def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]]:
     """Returns path, size and time of the last change of the files that match a pattern."""
-    if "://" not in pattern:
-        if os.path.isdir(pattern):
-            pattern = os.path.join(pattern, "**")
-        elif os.path.exists(pattern):  # also a name with brackets in it
-            return [(pattern, os.path.getsize(pattern), round(os.path.getmtime(pattern), 3))]
-    elif pattern.endswith("/"):
-        pattern += "**"
-    wild = any(mark in pattern for mark in WILDCARDS)
-    try:
-        [result] = _matched(pattern)
-    except (BeamIOError, ValueError) as error:
-        raise InputError(f"{pattern}: expected files that can be listed, got an error: {error}") from error
-    files = [(m.path, m.size_in_bytes, round(m.last_updated_in_seconds, 3)) for m in result.metadata_list]
-    if wild:
+    if os.path.exists(pattern) and not os.path.isdir(pattern):  # also a name with brackets in it
+        return list(_stats([pattern]))
+    if pattern.endswith("/") or os.path.isdir(pattern):
+        pattern = os.path.join(pattern, "**")
+    files = _matched(pattern)
+    if any(mark in pattern for mark in WILDCARDS):
         files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
 
 
-def _matched(pattern: str) -> Any:
+def _stats(paths: Iterable[str]) -> Iterator[tuple[str, int, float]]:
+    for path in paths:
+        with contextlib.suppress(OSError):  # deleted meanwhile, or a link that leads nowhere
+            found = os.stat(path)
+            yield path, found.st_size, round(found.st_mtime, 3)
+
+
+def _matched(pattern: str) -> list[tuple[str, int, float]]:
+    """Returns path, size and time of all files that match a pattern."""
+    folder, name = os.path.split(pattern)
+    if "://" not in pattern and not any(mark in folder for mark in WILDCARDS) and (name == "**" or "**" not in name):
+        folders = os.walk(folder) if name == "**" else itertools.islice(os.walk(folder), 1)
+        return list(
+            _stats(
+                os.path.join(above, each)
+                for above, _, names in folders
+                for each in names
+                if fnmatch.fnmatchcase(each, name)
+            )
+        )
+    from apache_beam.io.filesystem import BeamIOError
+
     try:
-        return FileSystems.match([pattern])
+        [result] = _matched_by_beam(pattern)
     except (BeamIOError, ValueError) as error:
+        raise InputError(f"{pattern}: expected files that can be listed, got an error: {error}") from error
+    return [(m.path, m.size_in_bytes, round(m.last_updated_in_seconds, 3)) for m in result.metadata_list]
+
+
+def _matched_by_beam(pattern: str) -> Any:
+    systems = file_systems()
+    try:
+        return systems.match([pattern])
+    except Exception as error:  # one of Beam's own
         if "options" not in str(error):
             raise
+        from apache_beam.options.pipeline_options import PipelineOptions
+
         # S3 and HDFS need options, which a process lacks that has made no pipeline.
-        FileSystems.set_options(PipelineOptions([]))
-        return FileSystems.match([pattern])
+        systems.set_options(PipelineOptions([]))
+        return systems.match([pattern])
+
+
+def file_systems() -> Any:
+    """Returns Beam's file systems.
+
+    Raises:
+        MissingDependencyError: Beam is not installed.
+    """
+    with needs("files in a store, compressed files and patterns of folders need Apache Beam", "beam"):
+        from beam_datasets import beam  # noqa: F401  # imports it silently
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
 
 
 def checksum(file: InputFile) -> str:
@@ -133,7 +172,7 @@ def _checksum_of_bytes(file: InputFile) -> str:
 
 
 def _checksum_in_store(file: InputFile) -> str:
-    system = FileSystems.get_filesystem(file.path)
+    system = file_systems().get_filesystem(file.path)
     text, found = system.checksum(file.path), system.metadata(file.path)
     is_later = found.last_updated_in_seconds - file.modified >= 1  # some stores list times with fractions, of one not
     return "" if is_later or found.size_in_bytes != file.size else f"{system.scheme()}:{text}"
@@ -151,9 +190,16 @@ def _folder_of(path: str) -> str:
     return path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
 
 
+def is_plain(path: str) -> bool:
+    """Returns whether a file is on this machine and not compressed."""
+    return "://" not in path and not path.lower().endswith(COMPRESSED)
+
+
 def open_bytes(path: str) -> BinaryIO:
     """Returns the file's uncompressed bytes as a stream."""
-    stream = FileSystems.open(path)
+    if is_plain(path):
+        return open(path, "rb", _LINE_BLOCK)
+    stream = file_systems().open(path)
     if isinstance(stream, io.BufferedIOBase):
         return cast("BinaryIO", stream)
     return io.BufferedReader(_Decompressed(stream), _LINE_BLOCK)
@@ -187,8 +233,7 @@ def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[
     """
     cut = []
     for file in files:
-        is_compressed = CompressionTypes.detect_compression_type(file.path) != CompressionTypes.UNCOMPRESSED
-        starts = [0] if is_compressed else range(0, max(file.size, 1), piece_size)
+        starts = [0] if file.path.lower().endswith(COMPRESSED) else range(0, max(file.size, 1), piece_size)
         stops = [*starts[1:], None]
         cut += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
     return cut
@@ -270,7 +315,37 @@ def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
     )
 
 
+_counted: ContextVar[dict[str, Any] | None] = ContextVar("counted", default=None)
+
+
+@contextlib.contextmanager
+def counted_here() -> Iterator[dict[str, Any]]:
+    """Provides what is counted in this process while active: {name: number, or a set of texts}."""
+    found: dict[str, Any] = {}
+    token = _counted.set(found)
+    try:
+        yield found
+    finally:
+        _counted.reset(token)
+
+
 def count(what: str, number: int = 1) -> None:
     """Counts what a user should know of when the run is done; 0 is not reported."""
-    if number:
+    if not number:
+        return
+    if (found := _counted.get()) is not None:
+        found[what] = found.get(what, 0) + number
+    else:
+        from apache_beam.metrics import Metrics
+
         Metrics.counter("files", what).inc(number)
+
+
+def note(what: str, text: str) -> None:
+    """Adds a text to those that a user should see when the run is done."""
+    if (found := _counted.get()) is not None:
+        found.setdefault(what, set()).add(text)
+    else:
+        from apache_beam.metrics import Metrics
+
+        Metrics.string_set("files", what).add(text)

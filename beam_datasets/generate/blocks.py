@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
-from beam_datasets.errors import FeatureValueError, StorageError
+from beam_datasets.errors import FeatureValueError, InvalidKeyError, StorageError
 from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.histogram import Histogram, count_keys
@@ -42,6 +42,10 @@ BLOCKS_BEFORE_GROWTH = 8
 COLLECTED_BYTES = 16 << 20  # of heads that are written together
 RANGE_BYTES = 512  # of memory that a range of a block takes besides its heads, about
 BUCKET_KEYS = 1 << 22  # 80 MB of keys and sizes, which one call merges
+NOT_UTF8 = (
+    "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. Give such a key as "
+    "bytes, and text without it."
+)
 _BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
 _LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
 _LISTED = struct.Struct("<3Q")  # records, and where the payload begins and ends
@@ -527,10 +531,10 @@ class BlockBuilder:
         """Returns the block of what was collected since the last flush; None where that is nothing."""
         if not self._keys:
             return None
-        if self._ordered:
-            keys = sort_keys.ordered_keys(self._keys)
-        else:
-            keys = sort_keys.hash_keys(self._split, self._keys)
+        try:
+            keys = sort_keys.ordered_keys(self._keys) if self._ordered else sort_keys.hash_keys(self._split, self._keys)
+        except InvalidKeyError as error:
+            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
         block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
         self._forget(True)
         self._num_blocks += 1

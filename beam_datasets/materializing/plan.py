@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from beam_datasets import catalog, storage
@@ -17,22 +18,14 @@ from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOpti
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
 from beam_datasets.features.sequence import below, difference, innermost
-from beam_datasets.generate import histogram as histograms
-from beam_datasets.generate import plan as planning
 from beam_datasets.generate import publish as publishing
-from beam_datasets.generate.blocks import (
-    AnyBlock,
-    BlockCollector,
-    check_payload,
-    choose_spill_dir,
-    histogram_of,
-)
-from beam_datasets.generate.histogram import Histogram
+from beam_datasets.generate.blocks import check_payload, choose_spill_dir
+from beam_datasets.generate.in_process import BLOCK_SIZE, ThisProcess, write_blocks
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import Plan, ShardingOptions, choose_shards
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication
-from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
+from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.copying import CopyPlan, copy_shard, plan_copy, plan_prepared
 from beam_datasets.materializing.records import (
     RANGE_BYTES,
@@ -447,19 +440,7 @@ def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
 # applies a filter or a selection of features, and makes the blocks of a new order.
 
 _BUILDER = "beam_datasets.transforms.materialize:Materialize"  # part of the digests of published manifests, so it stays
-_BLOCK_SIZE = 16 << 20
 MAX_THREADS = 8
-_HISTOGRAMS_MERGED = 64  # together
-
-
-@dataclass(frozen=True)
-class ThisProcess:
-    """This process in place of an `Engine`; see `choose_spill_dir`."""
-
-    local: bool = True
-    spills: bool = True
-    buffers_bundles: bool = False
-    shares_disk: bool = True
 
 
 def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir: str | None) -> Publication:
@@ -511,7 +492,7 @@ def run_in_process(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    block_size = _BLOCK_SIZE if block_size is None else integer("block_size", block_size, at_least=1, at_most=2**62)
+    block_size = BLOCK_SIZE if block_size is None else integer("block_size", block_size, at_least=1, at_most=2**62)
     publication = announce(job, ThisProcess(), IN_PROCESS, payload, spill_dir)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
@@ -543,32 +524,13 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
 
 def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
     """Writes all shards in a new order; returns the plan and what was written."""
+    spill_dir, salt = publication.spill_dir, job.reshuffle or ""
     keyless = [split.name for split in job.splits if not split.keyed]
-    destination = Destination(publication.staging_dir, publication.info.name, keyless=keyless)
-    max_bins = histograms.max_bins(job.sharding.most_shards)
-    shift = histograms.hash_shift(max_bins)
-    counts: defaultdict[str, list[Histogram]] = defaultdict(list)
-    read: list[AnyBlock] = []
-    for some in job.ranges:
-        for block in blocks(
-            some, job.transform, job.reshuffle or "", block_size=block_size, spill_dir=publication.spill_dir
-        ):
-            read.append(block)
-            counts[block.split].append(histogram_of(block, shift))
-            if len(counts[block.split]) == _HISTOGRAMS_MERGED:
-                counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
-    merged = {split: histograms.merge(parts, max_bins) for split, parts in counts.items()}
-    plan = planning.make_plan([split.name for split in job.splits], merged, job.sharding)
-    groups: defaultdict[int, list[AnyBlock]] = defaultdict(list)
-    collector = BlockCollector(publication.spill_dir or "")
-    while read:
-        for block in read.pop().load():
-            for number, part in collector.send(planning.route(block, plan.split(block.split))):
-                groups[number].append(part)
-    for number, listed in collector.flush():
-        groups[number].append(listed)
-    parts: defaultdict[tuple[str, int], list[WrittenShard]] = defaultdict(list)
-    for number in sorted(groups):
-        group = plan.group(number)
-        parts[group.split, group.shard].append(write_group(group, groups.pop(number), destination))
-    return plan, [join_parts(some, plan.split(split).num_shards, destination) for (split, _), some in parts.items()]
+    read = (blocks(some, job.transform, salt, block_size=block_size, spill_dir=spill_dir) for some in job.ranges)
+    return write_blocks(
+        chain.from_iterable(read),
+        [split.name for split in job.splits],
+        job.sharding,
+        Destination(publication.staging_dir, publication.info.name, keyless=keyless),
+        spill_dir,
+    )

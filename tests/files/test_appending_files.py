@@ -274,7 +274,9 @@ def test_files_are_appended_to_a_dataset_in_an_object_store(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
+from beam_datasets.files import builder
 from tests.files.test_appending_files import in_a_store
+builder.MAX_BYTES_IN_PROCESS = -1  # so that there are workers
 in_a_store(Path(sys.argv[1]))[1]()
 """
 

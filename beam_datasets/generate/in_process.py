@@ -1,0 +1,150 @@
+"""Writing shards in this process, without an engine: a new order, and inputs so small that workers start too late."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from beam_datasets.errors import InvalidKeyError
+from beam_datasets.features import compile_encoder
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate import plan as planning
+from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.blocks import (
+    NOT_UTF8,
+    AnyBlock,
+    BlockBuilder,
+    BlockCollector,
+    choose_spill_dir,
+    histogram_of,
+)
+from beam_datasets.generate.histogram import Histogram
+from beam_datasets.generate.owners import IN_PROCESS
+from beam_datasets.generate.plan import Plan, ShardingOptions
+from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
+from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together
+
+if TYPE_CHECKING:
+    from beam_datasets.metadata.info import DatasetInfo
+    from beam_datasets.metadata.manifest import Inputs
+
+BLOCK_SIZE = 16 << 20
+_HISTOGRAMS_MERGED = 64  # together
+
+
+@dataclass(frozen=True)
+class ThisProcess:
+    """This process in place of an `Engine`; see `choose_spill_dir`."""
+
+    local: bool = True
+    spills: bool = True
+    buffers_bundles: bool = False
+    shares_disk: bool = True
+
+
+def generate(
+    info: DatasetInfo,
+    builder: str,
+    sources: Mapping[str, SourceUnits],
+    sharding: ShardingOptions,
+    inputs: Inputs | None = None,
+    checksums: SourceUnits | None = None,
+) -> str:
+    """Generates a dataset in this process and returns the published directory.
+
+    Args:
+        info: the dataset's description, without splits.
+        builder: module and class of the builder, as 'module:Class'.
+        sources: split -> its source.
+        sharding: options that decide the shards.
+        inputs: the files that it is built from, for inputs.json; None for none.
+        checksums: of these files; see `beam_datasets.beam.generate.generate`.
+
+    Raises:
+        AlreadyPublishedError: the version is published already.
+        BeamDatasetsError: any other reason why nothing was published.
+    """
+    publication = publishing.announce(info, info.data_dir, sharding=sharding, runner=IN_PROCESS, builder=builder)
+    spill_dir = choose_spill_dir(ThisProcess(), publication.staging_dir, payload=None, spill_dir=None)
+    publication = replace(publication, spill_dir=spill_dir)
+    destination = Destination(publication.staging_dir, info.name, ordered=sharding.ordered)
+    libraries: set[str] = set()
+    with publishing.staging(publication):
+        publication = publishing.stage_inputs(publication, inputs)
+        if checksums is not None:
+            found = itertools.chain.from_iterable(map(checksums.read, checksums.units))
+            publication = publishing.stage_checksums(publication, dict(found))
+        blocks = _encode(info, sources, spill_dir, libraries)
+        made = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
+        publishing.publish(publication, *made)
+    return publication.target
+
+
+def _encode(
+    info: DatasetInfo, sources: Mapping[str, SourceUnits], spill_dir: str | None, libraries: set[str]
+) -> Iterator[AnyBlock]:
+    """Yields the blocks of all splits; `libraries` gets those whose versions determine bytes of the examples."""
+    for splits in read_together(sources):
+        source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
+        new = partial(BlockBuilder, block_size=BLOCK_SIZE, ordered=info.disable_shuffling, spill_dir=spill_dir)
+        builders = {split: new(split, compile_encoder(info.features, libraries)) for split in splits}
+        try:
+            for item in itertools.chain.from_iterable(map(source.read, source.units)):
+                (key, example), belongs_to = pair_and_splits(item, keeps)
+                for split in belongs_to:
+                    if builders[split].add(key, example):
+                        yield from filter(None, [builders[split].flush()])
+            yield from filter(None, [builder.flush() for builder in builders.values()])
+        except UnicodeEncodeError:
+            raise InvalidKeyError(NOT_UTF8) from None
+
+
+def write_blocks(
+    blocks: Iterable[AnyBlock],
+    splits: Sequence[str],
+    sharding: ShardingOptions,
+    destination: Destination,
+    spill_dir: str | None,
+    libraries: Collection[str] = (),
+) -> tuple[Plan, list[WrittenShard]]:
+    """Writes all shards; returns the plan and what was written.
+
+    Args:
+        blocks: of all splits.
+        splits: the splits, in their order.
+        sharding: how many shards, and which examples.
+        destination: where they are written.
+        spill_dir: where payload is spilled; None if it is inline.
+        libraries: whose versions determined bytes of the examples; read after the last block.
+    """
+    max_bins = histograms.max_bins(sharding.most_shards)
+    shift = 0 if sharding.ordered else histograms.hash_shift(max_bins)
+    counts: defaultdict[str, list[Histogram]] = defaultdict(list)
+    read: list[AnyBlock] = []
+    for block in blocks:
+        read.append(block)
+        counts[block.split].append(histogram_of(block, shift))
+        if len(counts[block.split]) == _HISTOGRAMS_MERGED:
+            counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
+    merged = {
+        split: replace(histograms.merge(parts, max_bins), libraries=frozenset(libraries))
+        for split, parts in counts.items()
+    }
+    plan = planning.make_plan(splits, merged, sharding)
+    groups: defaultdict[int, list[AnyBlock]] = defaultdict(list)
+    collector = BlockCollector(spill_dir or "")
+    while read:
+        for block in read.pop().load():
+            for number, part in collector.send(planning.route(block, plan.split(block.split))):
+                groups[number].append(part)
+    for number, listed in collector.flush():
+        groups[number].append(listed)
+    parts: defaultdict[tuple[str, int], list[WrittenShard]] = defaultdict(list)
+    for number in sorted(groups):
+        group = plan.group(number)
+        parts[group.split, group.shard].append(write_group(group, groups.pop(number), destination))
+    return plan, [join_parts(some, plan.split(split).num_shards, destination) for (split, _), some in parts.items()]

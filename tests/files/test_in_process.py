@@ -1,0 +1,157 @@
+"""Small files that are appended without Beam: the same dataset as with it, and the same errors."""
+
+import gzip
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.filesystems import FileSystems
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.files import builder
+from beam_datasets.files.builder import SplitBy
+from beam_datasets.files.csv import Csv
+from beam_datasets.files.inputs import find
+from beam_datasets.files.jsonl import Jsonl
+from beam_datasets.files.parquet import Parquet
+from beam_datasets.files.text_lines import TextLines
+from beam_datasets.generate import in_process
+
+ROWS = [{"id": f"k{i % 1000}", "day": i // 100, "text": "x" * (i % 40), "n": [i, -i]} for i in range(1000)]
+FLAT = [{name: value for name, value in row.items() if name != "n"} for row in ROWS]
+
+
+def files_of(directory):
+    """Returns the content of the files of a dataset, without when and where it was made."""
+    found = {path.name: path.read_bytes() for path in Path(directory).iterdir() if path.name != "run.json"}
+    manifest = json.loads(found.pop("manifest.json"))
+    return found, {name: value for name, value in manifest.items() if name not in ("created", "digest")}
+
+
+@pytest.fixture(params=["jsonl", "csv", "parquet", "text_lines", "shares", "groups", "two patterns", "bad rows"])
+def files(request, tmp_path):
+    """Makes the builder of some files, for a data_dir."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for part in range(3):
+        rows, flat = ROWS[part::3], FLAT[part::3]
+        (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        table = pa.Table.from_pylist(flat)
+        pq.write_table(table, folder / f"{part}.parquet")
+        (folder / f"{part}.csv").write_text(
+            "id,day,text\n" + "".join(f"{r['id']},{r['day']},{r['text']}\n" for r in flat)
+        )
+    (folder / "bad.json").write_text('{"id": "a", "n": 1}\n{\n[]\n{"id": "b", "n": 2}\n')
+    json_lines = {"pattern": f"{folder}/*.jsonl", "key": "id"}
+    kind, options = {
+        "jsonl": (Jsonl, {"pattern": f"{folder}/*.jsonl"}),
+        "csv": (Csv, {"pattern": f"{folder}/*.csv", "key": "id"}),
+        "parquet": (Parquet, {"pattern": f"{folder}/*.parquet", "key": "id"}),
+        "text_lines": (TextLines, {"pattern": f"{folder}/*.jsonl"}),
+        "shares": (Jsonl, json_lines | {"splits": {"train": "70%", "test": "30%"}}),
+        "groups": (Jsonl, json_lines | {"splits": {"a": "50%", "b": "50%"}, "split_by": SplitBy(group="day")}),
+        "two patterns": (Jsonl, {"splits": {"one": f"{folder}/0.jsonl", "two": f"{folder}/[12].jsonl"}}),
+        "bad rows": (Jsonl, {"pattern": f"{folder}/bad.json", "key": "id", "skip_bad": True}),
+    }[request.param]
+    return lambda data_dir: kind(name="ds", data_dir=data_dir, **options)
+
+
+def test_is_the_dataset_that_beam_makes(files, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.WARNING)
+    expected = files_of(files(tmp_path / "beam").build(num_workers=1))
+    said = caplog.messages.copy()
+    caplog.clear()
+    monkeypatch.setattr(in_process, "BLOCK_SIZE", 3000)  # so that there are several blocks
+    monkeypatch.setattr("beam_datasets.beam.generate.generate", None)
+    assert files_of(files(tmp_path).elsewhere(tmp_path / "here").build(skip_empty_splits=True)) == expected
+    assert caplog.messages == said
+    assert sorted(path.name for path in (tmp_path / "here/ds").iterdir()) == ["1.0.0"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"id": "a", "n": 1}\n{"id": "a", "n": 2}\n',
+        '{"id": "a", "n": 1}\n{\n',
+        '{"id": "a", "n": "\\ud800"}\n',
+        '{"id": "\\ud800", "n": "b"}\n',
+    ],
+    ids=["a key twice", "a bad row", "a text that is not UTF-8", "a key that is not"],
+)
+def test_errors_are_those_of_beam(tmp_path, content):
+    (tmp_path / "a.jsonl").write_text(content)
+    made = Jsonl(name="ds", pattern=f"{tmp_path}/a.jsonl", key="id", data_dir=tmp_path / "beam")
+    with pytest.raises(BeamDatasetsError) as expected:
+        made.build(num_workers=1)
+    with pytest.raises(type(expected.value)) as found:
+        made.elsewhere(tmp_path / "here").build()
+    assert str(found.value) == str(expected.value).partition("\n  (in ")[0]
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+
+def test_large_and_compressed_files_and_images_are_left_to_beam(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1}\n'))
+    (tmp_path / "i.jsonl").write_text('{"id": 1, "at": {"file": "a.png"}}\n')
+    used = []
+    monkeypatch.setattr("beam_datasets.beam.generate.generate", lambda *_, **__: used.append(1) or str(tmp_path))
+
+    def build(name, **options):
+        used.clear()
+        Jsonl(name="ds", pattern=f"{tmp_path}/{name}", **options).elsewhere(tmp_path / "x" / name).build()
+        return bool(used)
+
+    assert not build("a.jsonl")
+    assert build("a.jsonl.gz")
+    assert build("i.jsonl", features={"at/file": "image"})
+    monkeypatch.setattr(builder, "MAX_BYTES_IN_PROCESS", 9)
+    assert build("a.jsonl")
+
+
+def test_appending_does_not_load_beam(tmp_path):
+    (tmp_path / "1.jsonl").write_text('{"id": 1}\n')
+    Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path).build(num_workers=1)
+    (tmp_path / "2.jsonl").write_text('{"id": 2}\n')
+    code = (
+        "import sys; from beam_datasets.cli.main import main\n"
+        f"code = main(['append', 'ds', '--data_dir', {str(tmp_path)!r}, '--from', 'jsonl', '--pattern', "
+        f"{f'{tmp_path}/*.jsonl'!r}, '--key', 'id'])\n"
+        "sys.exit(code or 'apache_beam' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "ds/2.0.0").is_dir()
+
+
+NAMES = st.text("ab.[]*?!-", min_size=1, max_size=4).filter(lambda name: name.strip("."))
+
+
+@given(names=st.sets(NAMES, min_size=1), pattern=NAMES, deep=st.booleans())
+def test_files_are_found_as_by_beam(tmp_path_factory, names, pattern, deep):
+    folder = tmp_path_factory.mktemp("found")
+    for name in names:
+        (folder / name).write_text("1")
+        (folder / f"d-{name}").mkdir(exist_ok=True)
+        (folder / f"d-{name}" / name).write_text("22")
+    pattern = f"{folder}/{pattern}"
+    if os.path.isdir(pattern):
+        pattern += "/**"
+    elif os.path.exists(pattern):  # it is a name, not a pattern
+        return
+    if deep:
+        pattern = f"{folder}/**"
+    [expected] = FileSystems.match([pattern])
+    try:
+        found = find(pattern, hidden=())
+    except BeamDatasetsError:
+        found = []
+    assert sorted((file.path, file.size) for file in found) == sorted(
+        (file.path, file.size_in_bytes) for file in expected.metadata_list
+    )
