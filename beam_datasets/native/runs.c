@@ -321,8 +321,8 @@ static Load *load_plan(RunCursor *cursor, const Visits *visits, Py_ssize_t at, i
 /* The number of the record behind the last one of a chunk. */
 static int64_t load_stop(const Load *load) { return load->ranges[load->n - 1].stop; }
 
-/* Returns the open file of a piece of `size` bytes, after updating its time of use when it opens it; -1 if it is another
- * piece or incomplete. */
+/* Returns the open file of a piece of `size` bytes, after updating its time of use when it opens it; -1 if it is
+ * another piece or incomplete. */
 static int piece_open(RunCursor *cursor, uint64_t number, uint64_t size) {
     if (cursor->piece >= 0 && cursor->number == number) return cursor->piece;
     if (cursor->piece >= 0) close(cursor->piece);
