@@ -3,6 +3,7 @@
 A process of its own, because each trial is a fork, which other threads would disturb.
 """
 
+import json
 import os
 import random
 import shutil
@@ -13,20 +14,22 @@ from pathlib import Path
 
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.materializing.appending import append
 from tests.materializing.generated import content, generate
 
 WON, LOST = 0, 3
 
 
-def start(root: Path) -> int:
-    """Appends in a new process, and returns its id."""
+def start(root: Path, source: str = "more") -> int:
+    """Appends a dataset, or a file, in a new process, and returns its id."""
     child = os.fork()
     if child:
         return child
     code = 1
+    new = Jsonl(pattern=source, key="n", name="more", data_dir=root) if source.endswith(".jsonl") else source
     try:
-        append("ds:1.0.0", "more", data_dir=root, num_shards=5)
+        append("ds:1.0.0", new, data_dir=root, num_shards=5)
         code = WON
     except AlreadyPublishedError:
         code = LOST
@@ -45,26 +48,34 @@ def run(root: Path, kills: int, races: int) -> None:
     old, new = ({n: n for n in range(some, some + 300)} for some in (0, 300))
     generate(root, {"train": old}, num_shards=3)
     generate(root, {"train": new}, name="more", num_shards=2)
+    rows = "".join(json.dumps({"n": n, "text": "x" * (n % 7)}) + "\n" for n in new)
+    (root / "more.jsonl").write_text(rows)
+    sources = ["more", str(root / "more.jsonl")]
     whole = content(generate(root / "whole", {"train": old | new}, num_shards=5))
     target = root / "ds" / "2.0.0"
 
     def check() -> None:
-        assert content(target) == whole
+        files, *others = content(target)
+        files.pop("inputs.json", None)
+        assert (files, *others) == whole
         shutil.rmtree(target)
 
-    before = time.monotonic()
-    assert ended(start(root)) == WON
-    seconds = time.monotonic() - before
-    check()
-    for _ in range(kills):
-        child = start(root)
-        time.sleep(rng.uniform(0, 1.2 * seconds))
+    seconds = {}
+    for source in sources:
+        before = time.monotonic()
+        assert ended(start(root, source)) == WON
+        seconds[source] = time.monotonic() - before
+        check()
+    for number in range(kills):
+        source = sources[number % 2]
+        child = start(root, source)
+        time.sleep(rng.uniform(0, 1.2 * seconds[source]))
         os.kill(child, signal.SIGKILL)
         assert ended(child) in (WON, -signal.SIGKILL)
         if target.exists():
             check()
     for _ in range(races):
-        assert sorted(map(ended, [start(root), start(root)])) == [WON, LOST]
+        assert sorted(map(ended, [start(root, rng.choice(sources)), start(root, rng.choice(sources))])) == [WON, LOST]
         check()
     assert ended(start(root)) == WON
     assert main(["gc", str(root), "--yes", "--older_than", "0"]) == 0

@@ -1,16 +1,16 @@
 """Datasets that the code of a pipeline generates in this process, so that many can be tried."""
 
 import json
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import beam_datasets as bd
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate import histogram, plan, publish
-from beam_datasets.generate.blocks import BlockBuilder, histogram_of
-from beam_datasets.generate.shard_writer import Destination, join_parts, write_group
+from beam_datasets.generate import plan, publish
+from beam_datasets.generate.blocks import BlockBuilder
+from beam_datasets.generate.in_process import write_blocks
+from beam_datasets.generate.shard_writer import Destination
 from beam_datasets.metadata.info import DatasetIdentity
 from beam_datasets.metadata.version import Version
 
@@ -37,18 +37,9 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
         for key, n in examples.items():
             builder.add(key, n)
         blocks.append(builder.flush())
-    counts = {block.split: histogram.merge([histogram_of(block)]) for block in blocks}
-    with pytest.MonkeyPatch.context() as patch:
+    with publish.staging(publication), pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", 150)
-        made = plan.make_plan([*splits], counts, options)
-    with publish.staging(publication):
-        shards = defaultdict(list)
-        for block in blocks:
-            for number, part in plan.route(block, made.split(block.split)):
-                written = write_group(made.group(number), [part], where)
-                shards[block.split, written.shard].append(written)
-        joined = [join_parts(some, made.split(split).num_shards, where) for (split, _), some in shards.items()]
-        publish.publish(publication, made, joined)
+        publish.publish(publication, *write_blocks(blocks, [*splits], options, where, None))
     return Path(directory)
 
 
