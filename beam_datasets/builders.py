@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
-from beam_datasets.extras import Self
+from beam_datasets.extras import Self, needs
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
@@ -335,8 +335,8 @@ class DatasetBuilder:
 
     def _generate_and_publish(self, **options: Any) -> str:
         """Returns the directory; see `beam_datasets.beam.generate.generate`."""
-        from beam_datasets.beam.generate import generate
-
+        with needs("generating a dataset needs Apache Beam, which is not installed", "beam"):
+            from beam_datasets.beam.generate import generate
         return generate(self, **options)
 
     def _overwrite(self, options: Mapping[str, Any]) -> str:

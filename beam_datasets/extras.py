@@ -35,13 +35,6 @@ def needs(what: str, extra: str) -> Iterator[None]:
         raise MissingDependencyError(f"{what}: {install_command(extra)}") from error
 
 
-def without_beam(what: str, error: ImportError) -> ImportError:
-    """Returns the error that says that something needs Apache Beam, if that is what could not be imported."""
-    if error.name != "apache_beam":
-        return error
-    return MissingDependencyError(f"{what} needs Apache Beam, which is not installed: {install_command('beam')}")
-
-
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra; this package is on no index, so a checkout is given by its path."""
     checkout = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

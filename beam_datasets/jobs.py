@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.arguments import asks_for_beam
-from beam_datasets.extras import without_beam
+from beam_datasets.extras import needs
 
 if TYPE_CHECKING:
     from beam_datasets.exporting.run import ExportPlan
@@ -160,8 +160,6 @@ def _run(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[
     """Runs a plan by the pipeline of this name, or by the function `run_in_process` of a module without Beam."""
     if not asks_for_beam(beam_options, engine):
         return str(importlib.import_module(in_process).run_in_process(plan, **engine))
-    try:
+    with needs("a run with a runner or num_workers needs Apache Beam, which is not installed", "beam"):
         pipeline = importlib.import_module(f"beam_datasets.beam.{name}")
-    except ImportError as error:
-        raise without_beam("a run with a runner or num_workers", error) from error
     return str(pipeline.run(plan, beam_options=beam_options, **engine))

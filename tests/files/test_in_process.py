@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
@@ -155,3 +155,13 @@ def test_files_are_found_as_by_beam(tmp_path_factory, names, pattern, deep):
     assert sorted((file.path, file.size) for file in found) == sorted(
         (file.path, file.size_in_bytes) for file in expected.metadata_list
     )
+
+
+def test_what_needs_beam_says_so(tmp_path, monkeypatch):
+    """Files that are large, if Beam is not installed."""
+    (tmp_path / "1.jsonl").write_text('{"id": 1}\n')
+    monkeypatch.setattr(builder, "MAX_BYTES_IN_PROCESS", 0)
+    monkeypatch.setitem(sys.modules, "beam_datasets.beam.generate", None)
+    made = Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", data_dir=tmp_path).elsewhere(tmp_path / "here")
+    with pytest.raises(MissingDependencyError, match="needs Apache Beam, which is not installed: pip"):
+        made.build()
