@@ -217,9 +217,10 @@ class ClassLabel(Leaf):
         if self.num_classes not in (None, 0, len(names)):
             raise MetadataError(f"{file} has {len(names)} names for the {self.num_classes} classes of features.json")
         try:
-            return ClassLabel(names=names, doc=self.doc)
+            named = ClassLabel(names=names)
         except ValueError as error:
             raise MetadataError(f"{file}: {error}") from error
+        return self._with(num_classes=named.num_classes, label_names=named.label_names)
 
     def __repr__(self) -> str:
         return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"

@@ -372,6 +372,10 @@ class Customised(Wrapped):
         """Returns the label files of the connector."""
         return self.connector.label_files(prefix)
 
+    def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Customised:
+        """Returns the same feature with the label names that `read` finds."""
+        return self._with(connector=self.connector.load_labels(read, prefix))
+
     def __repr__(self) -> str:
         return repr(self.connector)
 

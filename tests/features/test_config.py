@@ -262,6 +262,17 @@ class Plus(features.Tensor):
         return super().decode_example(stored) * 10
 
 
+class Named(features.ClassLabel):
+    """A class that is read as its name."""
+
+    def decode_example(self, stored: Any) -> Any:
+        return self.int2str(int(stored))
+
+    @classmethod
+    def from_json_content(cls, content: Any) -> Any:
+        return cls(num_classes=int(content["numClasses"]))
+
+
 TREE = {
     "one": Rgb(2, doc="a colour"),
     "many": features.Sequence(Rgb()),
@@ -322,6 +333,17 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()
     assert len({Rgb(2), Rgb(2)}) == 1
+
+
+def test_a_subclass_of_class_label_has_its_names_again() -> None:
+    tree = features.FeaturesDict({"a": Named(names=["cat", "dog"], doc="which"), "b": {"c": Named(names=["x"])}})
+    features.register(Named)
+    read = features.from_json_text(features.to_json_text(tree)).load_labels(tree.label_files().get)
+    assert read == tree
+    assert read.label_files() == tree.label_files()
+    assert features.compile_decoder(read)(features.compile_encoder(tree)({"a": "dog", "b": {"c": 0}})) == {
+        "a": "dog", "b": {"c": "x"},
+    }  # fmt: skip
 
 
 def test_connectors_of_tfds_are_registered_when_they_are_defined() -> None:
