@@ -160,6 +160,7 @@ def test_a_plain_dict_is_the_features_dict_that_it_means(tmp_path, by_beam):
         (F.Text(), "the features of an example are a dict"),
         (5, "expected a feature, .* got 5"),
         ({"label": F.ClassLabel()}, "neither num_classes nor names"),
+        ({"label": F.Sequence(F.ClassLabel())}, "neither num_classes nor names"),
     ],
 )
 def test_features_that_cannot_be_encoded_are_refused_before_anything_is_read(tmp_path, features, message):
