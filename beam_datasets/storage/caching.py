@@ -42,8 +42,20 @@ _CRC_BYTES = 8
 _KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
 _MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
-_FETCHING = threading.Semaphore(8)  # more at once need more memory, and are no faster
+_MAX_FETCHES = 8  # more at once need more memory, and are no faster
 _PIECE = re.compile(r"[0-9a-f]{40}-\d+")
+
+_fetching = threading.Semaphore(_MAX_FETCHES)
+
+
+def _begin_anew() -> None:
+    """Forgets, in a process that was forked, the fetches of the other one, whose threads it lacks."""
+    global _fetching
+    _fetching = threading.Semaphore(_MAX_FETCHES)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 class CacheWarning(UserWarning):
@@ -116,7 +128,7 @@ class CachedReader(Reader):
 
     def fetch(self, numbers: Sequence[int]) -> bool:
         """Fetches those of these pieces that have no file; returns whether all have one now."""
-        with _FETCHING:
+        with _fetching:
             missing = [number for number in numbers if not self.is_near(number * PIECE_BYTES)]
             return all(is_kept for _, _, is_kept in self._get(missing))
 

@@ -203,6 +203,24 @@ def test_threads_may_share_a_reader(url, folder, monkeypatch):
     assert num_bytes(folder) <= 2 * PIECE_BYTES + 100
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_does_not_wait_for_fetches_of_its_parent(tmp_path):
+    (tmp_path / "x").write_bytes(CONTENT)
+    cache = PieceCache(str(tmp_path / "cache"), 10 * PIECE_BYTES)
+    with contextlib.ExitStack() as stack:
+        for _ in range(caching._MAX_FETCHES):
+            stack.enter_context(caching._fetching)
+        if not (child := os.fork()):
+            try:
+                signal.alarm(20)
+                reader = caching.CachedReader(storage.open_reader(tmp_path / "x"), cache)
+                os._exit(0 if reader.fetch([0, 2]) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    assert len(pieces(tmp_path / "cache")) == 2
+
+
 def test_a_cache_that_cannot_be_written_costs_speed_and_one_warning(url, tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("BEAM_DATASETS_CACHE_DIR", str(tmp_path / "file" / "cache"))
