@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,7 +169,12 @@ class Mixture(Operation):
             child.blocks(_of_source(source, tee), epoch) for source, (child, tee) in enumerate(zip(self.children, own))
         ]
         streams = [self._tagged(source, itertools.chain.from_iterable(some)) for source, some in enumerate(blocks)]
-        return collected(map(next, map(streams.__getitem__, self._order(parts))))
+        try:
+            yield from collected(map(next, map(streams.__getitem__, self._order(parts))))
+        finally:  # the traceback of an error of one source may hold the others
+            for part in blocks:
+                if isinstance(part, Generator):
+                    part.close()
 
     def _below(self, spans: Iterator[Spans]) -> Iterator[tuple[Spans, Ints, Ints]]:
         """Yields spans, and of each source the first position in each and their number; shape (spans, sources)."""

@@ -144,4 +144,10 @@ def test_an_error_in_a_thread_reaches_the_reader(
     with pytest.raises(bd.errors.BeamDatasetsError, match="00003-of-00008"):
         ids(dataset.shuffle(1))
     assert not reading_threads()
+    others = builders[0].as_dataset("train")
+    for other in (others, others.shuffle(1), others.shuffle(1, 50), bd.mix({others: 0.5, others.skip(9): 0.5}, seed=0)):
+        with pytest.raises(bd.errors.BeamDatasetsError, match="00003-of-00008") as error:
+            ids(bd.mix({dataset: 0.5, other: 0.5}, seed=0))
+        assert not reading_threads()
+        del error  # whose traceback holds the sources
     assert len(ids(bd.builder_from_directory(remote).as_dataset("train[:175]"))) == 175
