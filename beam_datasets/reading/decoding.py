@@ -47,7 +47,7 @@ class Step(ABC):
 
     @property
     def kind(self) -> str:
-        """What adapters, which do not import steps, tell it by: 'raw', 'decode', 'batch', 'map' and others."""
+        """Name by which adapters, which do not import steps, know it: 'raw', 'decode', 'batch', 'map' or others."""
         return type(self).__name__.lower()
 
     @abstractmethod

@@ -58,7 +58,7 @@ class RunReader:
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._fetches: deque[tuple[int, Future[bool]]] = deque()  # the first piece of each
         self._fetched = 0  # the piece after the last one that was asked for
-        self._width = 1  # pieces of the last fetch; it grows, as who takes one example waits for what was asked for
+        self._width = 1  # pieces of the last fetch; it grows, so that the first example does not wait for many
         self._is_kept = True  # whether the cache has the pieces that were fetched
         self._scan: Iterator[tfrecord.Chunk] | None = None
         self._scanned = 0  # the record that the scan goes on with

@@ -267,13 +267,13 @@ class _Reading:
         return chunk
 
     def _keep(self, run: int, reader: RunReader | Future[RunReader]) -> None:
-        """Keeps a reader, and lets go of the one used least lately if there are too many."""
+        """Keeps a reader; drops the least recently used one if there are too many."""
         self._readers[run] = reader
         if len(self._readers) > 2 * self._cycle + 32:
             self._readers.popitem(last=False)
 
     def close(self) -> None:
-        """Lets go of all runs, and ends the threads."""
+        """Drops the readers, and ends the threads."""
         self._readers.clear()
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
