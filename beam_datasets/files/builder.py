@@ -237,6 +237,7 @@ def log_left_out(counters: Mapping[str, Any]) -> None:
 INFER_ROWS = 20_000
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
+_OPTIONS_OF_APPEND = frozenset({"skip_empty_splits", "counters", "inputs", "checksums"})
 SEARCHED_BYTES = 1 << 30
 """How much is read again to find the places of two rows with one key."""
 _SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
@@ -302,6 +303,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     _guess = Guess()  # of the rows that were looked at
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
+    _packing = 1  # how many times as large as the files their rows are, about
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
     _may_lack = False  # whether files may lack columns that others have
@@ -355,9 +357,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def _generate_and_publish(self, **options: Any) -> str:
         """Generates a few small files that are appended in this process; see DatasetBuilder."""
-        size, is_appended = sum(file.size for file in self._all_files), self.is_temporary and not self._trial_examples
+        is_appended = self.is_temporary and not self._trial_examples and options.keys() <= _OPTIONS_OF_APPEND
+        is_small = self._packing * sum(file.size for file in self._all_files) <= MAX_BYTES_IN_PROCESS
         is_here = all(is_plain(file.path) for file in self._all_files) and not has_images(self._fields.values())
-        if not (is_appended and is_here and size <= MAX_BYTES_IN_PROCESS):
+        if not (is_appended and is_small and is_here):
             return super()._generate_and_publish(**options)
         report, inputs, checksums = (options.pop(name) for name in ("counters", "inputs", "checksums"))
         with counted_here() as counted:

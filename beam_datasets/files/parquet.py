@@ -29,6 +29,8 @@ _BATCH = 1024  # rows that are in memory as Python values at once
 class Parquet(RowsBuilder):
     """Rows of Parquet files; the arguments are those of RowsBuilder."""
 
+    _packing = 8
+
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
         return row_groups(self._all_files, may_lack=self._may_lack)

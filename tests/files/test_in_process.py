@@ -112,6 +112,17 @@ def test_large_and_compressed_files_and_images_are_left_to_beam(tmp_path, monkey
     assert not build("a.jsonl")
     assert build("a.jsonl.gz")
     assert build("i.jsonl", features={"at/file": "image"})
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    size = os.path.getsize(tmp_path / "a.parquet")
+    for limit in (8 * size - 1, 8 * size):
+        monkeypatch.setattr(builder, "MAX_BYTES_IN_PROCESS", limit)
+        used.clear()
+        made = Parquet(name="ds", pattern=f"{tmp_path}/a.parquet").elsewhere(tmp_path / "x" / str(limit))
+        made.build()
+        assert bool(used) == (limit < 8 * size)
+    used.clear()
+    Jsonl(name="ds", pattern=f"{tmp_path}/a.jsonl").elsewhere(tmp_path / "y").build(num_workers=1)
+    assert used
     monkeypatch.setattr(builder, "MAX_BYTES_IN_PROCESS", 9)
     assert build("a.jsonl")
 
