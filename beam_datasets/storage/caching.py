@@ -42,7 +42,7 @@ _CRC_BYTES = 8
 _KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
 _MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
-_MAX_FETCHES = 8  # more at once need more memory, and are no faster
+_MAX_FETCHES = 8  # more at once need more memory, and take as long
 _PIECE = re.compile(r"[0-9a-f]{40}-\d+")
 
 _fetching = threading.Semaphore(_MAX_FETCHES)
