@@ -82,12 +82,11 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
 
 def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]]:
     """Returns path, size and time of the last change of the files that match a pattern."""
-    if os.path.exists(pattern) and not os.path.isdir(pattern):  # also a name with brackets in it
-        return list(_stats([pattern]))
+    is_file = os.path.exists(pattern) and not os.path.isdir(pattern)  # also a name with brackets in it
     if pattern.endswith("/") or os.path.isdir(pattern):
         pattern = os.path.join(pattern, "**")
-    files = _matched(pattern)
-    if any(mark in pattern for mark in WILDCARDS):
+    files = list(_stats([pattern])) if is_file else _matched(pattern)
+    if not is_file and any(mark in pattern for mark in WILDCARDS):
         files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
     if not files:
         raise InputError(f"no file matches {pattern!r}")

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.errors import BeamDatasetsError, MissingDependencyError
+from beam_datasets.errors import BeamDatasetsError, InputError, MissingDependencyError
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
@@ -176,3 +176,9 @@ def test_what_needs_beam_says_so(tmp_path, monkeypatch):
     made = Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", data_dir=tmp_path).elsewhere(tmp_path / "here")
     with pytest.raises(MissingDependencyError, match="needs Apache Beam, which is not installed: pip"):
         made.build()
+
+
+def test_a_file_that_is_deleted_while_it_is_found_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.path.exists", lambda _: True)
+    with pytest.raises(InputError, match=r"no file matches .*gone\.csv"):
+        find(f"{tmp_path}/gone.csv")
