@@ -1,4 +1,4 @@
-"""Materializing in this process, with small blocks and parts, so that many datasets can be tried."""
+"""Materializing in this process, with small chunks, blocks and parts, so that many datasets can be tried."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from beam_datasets.generate import plan
+from beam_datasets.materializing import records
 from beam_datasets.materializing.plan import plan_job, run_in_process
-from beam_datasets.materializing.records import RecordRanges
 from beam_datasets.reading.opening import builder_from_directory
 
 
@@ -15,7 +15,8 @@ def materialize(source: Any, data_dir: Path, *, range_bytes: int = 0, **asked: A
     """Materializes, and returns what reads the dataset."""
     job = plan_job(source, data_dir=data_dir, **asked)
     if range_bytes:
-        job.__dict__["ranges"] = RecordRanges(job.splits, range_bytes)
+        job.__dict__["ranges"] = records.RecordRanges(job.splits, range_bytes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", 200)
+        patch.setattr(records, "LOCAL_CHUNK", 100)
         return builder_from_directory(run_in_process(job, block_size=300))

@@ -9,7 +9,6 @@ import pytest
 from beam_datasets import native
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, FeatureError, MetadataError, StorageError
 from beam_datasets.formats import tfrecord
-from beam_datasets.materializing import records
 from beam_datasets.materializing import records as reading
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.opening import builder_from_directory
@@ -26,8 +25,7 @@ def files_of(folder: Path) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [COPY, FILTER, SHUFFLE], ids=["copy", "filter", "shuffle"])
 @pytest.mark.parametrize("indexed", [True, False])
-def test_each_flipped_byte_is_an_error_or_does_not_matter(tmp_path, asked, indexed, monkeypatch):
-    monkeypatch.setattr(reading, "LOCAL_CHUNK", 50)
+def test_each_flipped_byte_is_an_error_or_does_not_matter(tmp_path, asked, indexed):
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [3, 2]}, manifest=True)
     [shard] = directory.glob("*-00000-of-00002")
     if not indexed:
@@ -173,35 +171,9 @@ def test_without_the_native_module_it_is_the_same(tmp_path, monkeypatch):
     assert native.core is None or with_it.digest == without.digest
 
 
-# Shards are the same however much is read at once
-
-
 def contents(builder: object) -> dict[str, bytes]:
     directory = Path(builder.dataset_dir)  # type: ignore[attr-defined]
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if ".tfrecord-" in path.name}
-
-
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {},
-        {"split": {"train": "train[3:]"}},
-        {"split": {"train": "train[:50%]+train"}},
-        {"split": {"train": "train[:13]+train[2:9]", "a": "train[1:6]+train[:2]"}},
-        {"num_shards": 1},
-    ],
-)
-def test_shards_do_not_depend_on_what_is_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordered: bool, indexed: bool, asked: dict
-) -> None:
-    kind = {"manifest": indexed, "indexed": indexed, "ordered": ordered}
-    source = write_dataset(tmp_path / "src" / "1.0.0", {"train": [3, 1, 9, 4]}, **kind)
-    asked = {"num_shards": 4, **asked}
-    expected = contents(materialize(source, tmp_path / "one", **asked))
-    monkeypatch.setattr(records, "LOCAL_CHUNK", 1)
-    assert contents(materialize(source, tmp_path / "two", **asked)) == expected
 
 
 def test_whole_shards_are_those_of_the_source(tmp_path: Path) -> None:

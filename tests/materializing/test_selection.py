@@ -158,6 +158,10 @@ def test_names_are_looked_up_in_the_output_and_then_in_the_default(data, tmp_pat
         ("one", {"to": "a-b"}, ValueError, "'a-b' is not a dataset name"),
         ("one", {"to": "made/k=v"}, BeamDatasetsError, "names no dataset to write"),
         ("one", {}, BeamDatasetsError, "one:2.0.0 in .*/one/2.0.0 is the source itself"),
+        *(
+            ("one", {"reshuffle": salt}, TypeError, "reshuffle: expected a salt, a text such")
+            for salt in (True, 7, [""])
+        ),
         ("one", {"num_shards": {"tset": 1}}, ValueError, r"num_shards names .*\['tset'\]"),
     ],
 )
@@ -363,8 +367,3 @@ def test_what_readers_may_not_expect(data):
         "bare", data, split={"big": "train+train"}, to="made", refuse_repeats=True
     ).notes  # there are no keys
     assert "not in hash order" in note
-
-
-def test_an_argument_that_is_misspelled_is_named(data):
-    with pytest.raises(TypeError, match="unexpected keyword argument 'wheres'"):
-        plan("one", data, split="train", to="x", wheres="id > 1")

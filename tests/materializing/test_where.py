@@ -115,9 +115,10 @@ def test_chooses_as_python_does(records: list[bytes], expression: str, expected:
         ("n > 3 and label not in ('cat', 'x')", "'x' is not a label: expected one of cat, dog"),
         ("image is null", "feature 'image', .* has no column"),
         ('"#" > 3', "unknown feature '#'"),
+        (3, "expected a text such as 'n > 3', got 3"),
     ],
 )
-def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: str, words: str) -> None:
+def test_mistakes_are_errors_before_the_work(source: Path, tmp_path: Path, expression: Any, words: str) -> None:
     with pytest.raises(BeamDatasetsError, match=words):
         plan_job(str(source), to="some", data_dir=str(tmp_path), where=expression)
 
@@ -146,11 +147,6 @@ def test_labels_without_a_name_are_null() -> None:
     tree = F.FeaturesDict({"label": TREE["label"], "labels": TREE["labels"]})
     assert Where("label IS NULL AND labels = [NULL, 'a']").compile(tree)(records) == [2, 3, 4, 5, 6]
     assert Where("label = 'dog' OR labels[1] = 'b'").compile(tree)(records) == [1]
-
-
-def test_not_a_text(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(BeamDatasetsError, match="expected a text such as 'n > 3', got 3"):
-        plan_job(str(source), to="some", data_dir=str(tmp_path), where=3)  # type: ignore[arg-type]
 
 
 def test_materializes_what_is_chosen(source: Path, tmp_path: Path) -> None:
