@@ -164,23 +164,6 @@ def test_an_index_says_why(copy: Path) -> None:
     assert one(copy).message == "the file does not exist"
 
 
-def test_keys_ascend_from_shard_to_shard(copy: Path) -> None:
-    """Where a manifest is damaged, the indexes still tell that shards are in another order."""
-    names = [f"ds-train.tfrecord-{i:05d}-of-00004" for i in (0, 1)]
-    for suffix in ("", ".index"):
-        one_content, other = ((copy / f"{name}{suffix}").read_bytes() for name in names)
-        (copy / f"{names[0]}{suffix}").write_bytes(other)
-        (copy / f"{names[1]}{suffix}").write_bytes(one_content)
-    (copy / "manifest.json").write_text("{}")
-    report = bd.verify(copy)
-    assert [(f.file, f.kind) for f in report.findings] == [
-        ("manifest.json", "manifest"),
-        (f"{names[1]}.index", "keys"),
-        ("ds-train.tfrecord-00002-of-00004.index", "keys"),
-    ][: len(report.findings)]
-    assert "keys must ascend" in report.findings[1].message
-
-
 def test_features_of_another_dataset(bare: Path) -> None:
     tree = bd.features.FeaturesDict({"n": np.int64, "tag": bd.features.Text()})
     (bare / "features.json").write_text(bd.features.to_json_text(tree))
@@ -283,13 +266,8 @@ def test_huge_numbers_allocate_nothing(bare: Path) -> None:
     assert any(str(1 << 58) in finding.message for finding in bd.verify(bare).findings)
 
 
-def test_jobs_and_progress(published: Path) -> None:
-    reports = {jobs: bd.verify(published, jobs=jobs) for jobs in (1, 2, 5, None)}
-    assert len(set(map(repr, reports.values()))) == 1
-    told: list[tuple[int, int | None]] = []
-    report = bd.verify(published, progress=lambda *done: told.append(done))
-    assert told == sorted(told)
-    assert told[-1] == (report.num_bytes, report.num_bytes)
+def test_any_number_of_jobs_finds_the_same(published: Path) -> None:
+    assert len({repr(bd.verify(published, jobs=jobs)) for jobs in (1, 2, 5, None)}) == 1
 
 
 def test_a_report_is_json(copy: Path) -> None:
