@@ -126,13 +126,11 @@ def test_takes_any_buffer(kind):
 
 
 def test_records_are_bytes_of_their_own():
-    data = bytearray(slow_write([b"abc"] * 30))
-    for places in ([0, 19], np.arange(0, 571, 19)):
-        records = tfrecord.unframe(data, places, path="f")
-        data[12] ^= 1
-        assert set(map(type, records)) == {bytes}
-        assert set(records) == {b"abc"}
-        data[12] ^= 1
+    data = bytearray(slow_write([b"abc", b"de"]))
+    records = tfrecord.unframe(data, [0, 19, 37], path="f")
+    data[12] ^= 1
+    assert set(map(type, records)) == {bytes}
+    assert records == [b"abc", b"de"]
 
 
 def check_against_slow_reader(data, records):
@@ -158,9 +156,8 @@ def check_against_slow_reader(data, records):
         assert error.value.path in str(error.value)
 
 
-@pytest.mark.parametrize("repeat", [1, 6])  # a few records go through a loop, many through NumPy
-def test_every_flip_of_a_byte_is_found(repeat):
-    records = SMALL * repeat
+def test_every_flip_of_a_byte_is_found():
+    records = SMALL * 2
     data = slow_write(records)
     for place in range(len(data)):
         damaged = bytearray(data)
@@ -170,7 +167,7 @@ def test_every_flip_of_a_byte_is_found(repeat):
 
 
 def test_every_cut_is_found_or_is_between_records():
-    records = SMALL * 6
+    records = SMALL * 2
     data = slow_write(records)
     for end in range(len(data)):
         check_against_slow_reader(data[:end], records)
@@ -219,11 +216,8 @@ def test_a_hostile_length_is_an_error_and_allocates_nothing(length, right_crc, c
         list(tfrecord.scan_file(reader, "f", chunk_size=64, check=check))
     assert (error.value.offset, error.value.record) == (start, 4)
     assert all(stop - start <= 64 for start, stop in reader.calls)
-    for repeat in (1, 30):
-        sizes = [256] * repeat
-        places = np.cumsum([start, *sizes])
-        with pytest.raises(CorruptRecordError):
-            tfrecord.unframe(data, places, path="f")
+    with pytest.raises(CorruptRecordError):
+        tfrecord.unframe(data, [start, start + 256], path="f")
 
 
 def test_error_text():
@@ -238,16 +232,15 @@ def test_error_text():
     )
 
 
-@pytest.mark.parametrize("repeat", [1, 30])
 @pytest.mark.parametrize("shift", [[0, 1], [1, 0], [-5, 0], [0, -1], [0, -20], [0, 900], [900, 900]])
-def test_offsets_of_another_file_are_an_error(repeat, shift):
-    records = [b"hello"] * repeat
+def test_offsets_of_another_file_are_an_error(shift):
+    records = [b"hello"] * 5
     data = slow_write(records)
     places = offsets_of(records)
     places[-2:] += shift
     with pytest.raises(CorruptRecordError) as error:
         tfrecord.unframe(data, places, path="f")
-    assert error.value.record >= repeat - 2
+    assert error.value.record >= 3
 
 
 def test_scan_file_begins_anywhere_and_reads_no_byte_before():
