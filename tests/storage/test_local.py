@@ -97,9 +97,8 @@ def test_rename_dir(tmp_path):
 
 def test_a_directory_is_no_file(tmp_path):
     storage.make_dirs(tmp_path / "d")
-    for act in (storage.size, storage.read_bytes, lambda path: storage.write_bytes(path, b"1")):
-        with pytest.raises(StorageError, match=f"^{tmp_path}/d: Is a directory"):
-            act(tmp_path / "d")
+    with pytest.raises(StorageError, match=f"^{tmp_path}/d: Is a directory"):
+        storage.write_bytes(tmp_path / "d", b"1")
     storage.write_bytes(tmp_path / "f", b"1")
     with pytest.raises(StorageError, match=f"^{tmp_path}/f/x: "):
         storage.write_bytes(tmp_path / "f" / "x", b"1")
@@ -182,7 +181,7 @@ def test_a_file_that_another_process_has_a_lease_of_is_waited_for(tmp_path):
         os.close(descriptor)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.skipif(not Path("/proc/sys").exists(), reason="needs /proc/sys")
 def test_a_place_for_a_file_is_seen_without_writing(tmp_path):
     (tmp_path / "file").write_text("as it was")
     os.mkfifo(tmp_path / "pipe")
@@ -231,11 +230,6 @@ def test_the_directory_that_cannot_be_made_is_named(tmp_path):
     ):
         with pytest.raises(StorageError, match=f"^{named}: this directory cannot be made: {why}"):
             storage.make_dirs(path)
-
-
-def test_a_full_disk_says_so(tmp_path):
-    with pytest.raises(StorageError, match=r"^/dev/full: the disk is full"), local._named("/dev/full"):
-        Path("/dev/full").write_bytes(b"1")
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
@@ -299,13 +293,6 @@ def test_a_reader_is_closed_once(tmp_path):
         closed.read(0, 1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_permission(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match=f"^{tmp_path}/x: "):
-        storage.write_bytes(tmp_path / "x", b"1")
-
-
 def test_errors_are_of_the_kind_that_they_say():
     kinds = {
         errno.EACCES: PermissionError,
@@ -314,12 +301,14 @@ def test_errors_are_of_the_kind_that_they_say():
         errno.EEXIST: FileExistsError,
         errno.EIO: StorageError,
         errno.EDQUOT: StorageError,
+        errno.ENOSPC: StorageError,
     }
     for number, kind in kinds.items():
         with pytest.raises(kind, match=r"^/x: ") as error, local._named("/x"):
             raise OSError(number, os.strerror(number))
         assert isinstance(error.value, StorageError)
         assert error.value.errno == number
+        assert ("the disk is full" in str(error.value)) == (number in (errno.EDQUOT, errno.ENOSPC))
 
 
 def test_create_where_there_are_no_hard_links(tmp_path, monkeypatch):
