@@ -65,11 +65,6 @@ def test_iter_dataset_with_processes(grain: Any, source: Any, num_workers: int) 
     assert before + rest == expected
 
 
-def test_slices_of_processes_that_train_together(grain: Any, source: Any, in_order: list[int]) -> None:
-    parts = [ids(grain.MapDataset.source(source)[rank::3]) for rank in range(3)]
-    assert parts == [in_order[rank::3] for rank in range(3)]
-
-
 @pytest.mark.parametrize("worker_count", [0, 2])
 def test_data_loader(grain: Any, three: Any, in_order: list[int], worker_count: int) -> None:
     def loader() -> Any:

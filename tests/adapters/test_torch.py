@@ -63,14 +63,6 @@ def test_batches_are_the_same_for_any_number_of_workers(
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
-def test_single_examples_cover_the_epoch(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
-    datasets = [three.as_dataset("train").as_torch(rank=rank, num_ranks=2) for rank in range(2)]
-    got = [flat(ids(loader(dataset, batch_size=3, num_workers=num_workers))) for dataset in datasets]
-    assert sorted(flat(got)) == sorted(order)
-    assert sorted(got[0]) == sorted(order[::2])
-
-
-@pytest.mark.parametrize("num_workers", WORKERS)
 def test_batches_made_here(torch: Any, three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     batches = list(loader(three.as_dataset("train").batch(4).as_torch(), batch_size=None, num_workers=num_workers))
     assert ids(batches) == batches_of(order, 4)

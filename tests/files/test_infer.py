@@ -53,13 +53,6 @@ def test_what_is_missing_is_optional():
     assert schema(rows) == {"a": "float32?", "b": "int64?", "o": "{x: int64?}?"}
 
 
-def test_missing_objects_convert():
-    fields = Inference().fields(guess_of([{"o": {"x": 1, "l": [1]}}, {}]))
-    convert = row_converter(fields)
-    assert convert({"o": {"x": 1, "l": [2]}}) == {"o": {"x": 1, "l": [2]}}
-    assert convert({}) == convert({"o": None}) == {"o": {"x": None, "l": []}}
-
-
 @pytest.mark.parametrize(
     "rows, message",
     [
@@ -428,6 +421,7 @@ def same(found, value, field):
 @given(ROWS, st.booleans())
 @example([{"a": ""}, {"a": []}, {"a": ""}], True)
 @example([{"a": ""}, {"a": []}, {"a": ""}, {"a": None}], True)
+@example([{"a": {"x": 1, "y": [1]}}, {}, {"a": None}], False)
 def test_what_is_inferred_keeps_every_value(rows, skip_bad):
     """Without problems in the schema every row converts to itself; with skip_bad a row does, or is an error."""
     guess = Guess()

@@ -160,11 +160,6 @@ def test_features_are_checked_at_birth(make, text):
         make()
 
 
-def test_any_serialization_is_read():
-    record = example.record(example.entry(b"k", b"\x1a\x04\x08\x01\x08\x02")) + b"\x7a\x01z"
-    assert TFExampleDecoder({"k": VarLen("int64")}, {"k": Tensor("k")}).decode(record)[0].tolist() == [1, 2]
-
-
 RECORD = example.serialize({"a": [1], "b": [2.5], "c": [b"x", b"y"]})
 FEATURES = {"a": FixedLen((), "int64"), "b": VarLen("float32"), "c": VarLen("string")}
 DECODER = TFExampleDecoder(FEATURES, {"one": Tensor("a"), "two": Tensor("b"), "text": Tensor("c", shape=(2, 1))})
