@@ -17,7 +17,7 @@ import fnmatch
 import os
 from collections.abc import Iterable, Iterator
 
-from beam_datasets.errors import PathNotFoundError, StorageError
+from beam_datasets.errors import PathExistsError, PathNotFoundError, StorageError
 from beam_datasets.extras import Buffer
 from beam_datasets.storage import local, paths
 from beam_datasets.storage.backend import Backend
@@ -180,11 +180,14 @@ def create_copy(source: PathLike, target: PathLike) -> None:
         StorageError: the paths are not in one object store.
     """
     source, target = paths.normalize(source), paths.normalize(target)
-    if paths.scheme(source) not in _OBJECT_STORES or _root(source) != _root(target):
+    if not _in_one_store(source, target):
         raise StorageError(f"{source}: expected a file in the object store of {target}")
     from beam_datasets.storage import objects
 
-    objects.create_copy(source, target)
+    if not objects.copy(source, target, overwrite=False):
+        if exists(target):
+            raise PathExistsError(f"{target}: exists already")
+        copy(source, target)
 
 
 def file_sizes(path: PathLike) -> dict[str, int]:
@@ -204,11 +207,11 @@ def copy(source: PathLike, target: PathLike) -> None:
         FileNotFoundError: the file does not exist.
     """
     (one, source), (other, target) = _at(source), _at(target)
-    if paths.scheme(source) in _OBJECT_STORES and _root(source) == _root(target):
+    if _in_one_store(source, target):
         from beam_datasets.storage import objects
 
-        objects.copy(source, target)
-        return
+        if objects.copy(source, target, overwrite=True):
+            return
     with one.open_reader(source) as reader, other.open_writer(target) as writer:
         for chunk in reader.chunks():
             writer.write([chunk])
@@ -347,8 +350,10 @@ def _local(path: PathLike, what: str) -> str:
     return paths.normalize(path)
 
 
-def _root(path: str) -> str:
-    return paths.split_remote(path)[0] if paths.is_remote(path) else ""
+def _in_one_store(source: str, target: str) -> bool:
+    """Returns whether an object store can copy the one path to the other."""
+    is_object = paths.scheme(source) in _OBJECT_STORES and paths.is_remote(target)
+    return is_object and paths.split_remote(source)[0] == paths.split_remote(target)[0]
 
 
 def _at(path: PathLike) -> tuple[Backend, str]:

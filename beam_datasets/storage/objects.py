@@ -181,34 +181,21 @@ def create_bytes(path: str, data: Buffer) -> None:
     _retried(path, put)
 
 
-def copy(source: str, target: str) -> None:
-    """Has the store copy an object; one that is too large for that is read and written."""
-    obstore, store, key = _at(source)
-    if size(source) > _MAX_COPY_BYTES:
-        with open_reader(source) as reader, open_writer(target) as writer:
-            for chunk in reader.chunks():
-                writer.write([chunk])
-        return
-    count_write(0)
-    _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=True))
+def copy(source: str, target: str, *, overwrite: bool) -> bool:
+    """Has the store copy an object; returns whether it does, which it does not with one that is too large.
 
-
-def create_copy(source: str, target: str) -> None:
-    """Has the store copy an object on the condition that the target does not exist.
-
-    One that is too large for that is read and written after a look whether there is one: see `storage.create_copy`.
+    Raises:
+        PathExistsError: the target exists, and `overwrite` is False.
     """
-    obstore, store, key = _at(source)
     if size(source) > _MAX_COPY_BYTES:
-        if exists(target):
-            raise PathExistsError(f"{target}: exists already")
-        copy(source, target)
-        return
+        return False
+    obstore, store, key = _at(source)
     count_write(0)
     try:
-        _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=False))
+        _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=overwrite))
     except PathExistsError:
         raise PathExistsError(f"{target}: exists already") from None
+    return True
 
 
 def file_sizes(path: str) -> dict[str, int]:

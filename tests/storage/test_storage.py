@@ -283,11 +283,13 @@ def test_sizes_of_files(root):
     assert storage.file_sizes(f"{root}/a") == {"x": 3, "y/z": 5}
 
 
-def test_a_copy_is_created_once(root):
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_a_copy_is_created_once(root, monkeypatch, is_too_large):
     if not storage.is_remote(root):
         with pytest.raises(StorageError, match="expected a file in the object store"):
             storage.create_copy(f"{root}/one", f"{root}/two")
         return
+    monkeypatch.setattr("beam_datasets.storage.objects._MAX_COPY_BYTES", 0 if is_too_large else 4 << 30)
     storage.write_bytes(f"{root}/one", b"1")
     storage.create_copy(f"{root}/one", f"{root}/two")
     storage.write_bytes(f"{root}/one", b"11")
