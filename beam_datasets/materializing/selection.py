@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,8 +335,8 @@ def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[
 def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
     """Yields what is read, cut where the source's sort keys begin anew."""
     split, name = source.info.splits[read.split], source.info.display_name
-    paths = _Paths(source.dataset_dir, split.shard_names)
-    first = storage.join(source.dataset_dir, split.between(read.start, read.stop).filename(0))
+    paths = replace(split.shard_names, folder=storage.join(source.dataset_dir, ""))
+    first = FileInstructions.between(read.start, read.stop, split.offsets, paths).filename(0)
     index = read_index(first) if source.pool.indexed else None  # the split's other shards are taken to be alike
     for rules, start, stop in between(source.ascents(read.split), read.start, read.stop):
         files = FileInstructions.between(start, stop, split.offsets, paths)
@@ -365,26 +365,6 @@ def _sizes(
             return (sizes * (files.take / files.examples_in_shard)).astype(np.int64), False
         sizes[number] = int(index.offsets[file.skip + file.take]) - int(index.offsets[file.skip])
     return sizes, True
-
-
-@dataclass(frozen=True)
-class _Paths(Sequence[str]):
-    """The paths of a split's shards, each made when it is asked for."""
-
-    directory: str
-    names: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [storage.join(self.directory, name) for name in self.names[index]]
-        return storage.join(self.directory, self.names[index])
 
 
 # ------------------------------------------------------------------------------------------------ keys and their order

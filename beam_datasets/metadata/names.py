@@ -368,6 +368,7 @@ class Filenames(Sequence[str]):
 
     template: FilenameTemplate
     num_shards: int
+    folder: str = ""  # with a slash at its end
 
     @cached_property
     def _pattern(self) -> Callable[[int], str]:
@@ -383,7 +384,7 @@ class Filenames(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(self.num_shards))]
-        return self._pattern(range(self.num_shards)[index])
+        return self.folder + self._pattern(range(self.num_shards)[index])
 
     def __iter__(self) -> Iterator[str]:
-        return map(self._pattern, range(self.num_shards))
+        return (self.folder + self._pattern(i) for i in range(self.num_shards))
