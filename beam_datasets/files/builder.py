@@ -78,23 +78,19 @@ class Bad:
     """A row that cannot be used.
 
     Attributes:
-        file: that it is in.
+        place: what names it, as its text; see `place_of`.
         problem: what is wrong, and what to do.
-        place: in the file.
-        offset: byte at which the line begins, if `place` is None.
     """
 
-    file: InputFile
+    place: object
     problem: str
-    place: Place = None
-    offset: int = 0
 
     def __str__(self) -> str:
-        return f"{place_of(self.file, self.place, self.offset)}: {self.problem}"
+        return f"{self.place}: {self.problem}"
 
 
 def place_of(file: InputFile, place: Place, offset: int) -> object:
-    """Returns what names a row in messages, as its text. Line numbers are counted only when it is shown; see `Bad`."""
+    """Returns what names a row in messages, as its text. The number of the line at `offset` is counted when shown."""
     if place is None:
         return LineAt(file, offset)
     text = f"line {place}" if isinstance(place, int) else place
@@ -138,7 +134,7 @@ class Rows:
                 key = f"{piece.file.name}:{number}" if self.key is None else self._key(self.key, row, example)
                 item = (key, example) if self.assign is None else (key, example, self.assign(key, row))
             except ValueError as error:
-                yield Bad(piece.file, str(error), place, number)
+                yield Bad(place_of(piece.file, place, number), str(error))
                 continue
             yield item
 
@@ -519,7 +515,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         for file in self._all_files:
             for number, place, row in islice(rows(Piece(file)), self._rows_of_each_file):
                 if isinstance(row, str):
-                    problem = problem or str(Bad(file, row, place, number))
+                    problem = problem or str(Bad(place_of(file, place, number), row))
                 else:
                     self._guess.add_row(row, place_of(file, place, number), kind_of)
         return self._guess, problem

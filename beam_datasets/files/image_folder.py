@@ -125,6 +125,6 @@ def image_rows(piece: Sequence[LabeledFile], exif_orientation: str, assign: Assi
             example = {"image": image, "image/filename": file.name, "label": label}
             split = assign and (assign(file.name, example),)
         except ValueError as error:
-            yield Bad(file, str(error), "")
+            yield Bad(file.path, str(error))
         else:
             yield (file.name, example, *(split or ()))
