@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
@@ -32,7 +32,11 @@ from beam_datasets.metadata.names import (
 )
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
 
+if TYPE_CHECKING:
+    from beam_datasets.generate.units import SourceUnits
+
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
+_OPTIONS_OF_APPEND = frozenset({"skip_empty_splits", "counters", "inputs", "checksums"})
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
     "manual_dir", "register_checksums", "verify_ssl",
@@ -335,9 +339,37 @@ class DatasetBuilder:
 
     def _generate_and_publish(self, **options: Any) -> str:
         """Returns the directory; see `beam_datasets.beam.generate.generate`."""
+        is_appended = self.is_temporary and self._trial_examples is None and options.keys() <= _OPTIONS_OF_APPEND
+        if is_appended and (sources := self._sources_in_process()) is not None:
+            return self._generate_in_process(sources, **options)
         with needs("generating a dataset needs Apache Beam, which is not installed", "beam"):
             from beam_datasets.beam.generate import generate
         return generate(self, **options)
+
+    def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
+        """Returns the sources if, without Beam, one process is as fast: those of iterables, which one worker reads."""
+        if "pipeline" in inspect.signature(self._split_generators).parameters:
+            return None
+        from beam_datasets.generate.units import SourceUnits, iterated
+
+        sources = self.split_generators(None)
+        if any(isinstance(source, SourceUnits) or not _is_iterated(source) for source in sources.values()):
+            return None
+        return {
+            split: SourceUnits([source], functools.partial(iterated, split, self)) for split, source in sources.items()
+        }
+
+    def _generate_in_process(
+        self, sources: Mapping[str, SourceUnits], *, inputs: Any = None, checksums: Any = None, **options: Any
+    ) -> str:
+        """Generates the dataset without Beam; returns its directory. See `beam_datasets.generate.in_process`."""
+        from beam_datasets.generate import in_process
+        from beam_datasets.generate.plan import ShardingOptions
+
+        sharding = ShardingOptions.of(**options, ordered=self.info.disable_shuffling)
+        info = self.info.replace(download_size=self.download_size or self.info.download_size)
+        builder = f"{type(self).__module__}:{type(self).__qualname__}"
+        return in_process.generate(info, builder, sources, sharding, inputs, checksums)
 
     def _overwrite(self, options: Mapping[str, Any]) -> str:
         from beam_datasets.beam.generate import generate
@@ -605,6 +637,10 @@ class DatasetBuilder:
         return state
 
 
+def _is_iterated(source: ExampleSource) -> bool:
+    return isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand"))
+
+
 def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> ExampleSource:
     """Returns a source of the first examples of a split; what Beam makes is not cut."""
     from beam_datasets.generate.units import SourceUnits, read_together
@@ -615,7 +651,7 @@ def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> E
         [together] = (names for names in read_together(units) if split in names)
         keeps = {name: units[name].keep for name in together}
         return SourceUnits(["first"], functools.partial(_first_of_units, split, source, keeps, count))
-    if isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand")):
+    if _is_iterated(source):
         return functools.partial(_first_of_iterable, source, count)
     return source
 

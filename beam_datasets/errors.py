@@ -71,6 +71,10 @@ class StoreOptionsError(BeamDatasetsError, ValueError):
     """Options of an object store are given for a local path, or for an engine whose workers cannot get them."""
 
 
+class GenerationError(BeamDatasetsError, RuntimeError):
+    """A run failed in the author's code or in the engine; nothing was published."""
+
+
 class CorruptRecordError(BeamDatasetsError, ValueError):
     """A record of a shard is damaged.
 

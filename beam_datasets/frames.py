@@ -65,5 +65,12 @@ def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in installed if not (is_own(frame.file) or _is_running(frame.file))), None)
 
 
+def placed(where: Sequence[str], found: Sequence[Frame]) -> str:
+    """Returns words and the place in the author's code, as they end a message; '' if there are none."""
+    frame = last_of_author(found) or entry_of_installed(found)
+    words = ", ".join([*where, f"at {frame}"] if frame else where)
+    return f"\n  ({words})" if words else ""
+
+
 def _is_running(file: str) -> bool:
     return _RUNNING.search(_INSTALLED.split(file)[-1]) is not None

@@ -28,6 +28,7 @@ from beam_datasets.generate.units import (
     named_units,
     pair_and_splits,
     pair_of,
+    what_raised,
 )
 
 if TYPE_CHECKING:
@@ -279,7 +280,8 @@ class _EncodeUnits(beam.DoFn):
             self._reporting.close()
             if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
                 raise  # as it is: ours say where by themselves
-            raise SourceError.after(error, pair[0], count, self._label) from None
+            raised, after = what_raised(error, pair[0], count, self._label)
+            raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
         self._encoded.inc()
         if self._engine.spill_dir is not None:
             self._units.append(name)

@@ -16,11 +16,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import grpc
 
 from beam_datasets import errors, frames
+from beam_datasets.errors import GenerationError
 from beam_datasets.generate.blocks import NOT_UTF8
 
 _EXCEPTION = re.compile(r"^(?:[\w.<>]+\.)?(\w+)(?:: |$)", re.MULTILINE)
@@ -41,30 +41,12 @@ _SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of w
 _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
 
 
-class GenerationError(errors.BeamDatasetsError, RuntimeError):
-    """A pipeline failed, in the author's code or in the engine; nothing was published."""
-
-
 class WorkerDiedError(GenerationError):
     """A process of a local run was killed, or ended by itself."""
 
 
 class SourceError(Exception):
     """What an author's code raised that yields examples, as text with the place: more does not come from a worker."""
-
-    @classmethod
-    def after(cls, error: Exception, key: Any, count: int, split: str) -> SourceError:
-        """Returns the error, with the place, for what was raised.
-
-        Args:
-            error: what was raised.
-            key: of the last example before it.
-            count: examples before it.
-            split: the split's name.
-        """
-        where = f"[after key {key!r:.200} (example {count:,} of {split!r})]"
-        said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
-        return cls(f"{type(error).__name__}: {said} {where}").with_traceback(error.__traceback__)
 
 
 def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
@@ -107,7 +89,7 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
     found = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
-    place = _place(where, found)
+    place = frames.placed(where, found)
     if name == SourceError.__name__:
         name, _, message = message.partition(":")
     if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
@@ -156,12 +138,6 @@ def _split_where(text: str) -> tuple[str, list[str]]:
     if message[:1] in ("'", '"') and message.count(message[0]) == 1:  # of a KeyError, which shows the repr of its text
         message = message[1:]
     return message, stages + after
-
-
-def _place(where: list[str], found: list[frames.Frame]) -> str:
-    frame = frames.last_of_author(found) or frames.entry_of_installed(found)
-    words = ", ".join([*where, f"at {frame}"] if frame else where)
-    return f"\n  ({words})" if words else ""
 
 
 # They log the states of a job at level INFO.

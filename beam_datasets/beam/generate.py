@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import UnitReader
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
-from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
@@ -26,10 +24,11 @@ from beam_datasets.generate.units import (
     Resumable,
     ShardRecords,
     SourceUnits,
+    check_iterable,
     command_to_resume,
     find_attempts,
     fingerprint,
-    pair_of,
+    iterated,
     read_together,
 )
 from beam_datasets.metadata.manifest import Inputs
@@ -105,8 +104,6 @@ def generate(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    if builder.info.features is None:
-        raise BeamDatasetsError(f"{type(builder).__name__}._info(): expected a DatasetInfo with features, got none.")
     sharding = ShardingOptions.of(
         num_shards=num_shards,
         min_shard_size=min_shard_size,
@@ -199,7 +196,7 @@ def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, S
     own = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
     for split, source in own.items():
         if not isinstance(source, SourceUnits) and not callable(source):
-            _check_iterable(split, source, builder)
+            check_iterable(split, source, builder)
     return {
         split: source
         if isinstance(source, SourceUnits)
@@ -208,27 +205,9 @@ def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, S
     }
 
 
-def _check_iterable(split: str, source: Any, builder: DatasetBuilder) -> None:
-    try:
-        iter(source)
-    except TypeError:
-        raise BeamDatasetsError(
-            f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}. "
-            "Did a function forget yield or return?"
-        ) from None
-
-
 def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
-    source = builder.split_generators(engines.unused_pipeline())[split]
-    examples: Any = source() if callable(source) else source
-    _check_iterable(split, examples, builder)
-    if not builder.info.disable_shuffling:
-        yield from examples
-        return
-    for position, element in enumerate(examples):
-        key, example = pair_of(element, split)
-        yield (key if isinstance(key, (int, np.integer)) else position), example
+    yield from iterated(split, builder, builder.split_generators(engines.unused_pipeline())[split])
 
 
 def _counted(result: PipelineResult) -> dict[str, Any]:

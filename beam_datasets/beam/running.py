@@ -22,8 +22,8 @@ from apache_beam.runners.runner import PipelineState
 from beam_datasets import catalog
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import failures, local_runner
-from beam_datasets.beam.failures import GenerationError, WorkerDiedError, interrupted, reason
-from beam_datasets.errors import JobStateUnknownError
+from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
+from beam_datasets.errors import GenerationError, JobStateUnknownError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication

@@ -46,8 +46,6 @@ from beam_datasets.files.inputs import (
     note,
     pieces,
 )
-from beam_datasets.generate import in_process
-from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
@@ -233,7 +231,6 @@ def log_left_out(counters: Mapping[str, Any]) -> None:
 INFER_ROWS = 20_000
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
-_OPTIONS_OF_APPEND = frozenset({"skip_empty_splits", "counters", "inputs", "checksums"})
 SEARCHED_BYTES = 1 << 30
 """How much is read again to find the places of two rows with one key."""
 _SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
@@ -351,18 +348,18 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 f"{error}\n  They are the same in {self._key!r}, which is the key (--key).{shown}"
             ) from None
 
-    def _generate_and_publish(self, **options: Any) -> str:
-        """Generates a few small files that are appended in this process; see DatasetBuilder."""
-        is_appended = self.is_temporary and not self._trial_examples and options.keys() <= _OPTIONS_OF_APPEND
+    def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
+        """Returns the sources if they are a few small files of this machine; see DatasetBuilder."""
         is_small = self._packing * sum(file.size for file in self._all_files) <= MAX_BYTES_IN_PROCESS
-        is_here = all(is_plain(file.path) for file in self._all_files) and not has_images(self._fields.values())
-        if not (is_appended and is_small and is_here):
-            return super()._generate_and_publish(**options)
-        report, inputs, checksums = (options.pop(name) for name in ("counters", "inputs", "checksums"))
+        is_here = all(is_plain(file.path) for file in self._all_files)
+        if is_small and is_here and not has_images(self._fields.values()):
+            return self.split_generators(None)
+        return None
+
+    def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
+        report = options.pop("counters")
         with counted_here() as counted:
-            sharding = ShardingOptions.of(**options, ordered=self.info.disable_shuffling)
-            name, sources = f"{type(self).__module__}:{type(self).__qualname__}", self.split_generators(None)
-            directory = in_process.generate(self.info, name, sources, sharding, inputs, checksums)
+            directory = super()._generate_in_process(sources, **options)
         report({f"files/{name}": value for name, value in counted.items()})
         return directory
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from beam_datasets.errors import InvalidKeyError
+from beam_datasets import frames
+from beam_datasets.errors import BeamDatasetsError, GenerationError, InvalidKeyError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -26,7 +27,7 @@ from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.generate.plan import Plan, ShardingOptions
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
-from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together
+from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together, what_raised
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.info import DatasetInfo
@@ -92,15 +93,24 @@ def _encode(
         source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
         new = partial(BlockBuilder, block_size=BLOCK_SIZE, ordered=info.disable_shuffling, spill_dir=spill_dir)
         builders = {split: new(split, compile_encoder(info.features, libraries)) for split in splits}
+        key, count = None, 0
         try:
             for item in itertools.chain.from_iterable(map(source.read, source.units)):
                 (key, example), belongs_to = pair_and_splits(item, keeps)
+                count += 1
                 for split in belongs_to:
                     if builders[split].add(key, example):
                         yield from filter(None, [builders[split].flush()])
             yield from filter(None, [builder.flush() for builder in builders.values()])
+        except BeamDatasetsError:
+            raise
         except UnicodeEncodeError:
             raise InvalidKeyError(NOT_UTF8) from None
+        except Exception as error:
+            label = ", ".join(splits)
+            raised, after = what_raised(error, key, count, label)
+            where = [f"in the source of {label!r}", *([after] if count else [])]
+            raise GenerationError(raised + frames.placed(where, frames.of(error))) from error
 
 
 def write_blocks(

@@ -30,6 +30,7 @@ from beam_datasets import catalog, storage
 from beam_datasets import features as feature_trees
 from beam_datasets.errors import (
     AlreadyPublishedError,
+    BeamDatasetsError,
     JobStateUnknownError,
     LostExamplesError,
     PathNotFoundError,
@@ -114,10 +115,14 @@ def announce(
 
     Raises:
         AlreadyPublishedError: the version is published already.
+        BeamDatasetsError: the dataset has no features.
         MetadataError: the name of a class label has a control character or a backslash, which no file name may have.
         StorageError: the storage cannot be published to.
         VersionError: the version is too low for the changes of its features and description.
     """
+    if info.features is None:
+        kind = builder.replace(":", ".").rpartition(".")[2]
+        raise BeamDatasetsError(f"{kind}._info(): expected a DatasetInfo with features, got none.")
     for name in to_feature(info.features).label_files():
         check_file_name(name)  # as those who read the manifest do
     storage.take_requests()  # those before are not the run's

@@ -110,6 +110,49 @@ def pair_of(element: Any, split: str) -> tuple[Any, Any]:
     raise BeamDatasetsError(f"split {split!r}: an element is {element!r:.200}; expected a pair (key, example).")
 
 
+def check_iterable(split: str, source: Any, builder: Any) -> None:
+    """Checks that a builder's source is an iterable.
+
+    Raises:
+        BeamDatasetsError: it is not.
+    """
+    try:
+        iter(source)
+    except TypeError:
+        raise BeamDatasetsError(
+            f"{type(builder).__name__}, split {split!r}: expected an iterable of (key, example), got {source!r:.100}. "
+            "Did a function forget yield or return?"
+        ) from None
+
+
+def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the examples of a builder's source that is an iterable, or a callable for one.
+
+    Of a dataset in the order of integers, a key that is none is replaced by the example's position.
+    """
+    examples: Any = source() if callable(source) else source
+    check_iterable(split, examples, builder)
+    if not builder.info.disable_shuffling:
+        yield from examples
+        return
+    for position, element in enumerate(examples):
+        key, example = pair_of(element, split)
+        yield (key if isinstance(key, (int, np.integer)) else position), example
+
+
+def what_raised(error: Exception, key: Any, count: int, split: str) -> tuple[str, str]:
+    """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
+
+    Args:
+        error: what was raised.
+        key: of the last example before it.
+        count: examples before it.
+        split: the split's name.
+    """
+    said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
+    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {split!r})"
+
+
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:
     """Returns (name, unit) of all units that some splits are read from.
 

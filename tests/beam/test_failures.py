@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from beam_datasets import errors
-from beam_datasets.beam.failures import GenerationError, SourceError, reason
-from beam_datasets.generate.units import pair_of
+from beam_datasets.beam.failures import SourceError, reason
+from beam_datasets.errors import GenerationError
+from beam_datasets.generate.units import pair_of, what_raised
 
 
 class Unlucky(Exception):
@@ -150,9 +151,9 @@ def behind_example(error: Exception) -> None:
     try:
         raise error
     except Exception as caught:
-        told = SourceError.after(caught, "a]'b", 2000, "train")
-        told.args = (f"{told} [while running 'Encode train']",)
-        raise told from None
+        raised, after = what_raised(caught, "a]'b", 2000, "train")
+        told = SourceError(f"{raised} [{after}] [while running 'Encode train']")
+        raise told.with_traceback(caught.__traceback__) from None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""Small files that are appended without Beam: the same dataset as with it, and the same errors."""
+"""Iterables and small files that are appended without Beam: the same dataset as with it, and the same errors."""
 
+import functools
 import gzip
 import json
 import logging
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from hypothesis import given
 from hypothesis import strategies as st
 
+import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError, InputError, MissingDependencyError
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
@@ -97,6 +100,86 @@ def test_errors_are_those_of_beam(tmp_path, content):
     assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
 
+def kept(builder):
+    yield from ((f"k{i}", {"n": i, "text": "x" * (i % 40)}) for i in range(builder.count))
+
+
+def failing(builder):
+    yield from kept(builder)
+    {}["text: 1"]
+
+
+SOURCES = {
+    "a generator": lambda builder: {"train": kept(builder), "test": kept(builder)},
+    "functions": lambda builder: {"train": functools.partial(kept, builder)},
+    "lists": lambda builder: {"a": list(kept(builder)), "b": list(kept(builder))[:5], "empty": []},
+    "ordered": lambda builder: {"train": kept(builder)},
+    "integers": lambda builder: {"train": ((i * 7 % 1000, example) for i, (_, example) in enumerate(kept(builder)))},
+    "an exception": lambda builder: {"train": failing(builder)},
+    "an exception at once": lambda builder: {"train": ([][1] for _ in range(3))},
+    "a wrong example": lambda builder: {"train": [("a", {"n": 1, "text": ""}), ("b", {"n": "1", "text": ""})]},
+    "a key that is not UTF-8": lambda builder: {"train": [("\ud800", {"n": 1, "text": ""})]},
+    "a key twice": lambda builder: {"train": [("a", {"n": 1, "text": ""}), ("a", {"n": 2, "text": ""})]},
+    "no pair": lambda builder: {"train": [{"n": 1, "text": ""}]},
+    "nothing": lambda builder: {"train": lambda: None},
+    "no examples": lambda builder: {"train": []},
+}
+
+
+class Own(bd.DatasetBuilder, skip_registration=True):
+    """An author's builder, of iterables."""
+
+    VERSION = bd.Version("1.0.0")
+    count = 1000
+    sources = ""
+
+    def _info(self):
+        features = {"n": bd.features.Scalar("int64"), "text": bd.features.Text()}
+        return bd.DatasetInfo(
+            builder=self,
+            features=bd.features.FeaturesDict(features),
+            disable_shuffling=self.sources in ("ordered", "integers"),
+        )
+
+    def _split_generators(self):
+        return SOURCES[self.sources](self)
+
+
+@pytest.mark.parametrize("sources", SOURCES)
+def test_iterables_are_built_as_by_beam(sources, tmp_path, monkeypatch):
+    def built(builder):
+        builder.sources = sources
+        try:
+            return files_of(builder.build(skip_empty_splits=True, **options))
+        except BeamDatasetsError as error:
+            return type(error), str(error)
+
+    options = {"num_workers": 1}
+    expected = built(Own(data_dir=tmp_path / "beam"))
+    assert isinstance(expected[0], type) == (list(SOURCES).index(sources) > 4)
+    options = {}
+    monkeypatch.setattr(in_process, "BLOCK_SIZE", 3000)  # so that there are several blocks
+    monkeypatch.setattr("beam_datasets.beam.generate.generate", None)
+    assert built(Own(data_dir=tmp_path).elsewhere(tmp_path / "here")) == expected
+
+
+@pytest.mark.parametrize("source", [bd.SourceUnits([1], lambda unit: []), beam.Create([]), None])
+def test_units_and_transforms_are_left_to_beam(source, tmp_path, monkeypatch):
+    class WithPipeline(Own, skip_registration=True):
+        def _split_generators(self, pipeline):
+            return {"train": kept(self)}
+
+    class OfBeam(Own, skip_registration=True):
+        def _split_generators(self):
+            return {"test": kept(self), "train": source}
+
+    used = []
+    monkeypatch.setattr("beam_datasets.beam.generate.generate", lambda *_, **__: used.append(1) or str(tmp_path))
+    made = (OfBeam if source else WithPipeline)(data_dir=tmp_path)
+    made.elsewhere(tmp_path / "x").build(skip_empty_splits=True)
+    assert used
+
+
 def test_large_and_compressed_files_and_images_are_left_to_beam(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"id": 1}\n'))
@@ -152,12 +235,12 @@ def test_files_are_found_as_by_beam(tmp_path_factory, names, pattern, deep):
         (folder / f"d-{name}").mkdir(exist_ok=True)
         (folder / f"d-{name}" / name).write_text("22")
     pattern = f"{folder}/{pattern}"
-    if os.path.isdir(pattern):
-        pattern += "/**"
-    elif os.path.exists(pattern):  # it is a name, not a pattern
-        return
     if deep:
         pattern = f"{folder}/**"
+    elif os.path.isdir(pattern):
+        pattern += "/**"
+    if os.path.exists(pattern):  # it is a name, not a pattern
+        return
     [expected] = FileSystems.match([pattern])
     try:
         found = find(pattern, hidden=())
