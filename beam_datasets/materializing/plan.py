@@ -74,7 +74,7 @@ class Job:
         lineage: where it came from, as its manifest records it, as far as that is known before the run.
         transform: what becomes of the records; None if they are copied as they are.
         sources: the directories of what is read.
-        is_whole: whether all splits of a dataset are copied, without a filter.
+        inputs_of: the version whose input files are those of the dataset, because it has all of their rows; or None.
     """
 
     info: DatasetInfo
@@ -83,12 +83,7 @@ class Job:
     lineage: Lineage
     transform: Transform | None
     sources: tuple[str, ...]
-    is_whole: bool = False
-
-    @property
-    def inputs_of(self) -> str | None:
-        """The version whose input files are those of the dataset, because it has all of their rows."""
-        return self.sources[0] if self.is_whole else None
+    inputs_of: str | None = None
 
     @cached_property
     def repeats(self) -> dict[str, Repeats]:
@@ -247,7 +242,8 @@ def plan_job(
         reshuffle,
     )
     directories = tuple(builder.dataset_dir for builder in builders)
-    job = Job(info, selected, sharding, lineage, transform, directories, split is None and not criteria)
+    inputs_of = directories[0] if split is None and not criteria else None
+    job = Job(info, selected, sharding, lineage, transform, directories, inputs_of)
     for name, repeats in job.repeats.items() if refuse_repeats else ():
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job

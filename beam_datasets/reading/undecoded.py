@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.shards import Shard
 
 Ints = NDArray[np.int64]
-Check = Callable[[Buffer], None]
+Check = Callable[[Buffer], object]
 
 Place: TypeAlias = "tuple[Source, int, int]"
 """The source of a record, its run there, and its number in the shard."""

@@ -219,7 +219,7 @@ class _Shard:
     # --------------------------------------------------------------------------------------------------------- the file
 
     def _of_file(self) -> Iterator[Finding]:
-        facts, name = self.facts, self._name
+        facts, name, expected = self.facts, self._name, self._num_examples
         if facts.problem is not None:
             kind = "missing" if facts.missing else "unreadable"
             yield Finding(name, None, None, kind, facts.problem, self._lost())
@@ -228,8 +228,10 @@ class _Shard:
         published = self._published("crc32c")
         if not facts.broken and published is not None and facts.crc32c != published:
             yield self._of_other_content(published)
-        elif not facts.broken or facts.damages[-1].count is not None:
-            yield from self._of_num_records()
+        elif (not facts.broken or facts.damages[-1].count is not None) and expected not in (None, facts.num_records):
+            source = INFO_FILE if self.split.columns is None else MANIFEST_FILE
+            message = f"the file has {facts.num_records} records, but by {source} it has {expected}"
+            yield Finding(name, facts.size, None, "count", message, self._lost(facts.num_records))
 
     def _of_damage(self, damage: Damage) -> Finding:
         kind, message = damage.kind, damage.problem
@@ -246,7 +248,8 @@ class _Shard:
     def _of_other_content(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
         found, expected = self.facts.num_records, self._num_examples or 0
-        mismatch = self._published_mismatch()
+        index = self.facts.index  # which says more if it is the published one
+        mismatch = index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
         if mismatch is not None and mismatch.record == found < expected:
             message = f"the file ends after {found} records, published were {expected}. It is cut off"
             return Finding(self._name, self.facts.size, found, "cut", message, self._lost(found))
@@ -257,18 +260,6 @@ class _Shard:
         message = f"its CRC-32C is {self.facts.crc32c:08x}, published was {published:08x}{counts}"
         message += ". The records are whole, but not all are the published ones"
         return Finding(self._name, None, None, "replaced", message, self._lost())
-
-    def _published_mismatch(self) -> Mismatch | None:
-        """Returns where the file differs from its index, if that is the published one."""
-        index = self.facts.index
-        return index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
-
-    def _of_num_records(self) -> Iterator[Finding]:
-        found, expected = self.facts.num_records, self._num_examples
-        source = INFO_FILE if self.split.columns is None else MANIFEST_FILE
-        if expected is not None and found != expected:
-            message = f"the file has {found} records, but by {source} it has {expected}"
-            yield Finding(self._name, self.facts.size, None, "count", message, self._lost(found))
 
     # -------------------------------------------------------------------------------------------------------- the index
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +24,6 @@ READ_BYTES = 1 << 20
 
 _MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
 _MAX_DESCENTS = 100_000  # places in one index where keys begin again
-_HEADER = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class RecordChecks:
     def of(cls, features: Any, *, decode: bool) -> RecordChecks:
         """Returns the checks for features; None for features means that they are not known."""
         if features is None:
-            return cls(_parses)
+            return cls(parse)
         stored, names = decoding_check(features.stored()), names_check(features)
 
         def fits(record: Buffer) -> None:
@@ -148,10 +146,6 @@ class RecordChecks:
             stored(record)
 
         return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
-
-
-def _parses(record: Buffer) -> None:
-    parse(record)
 
 
 def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] = lambda num_bytes: None) -> ShardFacts:
@@ -267,10 +261,10 @@ class _Walk:
     def _end_of_damaged(self, offset: int, record: int) -> tuple[int | None, str]:
         """Returns the byte after a damaged record, None if it is not known, and the kind of damage."""
         size = self._reader.size
-        header = bytes(self._reader.read(offset, min(offset + _HEADER.size, size)))
-        if len(header) < _HEADER.size:
+        header = bytes(self._reader.read(offset, min(offset + tfrecord.HEADER.size, size)))
+        if len(header) < tfrecord.HEADER.size:
             return None, "cut"
-        length, crc = _HEADER.unpack(header)
+        length, crc = tfrecord.HEADER.unpack(header)
         if tfrecord.masked_crc32c(header[:8]) == crc:
             stop = offset + length + OVERHEAD
             return (stop, "record") if stop <= size else (None, "cut")
