@@ -51,7 +51,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
 from beam_datasets.metadata.names import check_dataset_name
-from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, share_of
+from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, several, share_of
 
 Place = str | int | None
 """What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""
@@ -747,9 +747,7 @@ def assignment(
             raise ValueError("train_until: expected --split_by time=COLUMN and no --split")
         splits = {"train": f"..{train_until}", "test": f"{train_until}.."}
     if pattern is None:
-        wrong = next(
-            (name for name, value in splits.items() if not value or any(map(_is_share, _several(value)))), None
-        )
+        wrong = next((name for name, value in splits.items() if not value or any(map(_is_share, several(value)))), None)
         if ways or wrong is not None:
             got = ways or f"{wrong!r}: {splits[wrong or '']!r}"
             raise ValueError(f"expected the files of all splits (--pattern 'data/*') beside {got}, got none")
@@ -777,7 +775,7 @@ def as_options(
     words = [f"--split_by {name}={value}" for name, value in ways.items()]
     words += [f"--train_until {train_until}"] if train_until else []
     words += [f"--stratify {stratify}"] if stratify else []
-    words += [f"--splits {name}={value}" for name, values in splits.items() for value in _several(values)]
+    words += [f"--splits {name}={value}" for name, values in splits.items() for value in several(values)]
     return " ".join(words)
 
 
@@ -797,10 +795,6 @@ def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByT
             f"(--split {say}), or leave the pattern out"
         )
     return SplitByHash(one)
-
-
-def _several(value: str | Sequence[str]) -> Sequence[str]:
-    return [value] if isinstance(value, str) else value
 
 
 def _is_share(text: str) -> bool:

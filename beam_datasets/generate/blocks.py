@@ -304,6 +304,16 @@ def size_array(sizes: bytes) -> NDArray[np.int64]:
     return np.frombuffer(sizes, "<u4").astype(np.int64)
 
 
+def cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    start = before = 0
+    while start < len(ends):
+        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
 def sort_order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
     """Returns the order that brings keys (n, 2) into ascending order; equal keys keep theirs."""
     order: NDArray[np.intp] = np.argsort(keys[:, 0], kind="stable")

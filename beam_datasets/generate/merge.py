@@ -28,6 +28,7 @@ from beam_datasets.generate.blocks import (
     AnyBlock,
     Block,
     SpilledBlocks,
+    cuts,
     gather,
     key_array,
     sort_order,
@@ -209,14 +210,14 @@ class Merge:
             num_bytes = int(sizes.sum(dtype=np.int64))
             number = self.read_size.chunks(len(self.reads), num_bytes)
             chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
-        for _, some in itertools.groupby(_cuts(sizes, chunk_bytes), lambda cut: cut[0] // _RANKS):
-            cuts = list(some)
-            places = self.order[cuts[0][0] : cuts[-1][1]]
-            bounds = np.array([start for start, _ in cuts] + [cuts[-1][1]]) - cuts[0][0]
+        for _, some in itertools.groupby(cuts(sizes, chunk_bytes), lambda span: span[0] // _RANKS):
+            spans = list(some)
+            places = self.order[spans[0][0] : spans[-1][1]]
+            bounds = np.array([start for start, _ in spans] + [spans[-1][1]]) - spans[0][0]
             block_of, starts = self.block_of[places], self.starts[places]
             ends = starts + self.sizes[places]
             breaks = np.flatnonzero((starts[1:] != ends[:-1]) | (block_of[1:] != block_of[:-1])) + 1
-            if (len(breaks) + len(cuts)) * MIN_RUN_BYTES > (ends - starts).sum():
+            if (len(breaks) + len(spans)) * MIN_RUN_BYTES > (ends - starts).sum():
                 for start, stop in itertools.pairwise(bounds.tolist()):
                     yield from self._gather(places[start:stop])
                 continue
@@ -247,7 +248,7 @@ class Merge:
         some = [self.reads[block] for block in blocks.tolist()]
         ranges = list(self.for_all(lambda read, low, high: read(low, high), some, lows.tolist(), highs.tolist()))
         starts -= lows[block_of]
-        for first, stop in _cuts(sizes, PIECE_BYTES):
+        for first, stop in cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)
             yield [gather(ranges, block_of[piece], starts[piece], sizes[piece])]
 
@@ -261,13 +262,3 @@ def merge_blocks(blocks: Iterable[AnyBlock], spill_dir: str) -> SpilledBlocks:
         num_bytes = int(sizes.sum(dtype=np.int64))
         payload = itertools.chain.from_iterable(merge.chunks())
         return spill(blocks[0].split, keys, sizes.astype("<u4").tobytes(), payload, num_bytes, spill_dir, kind="run")
-
-
-def _cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    start = before = 0
-    while start < len(ends):
-        stop = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
-        yield start, stop
-        start, before = stop, int(ends[stop - 1])

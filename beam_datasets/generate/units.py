@@ -35,7 +35,7 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, ResumeEr
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import runs
-from beam_datasets.generate.blocks import FileRange, SpilledBlocks
+from beam_datasets.generate.blocks import FileRange, SpilledBlocks, cuts, size_array
 from beam_datasets.generate.owners import Owner
 from beam_datasets.generate.plan import Plan
 from beam_datasets.generate.runs import CHECKPOINT_SUFFIX, SHARDS_SUFFIX, SPILL_SUFFIX, has_units
@@ -235,16 +235,14 @@ def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
     (block,) = blocks.load()
     if checksum(block.keys, block.sizes) != crc or not isinstance(block.payload, FileRange):
         return False
-    ends = np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)
-    first = start = 0
-    while first < len(ends):
-        stop = max(first + 1, int(np.searchsorted(ends, start + _CHUNK_BYTES, side="right")))
-        end = int(ends[stop - 1])
+    sizes = size_array(block.sizes)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    for first, stop in cuts(sizes, _CHUNK_BYTES):
+        start, end = starts[[first, stop]].tolist()
         tfrecord.scan(
             block.payload.read(start, end), path=block.path, offset=block.payload.start + start, first_record=first
         )
-        first, start = stop, end
-    return start == len(block.payload)
+    return int(starts[-1]) == len(block.payload)
 
 
 def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import itertools
 import os
 import sys
 import threading
@@ -31,7 +30,7 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import MAX_COPIED_BYTES, AnyBlock, collector, make_block
+from beam_datasets.generate.blocks import MAX_COPIED_BYTES, AnyBlock, collector, cuts, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.runs import ahead
@@ -167,10 +166,10 @@ class Records:
         if not remote and start < stop <= start + LOCAL_CHUNK:
             yield 0, self.offsets - start, read(start, stop)
             return
-        firsts = _cut(self.offsets, REMOTE_CHUNK if remote else LOCAL_CHUNK)
-        places = [self.offsets[first : stop + 1] for first, stop in itertools.pairwise(firsts)]
+        spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
+        places = [self.offsets[first : stop + 1] for first, stop in spans]
         buffers = ahead((partial(read, int(some[0]), int(some[-1])) for some in places), threads=int(remote))
-        for first, some, buffer in zip(firsts, places, buffers):
+        for (first, _), some, buffer in zip(spans, places, buffers):
             yield first, some - some[0], buffer
 
     def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
@@ -192,15 +191,6 @@ class Records:
         """
         path, start, record = self.file.filename, int(self.offsets[first]), self.file.skip + first
         return tfrecord.unframe(buffer, offsets, path=path, offset=start, first_record=record)
-
-
-def _cut(offsets: NDArray[np.int64], chunk_bytes: int) -> list[int]:
-    """Returns the first record of each chunk of about `chunk_bytes`, and the number of records."""
-    firsts, last = [0], len(offsets) - 1
-    while firsts[-1] < last:
-        stop = int(np.searchsorted(offsets, offsets[firsts[-1]] + chunk_bytes, side="right")) - 1
-        firsts.append(min(max(stop, firsts[-1] + 1), last))
-    return firsts
 
 
 class Opener:

@@ -237,9 +237,9 @@ class SplitByValue:
     values: Mapping[str, str | Sequence[str]]
 
     def __post_init__(self) -> None:
-        listed = [value for values in self.values.values() for value in _several(values)]
+        listed = [value for values in self.values.values() for value in several(values)]
         twice = sorted({value for value in listed if listed.count(value) > 1})
-        if twice or not all(map(_several, self.values.values())):
+        if twice or not all(map(several, self.values.values())):
             raise ValueError(f"expected values that differ for each split, got {dict(self.values)}")
 
     @property
@@ -249,7 +249,7 @@ class SplitByValue:
 
     @cached_property
     def _split_of(self) -> dict[str, str]:
-        return {value: split for split, values in self.values.items() for value in _several(values)}
+        return {value: split for split, values in self.values.items() for value in several(values)}
 
     def __call__(self, value: Any) -> str:
         """Returns the split of a value.
@@ -264,5 +264,6 @@ class SplitByValue:
         return self._split_of[text]
 
 
-def _several(values: str | Sequence[str]) -> list[str]:
+def several(values: str | Sequence[str]) -> list[str]:
+    """Returns one text, or several, as a list."""
     return [values] if isinstance(values, str) else list(map(str, values))
