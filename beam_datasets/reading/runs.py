@@ -29,7 +29,7 @@ CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
 _MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
-_FETCHES, FETCH_BYTES = 2, 8 << 20  # of a run into the cache at once: how many, and how large
+_FETCHES, FETCH_BYTES = 2, 8 << 20  # of a run into the cache at once: how many, and how large at most
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
@@ -42,7 +42,9 @@ class RunReader:
         has_ended: whether what was given last is read without this reader up to the last record.
     """
 
-    def __init__(self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None) -> None:
+    def __init__(
+        self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None, turns: int = 1
+    ) -> None:
         """Reads nothing yet.
 
         Args:
@@ -50,15 +52,18 @@ class RunReader:
             stop: see the class.
             chunk_bytes: how much to read at a time; the first chunk is not larger than `CHUNK_BYTES`.
             submit: what calls a function in a thread; where it is given, the next chunk is read ahead.
+            turns: how many runs are read in turn; all of them together fetch at most `shard.reader.max_ahead` ahead.
         """
         self.shard = shard
         self.stop = stop
         self._chunk_bytes = chunk_bytes
         self._submit = submit
+        fetches = turns * (_FETCHES + 1)  # one of each run is read meanwhile
+        self._fetch_bytes = min(FETCH_BYTES, shard.reader.max_ahead // fetches)
         self._ahead: Future[tfrecord.Chunk] | None = None
         self._fetches: deque[tuple[int, Future[bool]]] = deque()  # the first piece of each
         self._fetched = 0  # the piece after the last one that was asked for
-        self._width = 1  # pieces of the last fetch; it grows, so that the first example does not wait for many
+        self._width = 1  # pieces of the next fetch; it grows, so that a reader of few examples fetches few
         self._is_kept = True  # whether the cache has the pieces that were fetched
         self._scan: Iterator[tfrecord.Chunk] | None = None
         self._scanned = 0  # the record that the scan goes on with
@@ -133,13 +138,14 @@ class RunReader:
         """
         reader, first = self.shard.reader, int(ranges[0][0])
         pieces = self.shard.pieces_of(ranges)
-        if reader.pieces is None or self._submit is None or not self._is_kept:
+        if reader.pieces is None or not len(pieces) or self._submit is None or not self._is_kept:
             return self.stop
         size = reader.pieces[1]
-        left, most = pieces[pieces >= self._fetched].tolist(), max(1, FETCH_BYTES // size)
+        if not self._fetches and not reader.is_near(int(pieces[0]) * size):  # it was removed before it was read
+            self._fetched = int(pieces[0])
+        left, most = pieces[pieces >= self._fetched].tolist(), max(1, self._fetch_bytes // size)
         while True:
             while left and len(self._fetches) < _FETCHES:
-                self._width = min(2 * self._width, most)
                 some, left = left[: self._width], left[self._width :]
                 self._fetched = some[-1] + 1
                 missing = [piece for piece in some if not reader.is_near(piece * size)]
@@ -151,6 +157,7 @@ class RunReader:
             if stop > first:
                 return min(stop, self.stop)
             self._is_kept &= self._fetches.popleft()[1].result()
+            self._width = min(2 * self._width, most)
 
     def _run(self, ranges: Ranges, stop: int) -> Any:
         """Returns what a block reads the records from by itself; None if it has to be given chunks of them."""

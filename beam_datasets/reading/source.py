@@ -212,10 +212,14 @@ class Source(Operation):
     @property
     def _chunk_bytes(self) -> int:
         """How much of a run is read at a time: more where fewer runs are read in turn."""
-        turns = max(1, min(self._cycle, len(self.chosen)))
         if self.is_remote:  # two chunks of each run: one is read ahead
-            return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * turns), _MIN_CHUNK))
-        return min(CHUNK_BYTES, max(_CACHE_BYTES // turns, _MIN_CHUNK))
+            return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * self._turns), _MIN_CHUNK))
+        return min(CHUNK_BYTES, max(_CACHE_BYTES // self._turns, _MIN_CHUNK))
+
+    @property
+    def _turns(self) -> int:
+        """How many runs are read in turn, at least 1."""
+        return max(1, min(self._cycle, len(self.chosen)))
 
     def reader(self, run: int, wanted: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
         """Returns a reader of a run; where there are threads, it has read the first chunk of what is wanted."""
@@ -223,7 +227,7 @@ class Source(Operation):
         shard = self.pool.open(*self._file(run))
         if executor is None:
             return RunReader(shard, stop, self._chunk_bytes)
-        return RunReader(shard, stop, self._chunk_bytes, executor.submit).load(wanted)
+        return RunReader(shard, stop, self._chunk_bytes, executor.submit, self._turns).load(wanted)
 
 
 class _Reading:

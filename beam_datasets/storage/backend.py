@@ -35,10 +35,12 @@ class Reader(ABC):
         descriptor: the file descriptor of a local file while it is open; else None.
         pieces: of a file with a cache, where its pieces are: the path of their files up to "-<number>", and how many
             bytes of the file each but the last one has; else None.
+        max_ahead: how many bytes of all files a process may have in the cache that it has not read yet.
     """
 
     descriptor: int | None = None
     pieces: tuple[bytes, int] | None = None
+    max_ahead: int = 0
 
     def __init__(self, path: str, size: int, tag: str | None = None) -> None:
         self.path = path

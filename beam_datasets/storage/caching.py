@@ -40,6 +40,7 @@ PIECE_BYTES = 1 << 20
 
 _CRC_BYTES = 8
 _KEPT_SHARE = 0.9  # of the bytes, after pieces were removed
+_AHEAD_SHARE = 0.25  # of the bytes; until a piece is read, as many are fetched, and as many are read, after it
 _MAX_PIECES = 8  # fetched at once, and in memory while the ranges in them are yielded
 _ABANDONED_SECONDS = 3600.0
 _MAX_FETCHES = 8  # more at once need more memory, and take as long
@@ -101,6 +102,7 @@ class CachedReader(Reader):
         identity = f"{url(reader.path)}\n{reader.size}\n{reader.tag}"
         self._key = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
         self.pieces = os.fsencode(cache.path(self._key)), PIECE_BYTES
+        self.max_ahead = int(_AHEAD_SHARE * cache.num_bytes)
 
     def read_many(self, ranges: Sequence[Range]) -> Iterator[Buffer]:
         """Yields the ranges; the pieces of several ranges are fetched at once."""

@@ -147,6 +147,46 @@ def test_a_cache_that_keeps_nothing_costs_a_piece_of_each_shard(
     assert requests() <= size + len(LENGTHS) * PIECE_BYTES
 
 
+@pytest.mark.skipif(core is None, reason="without the native module nothing is fetched ahead")
+@pytest.mark.parametrize(("cycle", "num_pieces"), [(1, 12), (2, 24), (16, 36), (16, 100)])
+def test_a_small_cache_keeps_what_is_fetched_ahead(
+    write: Any,
+    cache: Path,
+    tmp_path: Path,
+    requests: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    cycle: int,
+    num_pieces: int,
+) -> None:
+    """A file has about 90 pieces, and a fetch without a limit 64. Only the first piece of a file may be fetched twice,
+    if the file is opened long before it is read.
+    """
+    monkeypatch.setattr(caching, "PIECE_BYTES", 4000)
+    monkeypatch.setattr(runs, "FETCH_BYTES", 64 * 4000)
+    monkeypatch.setenv("BEAM_DATASETS_CACHE_BYTES", str(num_pieces * 4008))
+    local = Path(write({"train": [400] * 3}, size=800, manifest=True))
+    remote, expected = copied(local, tmp_path), records(local, interleave_cycle_length=cycle)
+    requests()
+    assert records(remote, interleave_cycle_length=cycle) == expected
+    assert len(pieces(cache)) <= num_pieces
+    assert requests() <= sum(path.stat().st_size for path in local.iterdir()) + max(0, 3 - cycle) * 4000
+
+
+@pytest.mark.skipif(core is None, reason="without the native module nothing is fetched ahead")
+def test_few_examples_of_many_files_fetch_few_pieces(
+    write: Any, cache: Path, tmp_path: Path, requests: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three pieces of each file, of which one is read and two are fetched meanwhile; a fetch may have all of them."""
+    monkeypatch.setattr(caching, "PIECE_BYTES", 4000)
+    local = Path(write({"train": [400] * 4}, size=90, manifest=True))
+    dataset = bd.builder_from_directory(copied(local, tmp_path)).as_dataset("train")
+    requests()
+    examples = iter(dataset.raw())
+    for _ in range(4 * 16):  # of each file 16, which are in its first piece
+        next(examples)
+    assert requests() <= 4 * 3 * 4000 + sum(path.stat().st_size for path in local.glob("*.index"))
+
+
 @pytest.mark.parametrize("fetch_bytes", [1, 1500, 1 << 20])
 def test_reads_the_same_by_fetches_of_any_size(
     local: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetch_bytes: int
