@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -210,18 +211,49 @@ def test_large_and_compressed_files_and_images_are_left_to_beam(tmp_path, monkey
     assert build("a.jsonl")
 
 
-def test_appending_does_not_load_beam(tmp_path):
+OWN = """
+import beam_datasets as bd
+
+class Day(bd.GeneratorBasedBuilder):
+    VERSION = bd.Version("1.0.0")
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features=bd.features.FeaturesDict({"id": bd.features.Scalar("int64")}))
+
+    def _split_generators(self):
+        return {"train": ((i, {"id": i}) for i in range(2, 9))}
+"""
+
+
+@pytest.mark.parametrize("new", [["jsonl", "--pattern", "*.jsonl", "--key", "id"], ["day.py"]])
+def test_appending_does_not_load_beam(tmp_path, new):
     (tmp_path / "1.jsonl").write_text('{"id": 1}\n')
     Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path).build(num_workers=1)
     (tmp_path / "2.jsonl").write_text('{"id": 2}\n')
+    (tmp_path / "day.py").write_text(OWN)
     code = (
         "import sys; from beam_datasets.cli.main import main\n"
-        f"code = main(['append', 'ds', '--data_dir', {str(tmp_path)!r}, '--from', 'jsonl', '--pattern', "
-        f"{f'{tmp_path}/*.jsonl'!r}, '--key', 'id'])\n"
+        f"code = main(['append', 'ds', '--data_dir', '.', '--from', *{new}])\n"
         "sys.exit(code or 'apache_beam' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
     assert (tmp_path / "ds/2.0.0").is_dir()
+
+
+@pytest.mark.parametrize("imports", ["", "import apache_beam\n"])
+@pytest.mark.parametrize("args", [["build"], ["append", "ds", "--from"]])
+def test_a_command_that_needs_beam_says_so(tmp_path, args, imports):
+    (tmp_path / "1.jsonl").write_text('{"id": 1}\n')
+    Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path).build(num_workers=1)
+    units = "bd.SourceUnits([1], lambda _: [(1, {'id': 1})])"
+    (tmp_path / "day.py").write_text(imports + OWN.replace('((i, {"id": i}) for i in range(2, 9))', units))
+    code = (
+        "import sys; sys.modules['apache_beam'] = None; from beam_datasets.cli.main import main\n"
+        f"sys.exit(main([*{args}, 'day.py', '--data_dir', '.']))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert re.fullmatch(r"beam-datasets: .* needs? Apache Beam.*: pip install .*\n", run.stderr), run.stderr
 
 
 NAMES = st.text("ab.[]*?!-", min_size=1, max_size=4).filter(lambda name: name.strip("."))

@@ -5,10 +5,10 @@ Beam is imported here, before any of them does it, because it does not do it sil
 
 from __future__ import annotations
 
-import gc
 import importlib
-import logging
 from typing import TYPE_CHECKING, Any
+
+from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
     from beam_datasets.beam.export import Export as Export
@@ -29,27 +29,8 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 
-def _import_beam() -> None:
-    """Imports Beam, and hides its log message about missing apitools.
-
-    Without the garbage collections that would take a quarter of the time.
-    """
-    root, collects = logging.getLogger(), gc.isenabled()
-    root.addFilter(_not_of_apitools)
-    gc.disable()
-    try:
-        importlib.import_module("apache_beam")
-    finally:
-        root.removeFilter(_not_of_apitools)
-        if collects:
-            gc.enable()
-
-
-def _not_of_apitools(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("apitools not found")
-
-
-_import_beam()
+with importing_beam():
+    importlib.import_module("apache_beam")
 
 
 def __getattr__(name: str) -> Any:

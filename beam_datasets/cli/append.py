@@ -17,12 +17,12 @@ from beam_datasets.cli.options import (
     UsageError,
     as_usage_errors,
     given,
-    import_beam,
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
 from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, resolve
 from beam_datasets.errors import did_you_mean
+from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.appending import AppendPlan
@@ -114,9 +114,8 @@ def _is_published(text: str) -> bool:
 
 
 def _request(text: str) -> BuilderRequest:
-    if text not in FORMATS:  # their few small files are appended without
-        import_beam()
-    return resolve(text)
+    with importing_beam():  # if the module does it: what is small is appended without
+        return resolve(text)
 
 
 def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:

@@ -24,13 +24,13 @@ from beam_datasets.cli.options import (
     UsageError,
     as_usage_errors,
     given,
-    import_beam,
     parse_with_beam,
     with_underscores,
 )
 from beam_datasets.cli.printing import progress_bars, progress_lines, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import BuilderRequest, builder_file, known_names, resolve
 from beam_datasets.errors import AlreadyPublishedError
+from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
@@ -154,8 +154,9 @@ def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Seque
 
 def _use_beam_options(beam_options: Sequence[str]) -> None:
     """Lets builders list files with the options of a store, such as the address of its server."""
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
+    with importing_beam():
+        from apache_beam.io.filesystems import FileSystems
+        from apache_beam.options.pipeline_options import PipelineOptions
 
     FileSystems.set_options(PipelineOptions(list(beam_options)))
 
@@ -176,8 +177,8 @@ def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderR
     if not args or args[0] in ("-h", "--help"):
         parser.epilog = f"Known datasets: {', '.join(sorted({*catalog.registered(), *known_names()}))}"
         parser.parse_args(with_underscores(args))
-    import_beam()
-    request = resolve(args[0])
+    with importing_beam():
+        request = resolve(args[0])
     add_builder_options(parser, request.builder)
     return *parse_with_beam(parser, args), request
 

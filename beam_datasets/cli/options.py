@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
-from beam_datasets.extras import needs
+from beam_datasets.extras import importing_beam
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
@@ -278,16 +278,6 @@ def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-def import_beam() -> None:
-    """Imports Beam.
-
-    Raises:
-        MissingDependencyError: Beam is not installed.
-    """
-    with needs("this needs Apache Beam", "beam"):
-        from beam_datasets import beam  # noqa: F401
-
-
 @contextlib.contextmanager
 def as_usage_errors(what: str = "") -> Iterator[None]:
     """Turns a TypeError or ValueError about an argument into a UsageError that starts with `what`."""
@@ -312,7 +302,6 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     """
     if not options:
         return
-    import_beam()
     beam = _beam_parser()
     _, unknown = beam.parse_known_args(list(options))
     if not unknown:
@@ -345,7 +334,8 @@ def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
 
 
 def _beam_parser() -> argparse.ArgumentParser:
-    from apache_beam.options import pipeline_options
+    with importing_beam():
+        from apache_beam.options import pipeline_options
 
     from beam_datasets.beam import engine  # noqa: F401  # has options of its own
 

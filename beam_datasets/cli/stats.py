@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given, import_beam
+from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.statistics import Statistics
@@ -118,7 +118,6 @@ def _compute(request: StatisticsRequest, known: argparse.Namespace, beam_options
     pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and (os.cpu_count() or 1) > 1
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
-    import_beam()
     from beam_datasets.beam.engine import choose_engine
     from beam_datasets.beam.reports import run_stats as run_pipeline
 

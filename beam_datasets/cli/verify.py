@@ -16,7 +16,6 @@ from beam_datasets.cli.options import (
     as_usage_errors,
     check_beam_options,
     given,
-    import_beam,
     until_dashes,
 )
 from beam_datasets.cli.printing import bytes_bar, plural, say, size_text
@@ -59,7 +58,6 @@ def run(args: Sequence[str]) -> int:
     known, rest = parser.parse_known_args(args)
     _check(known, [*rest, *unchecked], parser)
     if known.beam:
-        import_beam()
         check_beam_options(rest, parser)
         return _verify_on_beam(known, [*rest, *unchecked])
     directory = catalog.find_published(known.dataset, known.data_dir, known.storage_options)
