@@ -241,9 +241,8 @@ def plan_job(
         None if kept is None else tuple(kept),
         reshuffle,
     )
-    directories = tuple(builder.dataset_dir for builder in builders)
-    inputs_of = directories[0] if split is None and not criteria else None
-    job = Job(info, selected, sharding, lineage, transform, directories, inputs_of)
+    inputs_of = first.dataset_dir if split is None and not criteria else None
+    job = Job(info, selected, sharding, lineage, transform, tuple(one.dataset_dir for one in builders), inputs_of)
     for name, repeats in job.repeats.items() if refuse_repeats else ():
         raise DuplicateKeyError(f"split {name!r}: {repeats}. Leave them out of the expression, or allow repeats.")
     return job
