@@ -148,7 +148,7 @@ def override(
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
         wanted = parse_field(spec)
-        if name not in result and inner and parent is not None and _has_fields(parent):
+        if name not in result and inner and parent is not None and any(each.fields for each in _within(parent)):
             result[outer] = _overridden(parent, {inner: spec}, may_add, inside_list)
         elif wanted.kind == FOUND and name in result:
             found = result[name]
@@ -192,8 +192,11 @@ def with_absent(
     return result
 
 
-def _has_fields(field: Field) -> bool:
-    return field.fields is not None or (field.item is not None and _has_fields(field.item))
+def _within(field: Field) -> Iterator[Field]:
+    """Yields a field, and all fields inside of it."""
+    yield field
+    for inner in (*(field.fields or {}).values(), *filter(None, [field.item])):
+        yield from _within(inner)
 
 
 def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_list: bool) -> Field:
@@ -203,20 +206,13 @@ def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_li
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
-    """Yields why fields cannot be used as they were found, all of them."""
-    for field in fields.values():
-        if field.problem:
-            yield field.problem
-        yield from problems(field.fields or {})
-        yield from problems({"": field.item} if field.item else {})
+    """Returns why fields cannot be used as they were found, all of them."""
+    return (each.problem for field in fields.values() for each in _within(field) if each.problem)
 
 
 def has_images(fields: Iterable[Field]) -> bool:
     """Returns whether a field is an image, or has one inside."""
-    return any(
-        field.kind == "image" or has_images([*(field.fields or {}).values(), *filter(None, [field.item])])
-        for field in fields
-    )
+    return any(each.kind == "image" for field in fields for each in _within(field))
 
 
 def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[str]]) -> Field:

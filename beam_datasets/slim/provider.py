@@ -30,7 +30,6 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from beam_datasets import storage
@@ -489,7 +488,7 @@ class DatasetDataProvider:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

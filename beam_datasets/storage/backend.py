@@ -13,7 +13,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from beam_datasets.errors import StorageError
@@ -113,7 +112,7 @@ class Writer(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.commit()
         else:
@@ -208,8 +207,7 @@ def _begin_anew() -> None:
     _counted[:] = 0, 0, 0, 0
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def take_requests() -> Requests:

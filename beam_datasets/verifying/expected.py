@@ -356,17 +356,11 @@ def _form(name: str) -> str:
 _FROM_COPY = "--repair --from COPY restores it"
 
 REMEDIES: Mapping[str, str] = {
-    "record": _FROM_COPY,
-    "cut": _FROM_COPY,
-    "missing": _FROM_COPY,
-    "replaced": _FROM_COPY,
+    **dict.fromkeys(("record", "cut", "missing", "replaced", "count", "size", "metadata"), _FROM_COPY),
     "unreadable": f"check the disk and the permissions, move away a directory in its place; if needed, {_FROM_COPY}",
-    "count": _FROM_COPY,
-    "size": _FROM_COPY,
     "example": "features.json and the records are of different versions: restore the one that is wrong",
     "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
     "keys": f"only find() needs them; {_FROM_COPY}",
-    "metadata": _FROM_COPY,
     "manifest": "copy it by hand from a good copy, and verify again: all files are compared with it",
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
