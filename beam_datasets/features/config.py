@@ -60,12 +60,22 @@ def from_json(node: Any) -> FeatureConnector:
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        from beam_datasets.features.wrapped import from_registered
-
-        own = from_registered(name, contents[0]) if len(contents) == 1 and isinstance(contents[0], dict) else None
-        return UnknownFeature(node=node) if own is None else own.with_doc(doc)
+        return _from_own(node, name, contents).with_doc(doc)
     feature = connector.from_content(_camel(contents[0]) if contents else {})
     return feature.with_doc(doc)
+
+
+def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
+    """Returns the connector of a user's class; an `UnknownFeature` without one, as all others can be read."""
+    from beam_datasets.features.wrapped import from_registered
+
+    if len(contents) != 1 or not isinstance(contents[0], dict):
+        return UnknownFeature(node=node)
+    try:
+        own = from_registered(name, contents[0])
+    except Exception as error:  # of methods that users write
+        return UnknownFeature(node=node, problem=f"{contents[0]!r:.200}: {type(error).__name__}: {error!s:.1000}")
+    return UnknownFeature(node=node) if own is None else own
 
 
 def _from_legacy(node: Json) -> FeatureConnector:
@@ -113,9 +123,11 @@ class UnknownFeature(Leaf):
 
     Attributes:
         node: what features.json says of it; it is written back unchanged.
+        problem: of a registered class, its content and why it does not make a connector of it.
     """
 
     node: Json = field(kw_only=True)
+    problem: str = field(default="", kw_only=True)
 
     PATH: ClassVar[str] = ""
     shape: ClassVar[None] = None
@@ -140,14 +152,25 @@ class UnknownFeature(Leaf):
         return cls(node=content)
 
     def _refuse(self, path: str) -> NoReturn:
+        name = f"{self.python_class_name!r:.200}"
+        if self.problem:
+            reason = (
+                f"the registered class {name} does not make a connector of its content in features.json, "
+                f"{self.problem}. Define its from_json_content for this content"
+            )
+        else:
+            reason = (
+                f"features of the class {name} are not known here. Import the class and give it to "
+                "features.register (on the command line: --imports MODULE_OR_FILE)"
+            )
         raise FeatureTypeError(
-            f"{path}: features of the class {self.python_class_name!r:.200} are not known here. Import the "
-            "class and give it to features.register (on the command line: --imports MODULE_OR_FILE), leave this one "
-            "out with decode.PartialDecoding, or get what is stored with decode.SkipDecoding()"
+            f"{path}: {reason}, leave this one out with decode.PartialDecoding, or get what is stored with "
+            "decode.SkipDecoding()"
         )
 
     def __repr__(self) -> str:
-        return f"{self.python_class_name}(...) [not registered: --imports the module that registers it]"
+        reason = self.problem or "not registered: --imports the module that registers it"
+        return f"{self.python_class_name}(...) [{reason}]"
 
     def codec(self, path: str) -> Codec:
         """Refuses."""

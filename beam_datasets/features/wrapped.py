@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from beam_datasets.errors import FeatureValueError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError
 from beam_datasets.extras import Self
 from beam_datasets.features.base import (
     STRING,
@@ -210,17 +210,46 @@ def class_name(kind: type[FeatureConnector]) -> str:
 
 
 def from_registered(name: str, content: Json) -> FeatureConnector | None:
-    """Returns the connector of a registered class with this content of features.json; None if there is none."""
+    """Returns the connector of a registered class with this content of features.json; None if there is none.
+
+    Raises:
+        Exception: several classes may be meant, or the class does not make a connector of the content.
+    """
     kind: Any = _REGISTERED.get(name)
-    if kind is None:  # the module may have another root now; of several classes none is meant for certain
-        found = {
-            each for known, each in _REGISTERED.items() if name.endswith(f".{known}") or known.endswith(f".{name}")
-        }
-        kind = found.pop() if len(found) == 1 else None
-    if kind is None or not hasattr(kind, "from_json_content"):
-        return None
-    made: FeatureConnector = kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
-    return customised(made)
+    if kind is None:  # the module may have another root now, or none if it is run as a script
+        found = {each: known for known, each in _REGISTERED.items() if _is_below(name, known) or _is_below(known, name)}
+        if len(found) > 1:
+            raise LookupError(f"several registered classes have its name: {', '.join(sorted(found.values()))}")
+        if not found:
+            return None
+        kind = next(iter(found))
+    return customised(_made(kind, content))
+
+
+def _made(kind: Any, content: Json) -> Any:
+    """Returns the connector that a user's class makes of its content in features.json."""
+    if hasattr(kind, "from_json_content"):
+        return kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
+    if not kind.__init__.__module__.startswith("beam_datasets."):
+        raise TypeError(f"{kind.__name__} has an __init__ of its own, and no class method from_json_content(content)")
+    return kind.from_content(content)
+
+
+def _check_content(feature: FeatureConnector, path: str) -> None:
+    """Raises a FeatureTypeError unless the feature's class makes a connector of what features.json will have of it."""
+    try:
+        _made(type(feature), feature.content_json()[1])
+    except Exception as error:
+        raise FeatureTypeError(
+            f"{path}: the class {class_name(type(feature))!r} does not make a connector of its content in "
+            f"features.json, so other processes could not read the feature: {type(error).__name__}: {error}. Return "
+            "the arguments of the constructor from to_json_content, as a dict, or define from_json_content"
+        ) from error
+
+
+def _is_below(name: str, other: str) -> bool:
+    """Returns whether a class's name is another one below more packages; `__main__` is any module."""
+    return name.endswith(f".{other.removeprefix('__main__.')}")
 
 
 def customised(feature: FeatureConnector) -> FeatureConnector:
@@ -314,6 +343,7 @@ class CustomFeature(Wrapped):
 
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to what is stored."""
+        _check_content(self, path)
         return self.encode_example
 
     def no_items(self) -> Any:
@@ -326,7 +356,14 @@ class CustomFeature(Wrapped):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'jsonFeature' and the content as JSON text."""
-        return "jsonFeature", {"json": json.dumps(self.to_json_content())}
+        content = self.to_json_content()
+        try:
+            return "jsonFeature", {"json": json.dumps(content)}
+        except (TypeError, ValueError) as error:
+            raise FeatureTypeError(
+                f"{self.python_class_name}.to_json_content: expected values of JSON, got {content!r:.200}: {error}. "
+                "Return numbers, texts, lists and dicts of Python"
+            ) from error
 
     @classmethod
     def from_content(cls, content: Json) -> Self:
@@ -362,6 +399,7 @@ class Customised(Wrapped):
 
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns `encode_example`."""
+        _check_content(self.connector, path)
         return self.connector.encode_example
 
     def lift(self, path: str) -> Callable[[Any], Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -273,6 +273,31 @@ class Named(features.ClassLabel):
         return cls(num_classes=int(content["numClasses"]))
 
 
+class Scaled(features.CustomFeature):
+    """A connector with an argument, of which features.json has what `to_json_content` returns."""
+
+    content: ClassVar[Any] = {"scale": 2}
+
+    def __init__(self, scale: int) -> None:
+        self.scale = scale
+
+    def get_tensor_info(self) -> Any:
+        return features.TensorInfo((), np.int64)
+
+    def encode_example(self, value: int) -> Any:
+        return value * self.scale
+
+    def to_json_content(self) -> Any:
+        return self.content
+
+
+class Shifted(Plus):
+    """A subclass of a connector with an argument that features.json does not have."""
+
+    def __init__(self, shift: int = 0) -> None:
+        super().__init__(shape=(), dtype=np.int64)
+
+
 TREE = {
     "one": Rgb(2, doc="a colour"),
     "many": features.Sequence(Rgb()),
@@ -333,6 +358,63 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()
     assert len({Rgb(2), Rgb(2)}) == 1
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        ({}, "missing 1 required positional argument: 'scale'"),
+        ([2], "argument after .* must be a mapping, not list"),
+        ({"factor": 2}, "unexpected keyword argument 'factor'"),
+    ],
+)
+def test_a_class_that_does_not_make_a_connector_of_its_content_is_an_error(
+    monkeypatch: Any, content: Any, problem: str
+) -> None:
+    """Before anything is generated; of a dataset that has it, the rest can be read."""
+    record = features.compile_encoder({"a": Scaled(2), "b": np.int64})({"a": 3, "b": 4})
+    monkeypatch.setattr(Scaled, "content", content)
+    tree = features.FeaturesDict({"a": Scaled(2), "b": np.int64})
+    with pytest.raises(FeatureTypeError, match=f"^a: .*Scaled.*{problem}.*from to_json_content, as a dict"):
+        features.compile_encoder(tree)
+    text = features.to_json_text(tree)
+    features.register(Scaled)
+    read = features.from_json_text(text)
+    assert features.to_json_text(read) == text
+    with pytest.raises(FeatureTypeError, match=f"^a: the registered class .*Scaled.*{problem}.*Define its from_json"):
+        features.compile_decoder(read)(record)
+    assert features.compile_decoder(features.FeaturesDict({"b": read["b"]}))(record) == {"b": 4}  # type: ignore[index]
+
+
+def test_content_that_is_not_json_is_an_error(monkeypatch: Any) -> None:
+    monkeypatch.setattr(Scaled, "content", {"scale": np.int64(2)})
+    with pytest.raises(FeatureTypeError, match=r"Scaled.to_json_content: expected values of JSON, got .*int64"):
+        features.to_json_text(features.FeaturesDict({"a": Scaled(2)}))
+
+
+def test_a_subclass_of_a_connector_is_made_by_the_arguments_of_that_connector() -> None:
+    tree = features.FeaturesDict({"plus": TREE["plus"]})
+    features.register(Plus)
+    read = features.from_json_text(features.to_json_text(tree))
+    assert features.compile_decoder(read)(features.compile_encoder(tree)({"plus": 1})) == {"plus": 60}
+    with pytest.raises(FeatureTypeError, match=r"^a: .*Shifted has an __init__ of its own.*define from_json_content"):
+        features.compile_encoder({"a": Shifted(1)})
+
+
+@pytest.mark.parametrize("names", [("__main__.Rgb", "colours.Rgb"), ("colours.Rgb", "__main__.Rgb")])
+def test_a_class_of_a_script_is_known_by_its_name(monkeypatch: Any, names: tuple[str, str]) -> None:
+    stored, registered = names
+    monkeypatch.setitem(wrapped._REGISTERED, registered, Rgb)
+    node = {"pythonClassName": stored, "jsonFeature": {"json": '{"scale": 2}'}}
+    assert features.from_json(node) == Rgb(2)
+
+
+def test_several_classes_that_may_be_meant_are_an_error(monkeypatch: Any) -> None:
+    for name in ("colours.Rgb", "more.Rgb"):
+        monkeypatch.setitem(wrapped._REGISTERED, name, type("Rgb", (Rgb,), {}))
+    read = features.from_json({"pythonClassName": "__main__.Rgb", "jsonFeature": {"json": "{}"}})
+    with pytest.raises(FeatureTypeError, match=r"several registered classes have its name: colours\.Rgb, more\.Rgb"):
+        features.compile_decoder({"a": read})(b"")
 
 
 def test_a_subclass_of_class_label_has_its_names_again() -> None:
