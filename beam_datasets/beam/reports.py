@@ -97,9 +97,9 @@ class _ReadShards(beam.DoFn):
 
 def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
     facts = sorted(found, key=lambda numbered: numbered[0])
-    if [number for number, _ in facts] != list(range(expected.num_shards)):
+    if [number for number, _ in facts] != list(range(len(expected.filenames))):
         raise LostExamplesError(
-            f"{expected.directory}: {len(facts)} results arrived for {expected.num_shards} shards. "
+            f"{expected.directory}: {len(facts)} results arrived for {len(expected.filenames)} shards. "
             "The engine lost or duplicated some, so nothing is known of the dataset. Run it again."
         )
     return conclude(expected, [shard for _, shard in facts])

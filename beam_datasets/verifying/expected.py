@@ -119,11 +119,6 @@ class Expected:
         """The names of all shards, split by split."""
         return tuple(chain.from_iterable(split.filenames for split in self.splits))
 
-    @property
-    def num_shards(self) -> int:
-        """Number of shards that should exist."""
-        return len(self.filenames)
-
     @cached_property
     def places(self) -> dict[str, tuple[ExpectedSplit, int]]:
         """For each shard its split, and its number in it."""
@@ -380,10 +375,6 @@ class Lost:
     start: int
     stop: int
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.start < self.stop:
-            raise ValueError(f"[{self.start}, {self.stop}) is not a range of examples; needed: 0 <= start < stop.")
-
     def __len__(self) -> int:
         return self.stop - self.start
 
@@ -417,10 +408,6 @@ class Finding:
     kind: str
     message: str
     lost: Lost | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in REMEDIES:
-            raise ValueError(f"kind is {self.kind!r}; known are {', '.join(REMEDIES)}.")
 
     @property
     def place(self) -> str:
