@@ -11,25 +11,39 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import beam_datasets as bd
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.materializing.appending import append
-from tests.materializing.generated import content, generate
+from tests.materializing.generated import FEATURES, content, generate, read
 
 WON, LOST = 0, 3
+NEW = range(300, 600)
 
 
-def start(root: Path, source: str = "more") -> int:
-    """Appends a dataset, or a file, in a new process, and returns its id."""
+class More(bd.DatasetBuilder, skip_registration=True):
+    """The new examples, as an iterable."""
+
+    VERSION = bd.Version("1.0.0")
+
+    def _info(self) -> bd.DatasetInfo:
+        return bd.DatasetInfo(builder=self, features=FEATURES)
+
+    def _split_generators(self) -> dict[str, Any]:
+        return {"train": read({n: n for n in NEW})}
+
+
+def start(root: Path, source: Any = "more") -> int:
+    """Appends a dataset, or what a builder makes, in a new process, and returns its id."""
     child = os.fork()
     if child:
         return child
     code = 1
-    new = Jsonl(pattern=source, key="n", name="more", data_dir=root) if source.endswith(".jsonl") else source
     try:
-        append("ds:1.0.0", new, data_dir=root, num_shards=5)
+        append("ds:1.0.0", source, data_dir=root, num_shards=5)
         code = WON
     except AlreadyPublishedError:
         code = LOST
@@ -45,12 +59,13 @@ def ended(child: int) -> int:
 def run(root: Path, kills: int, races: int) -> None:
     """Runs the trials; raises AssertionError if a version is wrong."""
     rng = random.Random(0)
-    old, new = ({n: n for n in range(some, some + 300)} for some in (0, 300))
+    old, new = ({n: n for n in some} for some in (range(300), NEW))
     generate(root, {"train": old}, num_shards=3)
     generate(root, {"train": new}, name="more", num_shards=2)
     rows = "".join(json.dumps({"n": n, "text": "x" * (n % 7)}) + "\n" for n in new)
     (root / "more.jsonl").write_text(rows)
-    sources = ["more", str(root / "more.jsonl")]
+    file = Jsonl(pattern=str(root / "more.jsonl"), key="n", name="more", data_dir=root)
+    sources = ["more", file, More(data_dir=root / "own")]
     whole = content(generate(root / "whole", {"train": old | new}, num_shards=5))
     target = root / "ds" / "2.0.0"
 
@@ -67,7 +82,7 @@ def run(root: Path, kills: int, races: int) -> None:
         seconds[source] = time.monotonic() - before
         check()
     for number in range(kills):
-        source = sources[number % 2]
+        source = sources[number % 3]
         child = start(root, source)
         time.sleep(rng.uniform(0, 1.2 * seconds[source]))
         os.kill(child, signal.SIGKILL)
