@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -177,8 +177,7 @@ class _Decoder(abc.ABC):
         handlers = self._handlers
         if items is None:
             items = list(handlers)
-        elif isinstance(items, str) or not all(map(handlers.__contains__, items)):
-            check_items(items, list(handlers))
+        check_items(items, handlers)
         values: dict[str, Any] = {}
         made = []
         for item in items:
@@ -258,7 +257,7 @@ class TFSequenceExampleDecoder(_Decoder):
         return parse
 
 
-def check_items(items: Sequence[str], known: Sequence[str]) -> None:
+def check_items(items: Sequence[str], known: Collection[str]) -> None:
     """Raises TypeError if the items are one name, and ValueError if one of them is not known."""
     if isinstance(items, str):
         raise TypeError(f"items must be a list of names, got the text {items!r}; write [{items!r}]")
@@ -273,7 +272,7 @@ def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, .
             raise TypeError(f"{name}[{key!r}] must be a {expected}, got {feature!r}")
 
 
-def _quoted(names: Sequence[str] | Mapping[str, Any]) -> str:
+def _quoted(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 

@@ -374,8 +374,7 @@ class BoundingBox(_Coordinates):
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[Any]:
         """Returns an array of shape (num_boxes, 4)."""
-        values = [keys_to_tensors[key] for key in self.keys]
-        return self._joined([value.flat_values if isinstance(value, RaggedArray) else value for value in values])
+        return self._joined([flat(keys_to_tensors[key]) for key in self.keys])
 
 
 class BoundingBoxSequence(_Coordinates):

@@ -226,27 +226,15 @@ def test_number_of_keys(handler, count):
 
 
 @given(COUNTS)
-def test_box_sequences(counts):
+def test_sequences_of_boxes_and_keypoints(counts):
     values = numbered(counts, SIDES)
-    got = BoundingBoxSequence().tensors_to_item(values)
-    assert got.dtype == np.float32
-    assert np.array_equal(got, expected_array(counts, 4, -1))
-    other = BoundingBoxSequence(default_value=7.0).tensors_to_item(values)
-    assert np.array_equal(other, expected_array(counts, 4, 7))
+    for handler, default in ((BoundingBoxSequence(), -1), (BoundingBoxSequence(default_value=7.0), 7)):
+        got = handler.tensors_to_item(values)
+        assert got.dtype == np.float32
+        assert np.array_equal(got, expected_array(counts, 4, default))
     assert NumBoxesSequence(SIDES).tensors_to_item(values).tolist() == counts
-
-
-@given(COUNTS)
-def test_keypoint_sequences(counts):
-    values = numbered(counts, ["k/y", "k/x"])
-    handler = KeypointsSequence(prefix="k/")
-    assert handler.keys == ["k/y", "k/x"]
-    assert np.array_equal(handler.tensors_to_item(values), expected_array(counts, 2, -1))
-
-
-@given(COUNTS)
-def test_sparse_sequences(counts):
-    values = numbered(counts, SIDES)
+    keypoints = KeypointsSequence(prefix="k/").tensors_to_item(numbered(counts, ["k/y", "k/x"]))
+    assert np.array_equal(keypoints, expected_array(counts, 2, -1))
     item = BoundingBoxSequence(return_dense=False).tensors_to_item(values)
     assert isinstance(item, SparseTensorValue)
     assert len(item.values) == 4 * sum(counts)
