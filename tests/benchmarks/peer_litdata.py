@@ -80,7 +80,7 @@ def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
 def _remote(job: Job, url: str, cache: str) -> Any:
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # there is no option for it
     dataset = litdata.StreamingDataset(f"{url}/chunks", cache_dir=cache, max_pre_download=8)
-    return loader(dataset, steps.CORES, kind=litdata.StreamingDataLoader)
+    return loader(dataset, steps.CORES, _example, kind=litdata.StreamingDataLoader)
 
 
 def _at_random(job: Job) -> Callable[[], Iterable[Any]]:

@@ -92,7 +92,7 @@ def _load(job: Job, workers: int, function: Callable[..., Any]) -> Any:
 
 def _remote(job: Job, url: str, cache: str) -> Any:
     dataset = StreamingDataset(remote=url, local=cache, batch_size=BATCH_SIZE, num_canonical_nodes=1)
-    return loader(dataset, CORES)
+    return loader(dataset, CORES, _example)
 
 
 def _raw(job: Job) -> Callable[[], Iterable[Any]]:
