@@ -71,7 +71,7 @@ def run_materialize(args: Sequence[str]) -> int:
             check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         job = _job(known)
         to_come = _to_come(job)
-    say(f"{job.info.display_name} -> {job.dataset_dir}")
+    say(f"{job.info.display_name} -> {job.info.data_dir}")
     say(to_come)
     if known.dry_run:
         if known.where is not None:
@@ -79,7 +79,7 @@ def run_materialize(args: Sequence[str]) -> int:
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
-    with publishing_in(job.dataset_dir):
+    with publishing_in(job.info.data_dir):
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
             progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)

@@ -558,11 +558,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return [file for files in self._files.values() for file in files]
 
     @property
-    def _paths(self) -> str:
-        """The first files, for errors."""
-        return ", ".join(file.path for file in self._all_files[:5])
-
-    @property
     def files_text(self) -> str:
         """The first file and how many more there are, for errors."""
         more = len(self._all_files) - 1

@@ -68,7 +68,7 @@ class Csv(RowsBuilder):
         headers = {file: header(file, self._dialect) for file in self._all_files}
         found = {file: names for file, names in headers.items() if names}
         if not found:
-            raise NoExamplesError(f"no file has a row: {self._paths}")
+            raise NoExamplesError(f"no file has a row: {self.files_text}")
         return found
 
     def _found_fields(self) -> dict[str, Field]:
@@ -83,10 +83,10 @@ class Csv(RowsBuilder):
         if not guess.rows:
             if problem:
                 raise InputError(f"no row can be used; {problem}{other}")
-            raise NoExamplesError(f"no file has a row below its header: {self._paths}")
+            raise NoExamplesError(f"no file has a row below its header: {self.files_text}")
         if other:
             raise InputError(
-                f"{self._paths}: expected several columns, got one, {one!r}{other}. If this is its name, give its "
+                f"{self.files_text}: expected several columns, got one, {one!r}{other}. If this is its name, give its "
                 f"type: --feature {shlex.quote(f'{one}=string')}"
             )
         for name, warning in guess.stray_texts():

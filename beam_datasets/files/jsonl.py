@@ -44,7 +44,7 @@ class Jsonl(RowsBuilder):
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
             kind = InputError if problem else NoExamplesError
-            raise kind(f"no file has an object; {problem or self._paths}")
+            raise kind(f"no file has an object; {problem or self.files_text}")
         inference = Inference(skip_bad=self._skip_bad)
         fields = inference.fields(guess)
         for note in inference.notes:

@@ -38,7 +38,7 @@ class Parquet(RowsBuilder):
     def _found_fields(self) -> dict[str, Field]:
         fields, _ = self._groups
         if not fields:
-            raise NoExamplesError(f"no file has a row: {self._paths}")
+            raise NoExamplesError(f"no file has a row: {self.files_text}")
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:

@@ -56,7 +56,7 @@ class Tfrecord(RowsBuilder):
                     for name, values in examples.parse(record).items():
                         found.setdefault(name, ObservedValues()).add(values)
         if not found:
-            raise NoExamplesError(f"no file has a record: {self._paths}")
+            raise NoExamplesError(f"no file has a record: {self.files_text}")
         self._values = found
         return {name: values.field(name, total) for name, values in sorted(found.items())}
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-__all__ = ["PlainChunk", "PlainRecordBlock", "RecordBlock", "chunk"]
-
 
 class PlainRecordBlock(list[bytes]):
     """Records of chunks.

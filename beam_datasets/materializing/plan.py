@@ -117,11 +117,6 @@ class Job:
         return tuple(notes)
 
     @property
-    def dataset_dir(self) -> str:
-        """The version's directory."""
-        return self.info.data_dir
-
-    @property
     def reshuffle(self) -> str | None:
         """The salt of the new order; None if the order is kept."""
         return self.lineage.reshuffle
@@ -458,7 +453,7 @@ def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir
         job.num_shards(split)  # raises an error if that is impossible
     publication = publishing.announce(
         job.info,
-        job.dataset_dir,
+        job.info.data_dir,
         sharding=job.sharding,
         runner=runner,
         builder=_BUILDER,
