@@ -8,7 +8,7 @@ import itertools
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from beam_datasets.diffing.features import VersionReader, compare_features
 from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, ExampleChange, SplitDiff, judge
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
-from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import Shard, ShardPool, read_index
@@ -252,16 +252,15 @@ class KeyOrder:
     rules: tuple[tuple[KeyRule, ...], ...] = ()
 
 
-def key_blocks(files: Iterable[FileInstruction], first: int, directory: str = "") -> KeyBlocks:
+def key_blocks(files: Iterable[FileInstruction], first: int) -> KeyBlocks:
     """Yields (index of the first one, keys) of the examples of files in order, at most `KEY_ROWS` at a time.
 
     Args:
-        files: of which examples.
+        files: of which examples, with whole paths.
         first: the index of their first example.
-        directory: of the files.
     """
     for file in files:
-        keys = keys_of(storage.join(directory, file.filename))[file.skip : file.skip + file.take]
+        keys = keys_of(file.filename)[file.skip : file.skip + file.take]
         for start in range(0, len(keys), KEY_ROWS):
             yield first + start, keys[start : start + KEY_ROWS]
         first += file.take
@@ -295,11 +294,10 @@ class SplitRecords:
         self.name = split
         self.offsets: Ints = info.offsets
         self.shard_lengths = list(info.shard_lengths)
-        self._names = info.shard_names
-        self._files = info.file_instructions
+        self._paths = replace(info.shard_names, folder=storage.join(builder.dataset_dir, ""))
+        self._files = FileInstructions.between(0, len(self), self.offsets, self._paths)
         self._ascents = builder.ascents(split)
         self._indexed = builder.manifest is not None or not storage.is_remote(builder.dataset_dir)
-        self._directory = builder.dataset_dir
         self._open: tuple[int, ShardPool] | None = None
         self._blocks: Iterator[Any] = iter(())
         self._block: list[bytes] = []
@@ -321,7 +319,7 @@ class SplitRecords:
         """
         starts, falls, last = {ascent.start for ascent in self._ascents}, set[int](), b""
         for shard in np.flatnonzero(self.shard_lengths).tolist():
-            index = read_index(self._path(shard)) if self._indexed else None
+            index = read_index(self._paths[shard]) if self._indexed else None
             if index is None or index.keys is None:
                 return KeyOrder(False)
             if len(index) != self.shard_lengths[shard]:
@@ -334,7 +332,7 @@ class SplitRecords:
 
     def keys(self, start: int, stop: int) -> KeyBlocks:
         """Returns the keys of examples [start, stop); see `key_blocks`."""
-        return key_blocks(self._files.part(start, stop), start, self._directory)
+        return key_blocks(self._files.part(start, stop), start)
 
     def records(self, index: int, count: int) -> list[bytes]:
         """Returns records from an index on, checked: one at least, and at most `count`.
@@ -349,7 +347,7 @@ class SplitRecords:
         if not self._first <= index < self._stop:
             shard, skip = self._place(index)
             length = self.shard_lengths[shard]
-            run = FileInstruction(self._names[shard], skip, length - skip, length)
+            run = FileInstruction(self._paths[shard], skip, length - skip, length)
             self._blocks, self._block = read_blocks(run, self._pool(shard)), []
             self._first, self._stop = index, index + run.take
         while index >= self._first + len(self._block):
@@ -379,14 +377,11 @@ class SplitRecords:
     def _pool(self, shard: int) -> ShardPool:
         """Returns the pool of one shard: a file that is mapped counts as memory until it is closed."""
         if self._open is None or self._open[0] != shard:
-            self._open = shard, ShardPool(self._directory, indexed=self._indexed)
+            self._open = shard, ShardPool("", indexed=self._indexed)
         return self._open[1]
 
     def _shard(self, shard: int) -> Shard:
-        return self._pool(shard).open(self._names[shard], self.shard_lengths[shard])
-
-    def _path(self, shard: int) -> str:
-        return storage.join(self._directory, self._names[shard])
+        return self._pool(shard).open(self._paths[shard], self.shard_lengths[shard])
 
 
 def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[tuple[int, int, bytes, bytes]]:
