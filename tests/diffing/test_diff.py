@@ -372,17 +372,15 @@ print(found.same, found.changed, found.removed, found.added, peak.split()[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from Linux's /proc")
-def test_memory_does_not_grow_with_the_examples(tmp_path: Path, write_numbers: Callable[..., Path]) -> None:
+def test_memory_does_not_grow_with_the_examples(tmp_path: Path) -> None:
     peaks = {}
     for count in (100_000, 1_000_000):
         rng = np.random.default_rng(count)
-        keys = np.sort(rng.integers(0, 2**63, (count, 2), np.uint64), axis=0)
-        values = rng.integers(0, 2**31, count)
-        in_old, in_new = rng.random(count) > 0.01, rng.random(count) > 0.01
-        changed = rng.random(count) < 0.01
+        numbers, values = np.arange(count), rng.integers(0, 2**31, count)
+        in_old, in_new, changed = rng.random(count) > 0.01, rng.random(count) > 0.01, rng.random(count) < 0.01
         directories = [
-            write_numbers(tmp_path / f"d{count}" / "1.0.0", keys[in_old], values[in_old]),
-            write_numbers(tmp_path / f"d{count}" / "2.0.0", keys[in_new], np.where(changed, -1, values)[in_new]),
+            made(dict(zip(numbers[there].tolist(), given[there].tolist())), count // 50_000).write(tmp_path, version)
+            for version, there, given in (("1.0.0", in_old, values), ("2.0.0", in_new, np.where(changed, -1, values)))
         ]
         done = subprocess.run([sys.executable, "-c", PEAK, *directories], capture_output=True, text=True, check=True)
         *counts, peak = map(int, done.stdout.split())
@@ -390,4 +388,5 @@ def test_memory_does_not_grow_with_the_examples(tmp_path: Path, write_numbers: C
         alone = (in_old & ~in_new).sum(), (in_new & ~in_old).sum()
         assert counts == [(both & ~changed).sum(), (both & changed).sum(), *alone]
         peaks[count] = peak
+        shutil.rmtree(tmp_path)
     assert peaks[1_000_000] < peaks[100_000] + 16_000, peaks
