@@ -11,10 +11,8 @@ from hypothesis import assume
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.exporting.run import plan_export, run_in_process
-from beam_datasets.features import compile_encoder, to_json_text
-from beam_datasets.formats.tfrecord import frame_all
-from beam_datasets.metadata.info import DatasetIdentity
-from beam_datasets.metadata.version import Version
+from beam_datasets.features import compile_encoder
+from tests.diffing.versions import Made
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 MANY = DATA / "spec_many" / "2.0.1"
@@ -30,19 +28,10 @@ def export(source: Any, to: Path, format: Any = "parquet", **options: Any) -> Pa
 
 def dataset_of(directory: Path, features: Any, examples: list[Any], shards: int = 2) -> Path:
     """Writes examples as a dataset `made`, in their order, and returns its directory."""
-    folder = directory / "made" / "1.0.0"
-    folder.mkdir(parents=True)
-    encode, tree = compile_encoder(features), bd.features.FeaturesDict(features)
-    parts = [[encode(examples[i]) for i in part] for part in np.array_split(np.arange(len(examples)), shards)]
-    for number, part in enumerate(parts):
-        path = folder / f"made-train.tfrecord-{number:05d}-of-{shards:05d}"
-        path.write_bytes(b"".join(frame_all(part)))
-    info = bd.DatasetInfo(builder=DatasetIdentity("made", Version("1.0.0")))
-    sizes = {"train": ([len(part) for part in parts], sum(len(record) for part in parts for record in part))}
-    texts = {"dataset_info.json": info.to_json_text(sizes), "features.json": to_json_text(tree), **tree.label_files()}
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
+    splits = {"train": dict(enumerate(examples))}
+    order = {"train": range(len(examples))}
+    made = Made(bd.features.FeaturesDict(features), splits, num_shards=shards, indexed=False, orders=order)
+    return made.write(directory, "1.0.0", "made")
 
 
 @pytest.fixture(scope="session")

@@ -420,7 +420,7 @@ def test_damage_is_named(tmp_path):
     with pytest.raises(errors.FeatureError, match=r"00001-of-00002, byte 0 \(record 0\): n: "):
         compute(directory)
     shard.write_bytes(whole[:-10] + b"x" + whole[-9:])
-    with pytest.raises(errors.CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 3\)"):
+    with pytest.raises(errors.CorruptRecordError, match=r"00001-of-00002, byte \d+ \(record 4\)"):
         compute(directory)
 
 
