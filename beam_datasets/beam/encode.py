@@ -17,7 +17,6 @@ from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate.blocks import AnyBlock, BlockBuilder, SpilledBlocks, histogram_of
-from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.units import (
     Checkpoint,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from beam_datasets.beam.engine import EngineOptions
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
-HISTOGRAMS, COUNTS = "histograms", tuple[str, Histogram]
+HISTOGRAMS, COUNTS = "histograms", tuple[str, Any]
 _FINISHED, _DAMAGED = "finished", "damaged"
 NamedUnit = tuple[str, Any]
 
@@ -157,18 +156,13 @@ class EncodeUnits(beam.PTransform):
         units = begin | "List" >> beam.ParDo(_ListUnits(reader)).with_outputs(_FINISHED, main="units")
         left = units.units
         if reader.directories:
-            reuse = self._typed(_ReuseUnits(self.hash_shift), (_DAMAGED,))
+            reuse = with_histograms(beam.ParDo(_ReuseUnits(self.hash_shift)), _DAMAGED)
             reused = units[_FINISHED] | "ShareFinished" >> beam.Reshuffle() | "Reuse" >> reuse
             encoded.append(reused)
             left = (left, reused[_DAMAGED]) | "Unfinished" >> beam.Flatten()
         if len(reader.units) > 1:
             left |= "Share" >> beam.Reshuffle()
-        return [*encoded, left | "Read" >> self._typed(_EncodeUnits(self), ())]
-
-    def _typed(self, function: beam.DoFn, tags: Sequence[str]) -> beam.PTransform:
-        kinds = {HISTOGRAMS: COUNTS, **dict.fromkeys(tags, Any)}
-        typed = beam.ParDo(function).with_output_types(self.engine.block_type, **kinds)
-        return typed.with_outputs(*kinds, main="blocks")
+        return [*encoded, left | "Read" >> with_histograms(beam.ParDo(_EncodeUnits(self)))]
 
 
 class _ListUnits(beam.DoFn):
@@ -315,6 +309,12 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
+
+
+def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
+    """Returns a stage whose outputs are `blocks`, histograms by split, and others."""
+    kinds = {HISTOGRAMS: COUNTS, **dict.fromkeys(others, Any)}
+    return stage.with_output_types(Any, **kinds).with_outputs(*kinds, main="blocks")
 
 
 def histogram_output(block: AnyBlock, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:

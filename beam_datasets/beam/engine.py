@@ -45,7 +45,6 @@ from beam_datasets.errors import (
     did_you_mean,
 )
 from beam_datasets.extras import install_command
-from beam_datasets.generate.blocks import AnyBlock, Block, SpilledBlocks
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.publish import Publication, is_published_by
@@ -89,11 +88,6 @@ class EngineOptions:
         if self.spill_dir is None:
             return MergeLimits(max_levels=0)
         return MergeLimits() if self.many_machines else ONE_MACHINE
-
-    @property
-    def block_type(self) -> type[AnyBlock]:
-        """Class of what travels, which decides its coder."""
-        return Block if self.spill_dir is None else SpilledBlocks
 
     @property
     def progress_dir(self) -> str | None:

@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, count_requests, histogram_output
+from beam_datasets.beam.encode import HISTOGRAMS, count_requests, histogram_output, with_histograms
 from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
@@ -180,10 +180,7 @@ class _Flow(beam.PTransform):
         sources, numbers = self._ranges(begin)
         shift = histograms.hash_shift(max_bins(job.sharding, self.engine))
         reader = _ReadBlocks(job.transform, job.reshuffle or "", self.engine, shift)
-        typed = beam.ParDo(reader, beam.pvalue.AsSingleton(sources)).with_output_types(
-            self.engine.block_type, **{HISTOGRAMS: COUNTS, _NUMBERS: int}
-        )
-        read = numbers | "Read" >> typed.with_outputs(HISTOGRAMS, _NUMBERS, main="blocks")
+        read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
         start = (
             begin
             | "Start" >> beam.Create([publication], reshuffle=False)

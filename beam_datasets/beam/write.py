@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.typehints import KV, with_input_types, with_output_types
 
 from beam_datasets import catalog, storage
 from beam_datasets.beam import encode
@@ -35,7 +33,6 @@ from beam_datasets.generate.blocks import (
     AnyBlock,
     Block,
     BlockCollector,
-    SpilledBlocks,
     choose_spill_dir,
     merge_unique,
     num_buckets,
@@ -52,7 +49,7 @@ from beam_datasets.native import note_if_missing
 
 COUNTING_FANOUT = 32  # workers that merge the counts of one split before one merges theirs
 MANY_SHARDS = 1 << 14  # what to be ready for on an engine of many machines, where the size rule has not chosen yet
-SPREAD_COUNTS = tuple[tuple[str, int], Histogram]
+SPREAD_COUNTS = tuple[tuple[str, int], Any]
 _RUNS = "runs"
 _DONE = "done"  # output of what the processes that merge read and write
 _BUILDER = "beam_datasets.beam.write_dataset:WriteDataset"  # part of the digests of published manifests, so it stays
@@ -233,8 +230,7 @@ class WriteExamples(beam.PTransform):
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
         encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift)
-        typed = beam.ParDo(encoder).with_output_types(self.engine.block_type, **{HISTOGRAMS: COUNTS})
-        return [examples | f"Encode {split}" >> typed.with_outputs(HISTOGRAMS, main="blocks")]
+        return [examples | f"Encode {split}" >> encode.with_histograms(beam.ParDo(encoder))]
 
 
 def _all_units(_: bytes, units: Sequence[Any]) -> Sequence[Any]:
@@ -304,7 +300,7 @@ def _routed(
 
     Returns beside it what the processes that merge have read and written, as a side input; None without levels.
     """
-    groups, runs = KV[int, engine.block_type], KV[tuple[str, int], engine.block_type]
+    groups, runs = tuple[int, Any], tuple[tuple[str, int], Any]
     max_levels = engine.merge_limits.max_levels
     if not max_levels:
         return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), None
@@ -370,17 +366,12 @@ def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
     return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
 
 
-@with_input_types(Histogram)
-@with_output_types(Histogram)
 class _MergeHistograms(beam.CombineFn):
     """The histograms of a split's blocks -> the one of the split; holds at most about three of the largest size."""
 
     def __init__(self, max_bins: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._max_bins = max_bins
-
-    def get_accumulator_coder(self) -> beam.coders.Coder:
-        return beam.coders.ListCoder(HistogramCoder())
 
     def create_accumulator(self) -> list[Histogram]:
         return []
@@ -603,58 +594,3 @@ def _published(publication: publishing.Publication, directory: str) -> str:
     if not publication.is_awaited:
         publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory
-
-
-# --------------------------------------------------------------------------------------------------------------- coders
-
-# They are registered with Beam when this module is imported, which unpickling them on a worker does. Equal values have
-# equal bytes, on any machine. Each coder belongs to one class: a pipeline either spills all of its blocks, or none.
-
-
-class _PlainCoder(Coder):
-    """A coder whose encoding depends on the value alone, and is the value's own.
-
-    Attributes:
-        kind: class of what is encoded.
-    """
-
-    kind: type[Any]
-
-    def is_deterministic(self) -> bool:
-        """Returns True."""
-        return True
-
-    def to_type_hint(self) -> type[Any]:
-        """Returns the class of what is encoded."""
-        return self.kind
-
-    def encode(self, value: Any) -> bytes:
-        """Returns the value's own encoding."""
-        encoded: bytes = value.to_bytes()
-        return encoded
-
-    def decode(self, encoded: bytes) -> Any:
-        """Returns the value."""
-        return self.kind.from_bytes(encoded)
-
-
-class BlockCoder(_PlainCoder):
-    """Encodes blocks whose payload is inline."""
-
-    kind = Block
-
-
-class SpilledBlocksCoder(_PlainCoder):
-    """Encodes where lists of spilled blocks are."""
-
-    kind = SpilledBlocks
-
-
-class HistogramCoder(_PlainCoder):
-    """Encodes histograms of sort keys."""
-
-    kind = Histogram
-
-
-for _coder in (BlockCoder, SpilledBlocksCoder, HistogramCoder):
-    registry.register_coder(_coder.kind, _coder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import struct
 import tempfile
@@ -46,7 +45,6 @@ NOT_UTF8 = (
     "a key, or a text in an example, has half of a surrogate pair, which UTF-8 cannot express. Give such a key as "
     "bytes, and text without it."
 )
-_BLOCK = struct.Struct("<IQ")  # bytes of the split's name, records
 _LIST = struct.Struct("<IQ")  # spilled blocks, bytes of their paths
 _LISTED = struct.Struct("<3Q")  # records, and where the payload begins and ends
 
@@ -114,21 +112,6 @@ class Block:
             self.payload[start:stop],
         )
 
-    def to_bytes(self) -> bytes:
-        """Returns an inline block as bytes: the header, the split, the keys, the sizes and the payload."""
-        split, payload = self.split.encode(), self.payload
-        return b"".join((_BLOCK.pack(len(split), len(self)), split, self.keys, self.sizes, payload))  # type: ignore[arg-type]
-
-    @classmethod
-    def from_bytes(cls, encoded: bytes) -> Block:
-        """Returns the block that `to_bytes` has encoded."""
-        length, count = _BLOCK.unpack_from(encoded)
-        keys_at = _BLOCK.size + length
-        sizes_at = keys_at + count * KEY_BYTES
-        payload_at = sizes_at + count * SIZE_BYTES
-        split = encoded[_BLOCK.size : keys_at].decode()
-        return cls(split, encoded[keys_at:sizes_at], encoded[sizes_at:payload_at], encoded[payload_at:])
-
 
 @dataclass(frozen=True, slots=True)
 class SpilledBlocks:
@@ -159,15 +142,6 @@ class SpilledBlocks:
             blocks.append(Block(self.split, keys, sizes, FileRange(path or self.path, start, stop)))
             at += HEAD_BYTES * size
         return blocks
-
-    def to_bytes(self) -> bytes:
-        """Returns where the blocks are, as bytes."""
-        return json.dumps([self.split, self.path, self.start, self.stop]).encode()
-
-    @classmethod
-    def from_bytes(cls, encoded: bytes) -> SpilledBlocks:
-        """Returns what `to_bytes` has encoded."""
-        return cls(*json.loads(encoded))
 
 
 AnyBlock = Block | SpilledBlocks

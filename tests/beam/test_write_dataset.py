@@ -14,6 +14,9 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, SlidingWi
 from beam_datasets import errors, storage
 from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
+from beam_datasets.beam.write import _MergeHistograms
+from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate.histogram import count_keys
 from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers, example
@@ -162,3 +165,34 @@ def test_a_pipeline_of_one_s_own_reserves_a_version_of_a_store_when_it_starts():
     assert remove_leftover(held, data_dir, by_force=True)
     run()
     assert [name for name in storage.list_dir(f"{data_dir}/words") if "." in name] == ["1.0.0"]
+
+
+@pytest.mark.parametrize("as_inputs", [True, False])
+def test_merging_histograms_holds_few_of_them(as_inputs, monkeypatch):
+    """A worker that merges those of 32 others holds two of the largest size, and the one that it adds."""
+    most, held, merge = 1000, [], histograms.merge
+    monkeypatch.setattr(
+        histograms, "merge", lambda parts, n: held.append(sum(len(p.counts) for p in parts)) or merge(parts, n)
+    )
+    random = np.random.default_rng(3)
+    keys = np.zeros((32, most, 2), np.uint64)
+    keys[:, :, 0] = np.sort(random.integers(0, 1 << 64, (32, most), np.uint64))
+    parts = [count_keys(some, np.full(most, 10)) for some in keys]
+    assert all(len(part.counts) == most for part in parts)
+    combine = _MergeHistograms(most)
+    found = combine.create_accumulator()
+    if as_inputs:
+        for part in parts:
+            found = combine.add_input(found, part)
+    else:
+        found = combine.merge_accumulators([part] for part in parts)
+    assert combine.extract_output(found).total == 32 * most
+    assert most < max(held) <= 3 * most
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "PortableRunner"])
+def test_on_many_machines_several_workers_merge_the_counts_of_a_split(tmp_path, runner):
+    pipeline = beam.Pipeline(runner, options=PipelineOptions([]))
+    _ = pipeline | beam.Create([]) | WriteDataset("words", FEATURES, data_dir=tmp_path, shared_disk=True)
+    names = [part.unique_name for part in pipeline.to_runner_api().components.transforms.values()]
+    assert any("/CountParts" in name for name in names) == (runner != "FnApiRunner")

@@ -25,7 +25,9 @@ def block_of(keys: list[int], sizes: list[int]) -> Block:
 
 
 def counted(block: Block, max_bins: int) -> histogram.Histogram:
-    return histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins)
+    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes), max_bins)
+    travelled: histogram.Histogram = pickle.loads(pickle.dumps(counts))
+    return travelled
 
 
 NARROW = st.integers(2**127 - 500, 2**127 + 500)
