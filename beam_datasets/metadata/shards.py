@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -64,19 +63,12 @@ def choose_num_shards(
     Args:
         num_examples: of the split; 0 gives 0 shards.
         num_bytes: of all serialized examples, without the 16 bytes that each takes in a TFRecord.
-        min_shard_size: in bytes.
-        max_shard_size: in bytes.
+        min_shard_size: in bytes, at least 1.
+        max_shard_size: in bytes, at least `min_shard_size`.
 
     >>> choose_num_shards(50_000, 150 << 20), choose_num_shards(1_281_167, 137 << 30)
     (2, 1024)
     """
-    if not 0 < min_shard_size <= max_shard_size:
-        raise ValueError(
-            f"min_shard_size={min_shard_size} and max_shard_size={max_shard_size} are not a range of sizes; "
-            "needed: 0 < min_shard_size <= max_shard_size (in bytes)."
-        )
-    if num_examples < 0 or num_bytes < 0:
-        raise ValueError(f"num_examples={num_examples} and num_bytes={num_bytes} must not be negative.")
     total = num_bytes + OVERHEAD_PER_EXAMPLE * num_examples
     fewest, most = total // max_shard_size, total // min_shard_size
     if num_examples <= 1 or most <= 1:
@@ -103,28 +95,8 @@ def shard_ends(num_examples: int, num_shards: int) -> list[int]:
 
     >>> shard_ends(23, 4), shard_ends(5, 2)
     ([6, 12, 17, 23], [2, 5])
-
-    Raises:
-        ValueError: there are more shards than examples; a shard is never empty.
     """
-    if not 0 <= num_shards <= num_examples or (num_examples and not num_shards):
-        raise ValueError(
-            f"{num_examples} examples cannot be cut into {num_shards} shards; "
-            "needed: 1 <= num_shards <= num_examples, so that no shard is empty."
-        )
     return [_round_half_even(num_examples * i, num_shards) for i in range(1, num_shards + 1)]
-
-
-def shard_lengths(num_examples: int, num_shards: int) -> list[int]:
-    """Returns how many examples each shard has; they differ by one at most.
-
-    >>> shard_lengths(23, 4)
-    [6, 6, 5, 6]
-
-    Raises:
-        ValueError: see `shard_ends`.
-    """
-    return [stop - start for start, stop in pairwise([0, *shard_ends(num_examples, num_shards)])]
 
 
 def _round_half_even(numerator: int, denominator: int) -> int:

@@ -62,24 +62,14 @@ def test_shards_lie_between_the_sizes_wherever_examples_allow(num_examples, num_
         assert count >= total // largest  # the rule divides down: a shard may pass the maximum by less than one part
 
 
-@pytest.mark.parametrize("sizes", [{"min_shard_size": 0}, {"min_shard_size": 5, "max_shard_size": 4}])
-def test_impossible_sizes(sizes):
-    with pytest.raises(ValueError, match=r"0 < min_shard_size <= max_shard_size"):
-        shards.choose_num_shards(10, 10, **sizes)
-
-
-def test_negative_numbers():
-    with pytest.raises(ValueError, match="must not be negative"):
-        shards.choose_num_shards(-1, 10)
-
-
-@pytest.mark.parametrize("case", VECTORS["boundaries"], ids=lambda case: f"{case['num_examples']}/{case['num_shards']}")
+@pytest.mark.parametrize(
+    "case",
+    [case for case in VECTORS["boundaries"] if "error" not in case],  # which `plan.choose_shards` refuses
+    ids=lambda case: f"{case['num_examples']}/{case['num_shards']}",
+)
 def test_boundaries_are_those_of_tfds(case):
-    if "error" in case:
-        with pytest.raises(ValueError, match=r"1 <= num_shards <= num_examples"):
-            shards.shard_ends(case["num_examples"], case["num_shards"])
-        return
-    lengths, expected = shards.shard_lengths(case["num_examples"], case["num_shards"]), case["shard_lengths"]
+    ends, expected = shards.shard_ends(case["num_examples"], case["num_shards"]), case["shard_lengths"]
+    lengths = np.diff(ends, prepend=0).tolist()
     if isinstance(expected, dict):
         assert len(lengths) == expected["count"]
         assert lengths[: len(expected["head"])] == expected["head"]
@@ -98,8 +88,6 @@ def test_ends_are_exactly_rounded(num_examples, num_shards):
 
 def test_nothing_in_no_shards():
     assert shards.shard_ends(0, 0) == []
-    with pytest.raises(ValueError, match="empty"):
-        shards.shard_ends(3, 0)
 
 
 LENGTHS = st.lists(st.integers(0, 5), max_size=12)
