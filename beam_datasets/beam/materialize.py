@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -37,6 +37,7 @@ from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.manifest import Lineage
 
 _NUMBERS = "numbers"
+Begin: TypeAlias = beam.pvalue.PBegin | beam.Pipeline
 
 
 class Materialize(beam.PTransform):
@@ -87,7 +88,7 @@ class Materialize(beam.PTransform):
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
         reserve(begin.pipeline, publication)
         publication = replace(publication, inputs_of=self._job.inputs_of)
-        return begin | _Flow(self._job, publication, engine.transport(publication.spill_dir, self._block_size))
+        return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
 
 def run(
@@ -111,7 +112,7 @@ def run(
 
     def build(pipeline: beam.Pipeline) -> None:
         made = replace(publication, inputs_of=job.inputs_of)
-        pipeline | _Flow(job, made, engine.transport(publication.spill_dir, block_size))
+        _flow(pipeline, job, made, engine.transport(publication.spill_dir, block_size))
 
     run_publishing(engine, publication, build, progress)
     return publication.target
@@ -127,82 +128,71 @@ def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: 
     return publication
 
 
-@dataclass
-class _Flow(beam.PTransform):
+def _flow(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
     """Reads, plans, copies or shuffles, and publishes.
 
-    Attributes:
+    Args:
+        begin: the pipeline.
         job: what is to be done.
         publication: what is published, and where.
         engine: how records travel that do not go straight from shard to shard.
     """
+    return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, engine)
 
-    job: Job
-    publication: Publication
-    engine: EngineOptions
 
-    def __post_init__(self) -> None:
-        super().__init__()
+def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
+    """Builds the flow that keeps the order."""
+    start = begin | "Start" >> beam.Create([publication], reshuffle=False)
+    if job.plan is not None:
+        plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
+    else:
+        sources, numbers = _ranges(begin, job)
+        # A filter travels with the function: elements are pickled in a way that a lambda is not.
+        options = beam.pvalue.AsSingleton(sources), job.transform, engine.spill_dir
+        prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
+        plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
+        start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
+    copy = _Copy(Destination(publication.staging_dir, publication.info.name))
+    shards = (
+        plan
+        | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
+        | "ReshuffleShards" >> beam.Reshuffle()
+        | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
+    )
+    written = beam.pvalue.AsList(shards)
+    start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
+    return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written)
 
-    def default_label(self) -> str:
-        return "Materialize"
 
-    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        return self._copy(begin) if self.job.reshuffle is None else self._shuffle(begin)
+def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
+    """Builds the flow that makes a new order."""
+    sources, numbers = _ranges(begin, job)
+    shift = histograms.hash_shift(max_bins(job.sharding, engine))
+    reader = _ReadBlocks(job.transform, job.reshuffle or "", engine, shift)
+    read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
+    start = (
+        begin
+        | "Start" >> beam.Create([publication], reshuffle=False)
+        | "CheckRead" >> beam.Map(_check_read, beam.pvalue.AsSingleton(sources), beam.pvalue.AsList(read[_NUMBERS]))
+        | "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, beam.pvalue.AsList(read[_NUMBERS]))
+    )
+    return write_blocks(
+        read.blocks,
+        read[HISTOGRAMS],
+        [split.name for split in job.splits],
+        publication,
+        job.sharding,
+        engine,
+        keyless=[split.name for split in job.splits if not split.keyed],
+        start=start,
+    )
 
-    def _copy(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        """Builds the flow that keeps the order."""
-        job, publication = self.job, self.publication
-        start = begin | "Start" >> beam.Create([publication], reshuffle=False)
-        if job.plan is not None:
-            plan = begin | "Plan" >> beam.Create([job.plan], reshuffle=False)
-        else:
-            sources, numbers = self._ranges(begin)
-            # A filter travels with the function: elements are pickled in a way that a lambda is not.
-            options = beam.pvalue.AsSingleton(sources), job.transform, self.engine.spill_dir
-            prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
-            plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
-            start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
-        copy = _Copy(Destination(publication.staging_dir, publication.info.name))
-        shards = (
-            plan
-            | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
-            | "ReshuffleShards" >> beam.Reshuffle()
-            | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
-        )
-        written = beam.pvalue.AsList(shards)
-        start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
-        return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written)
 
-    def _shuffle(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
-        """Builds the flow that makes a new order."""
-        job, publication = self.job, self.publication
-        sources, numbers = self._ranges(begin)
-        shift = histograms.hash_shift(max_bins(job.sharding, self.engine))
-        reader = _ReadBlocks(job.transform, job.reshuffle or "", self.engine, shift)
-        read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
-        start = (
-            begin
-            | "Start" >> beam.Create([publication], reshuffle=False)
-            | "CheckRead" >> beam.Map(_check_read, beam.pvalue.AsSingleton(sources), beam.pvalue.AsList(read[_NUMBERS]))
-            | "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, beam.pvalue.AsList(read[_NUMBERS]))
-        )
-        return write_blocks(
-            read.blocks,
-            read[HISTOGRAMS],
-            [split.name for split in job.splits],
-            publication,
-            job.sharding,
-            self.engine,
-            keyless=[split.name for split in job.splits if not split.keyed],
-            start=start,
-        )
-
-    def _ranges(self, begin: beam.pvalue.PBegin) -> tuple[beam.PCollection, beam.PCollection]:
-        """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
-        sources = begin | "Sources" >> beam.Create([self.job.ranges], reshuffle=False)
-        numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
-        return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
+def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]:
+    """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
+    sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
+    numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
+    return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
 
 
 def _numbers(ranges: RecordRanges) -> Iterator[int]:

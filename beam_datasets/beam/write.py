@@ -193,7 +193,7 @@ class WriteExamples(beam.PTransform):
         blocks = [outputs.blocks for outputs in encoded] | "MergeSplits" >> beam.Flatten()
         if self.sharding.ignore_duplicates:
             histograms_of_all = [outputs[HISTOGRAMS] for outputs in encoded] | "AllHistograms" >> beam.Flatten()
-            distinct = blocks | "CountDistinct" >> _CountDistinct(histograms_of_all)
+            distinct = _count_distinct(blocks, histograms_of_all)
             libraries = histograms_of_all | "Libraries" >> beam.MapTuple(_libraries_alone).with_output_types(COUNTS)
             counts = [distinct, libraries] | "MergeHistograms" >> beam.Flatten()
         else:
@@ -426,26 +426,21 @@ def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, his
     return split, dataclasses.replace(nothing, **kept)
 
 
-class _CountDistinct(beam.PTransform):
-    """Blocks -> (split, histogram) in which each key counts once: sends keys and sizes, no payload.
+def _count_distinct(blocks: beam.PCollection, counts: beam.PCollection) -> beam.PCollection:
+    """Returns (split, histogram) in which each key of the blocks counts once: sends keys and sizes, no payload.
 
     Args:
+        blocks: of all splits.
         counts: (split, histogram) of all blocks, which decide the number of buckets.
     """
-
-    def __init__(self, counts: beam.PCollection) -> None:
-        super().__init__()
-        self._counts = counts
-
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        totals = self._counts | "Totals" >> beam.MapTuple(_total_of).with_output_types(tuple[str, int])
-        total = beam.pvalue.AsDict(totals | "SumTotals" >> beam.CombinePerKey(sum))
-        return (
-            blocks
-            | "SplitByKey" >> beam.FlatMap(_split_by_key, total).with_output_types(tuple[tuple[str, int], Any])
-            | "GroupKeys" >> beam.GroupByKey()
-            | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
-        )
+    totals = counts | "Totals" >> beam.MapTuple(_total_of).with_output_types(tuple[str, int])
+    total = beam.pvalue.AsDict(totals | "SumTotals" >> beam.CombinePerKey(sum))
+    return (
+        blocks
+        | "SplitByKey" >> beam.FlatMap(_split_by_key, total).with_output_types(tuple[tuple[str, int], Any])
+        | "GroupKeys" >> beam.GroupByKey()
+        | "MergeUnique" >> beam.MapTuple(_merge_unique).with_output_types(COUNTS)
+    )
 
 
 def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
