@@ -17,7 +17,7 @@ import os
 import pathlib
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,33 +75,27 @@ _NOT_HERE = {
 class _Names(types.ModuleType):
     """A module of names, which can be imported like one that is a file.
 
-    A name in `_later` is that of 'module:name', which is imported when it is first used.
+    `find` returns what another name means, when it is used; None for one that has no equivalent.
     """
 
-    _later: Mapping[str, str] = {}
-
-    def __init__(self, path: str, /, **members: Any) -> None:
+    def __init__(self, path: str, find: Callable[[str], Any] = lambda _: None, /, **members: Any) -> None:
         super().__init__(f"{__name__}.{path}")
-        self.__dict__.update(members)
+        self.__dict__.update(members, _find=find)
         sys.modules[self.__name__] = self
 
     def __reduce__(self) -> Any:  # of a script's global, which is pickled with the classes of `__main__`
         return importlib.import_module, (self.__name__,)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        if name in self._later:
-            module, _, member = self._later[name].partition(":")
-            return getattr(importlib.import_module(module), member)
-        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}")
+        found = self._find(name)
+        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}") if found is None else found
 
 
-class _LazyModules(_Names):
-    """A module whose names are modules that are imported when they are first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        return super().__getattr__(name) if name.startswith("_") else self.__dict__.setdefault(name, _Lazy(name))
+def _later(modules: Mapping[str, str], name: str) -> Any:
+    """Returns a name of one of the modules, which is imported when it is first used; None for any other name."""
+    return getattr(importlib.import_module(modules[name]), name) if name in modules else None
 
 
 class _Lazy(types.ModuleType):
@@ -114,15 +108,6 @@ class _Lazy(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(_imported(self.__name__), name)
-
-
-class _LazyImports:
-    """`tfds.core.lazy_imports`: packages that a builder needs while it generates."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _imported(_PACKAGES.get(name, name))
 
 
 _PACKAGES = {"PIL_Image": "PIL.Image", "PIL_ImageDraw": "PIL.ImageDraw", "gcsfs_store": "gcsfs"}
@@ -377,7 +362,7 @@ class TextEncoderConfig:
     name: str = "plain_text"
 
 
-lazy_imports = _LazyImports()
+lazy_imports = _Names("core.lazy_imports", lambda name: _imported(_PACKAGES.get(name, name)))
 _CHANGED = {"ClassLabel": ClassLabel, "FeatureConnector": FeatureConnector, "Optional": optional}
 features = _Names("features", **{n: v for n, v in vars(connectors).items() if n[0] != "_"} | _CHANGED)
 for _file, _class in {
@@ -405,13 +390,8 @@ download = _Names(
 )
 beam = _Names("beam")
 _CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed
-dataset_builders = _Names(
-    "dataset_builders",
-    _later={
-        "ConllDatasetBuilder": f"{_CONLL}.conll_dataset_builder:ConllDatasetBuilder",
-        "ConllUDatasetBuilder": f"{_CONLL}.conllu_dataset_builder:ConllUDatasetBuilder",
-    },
-)
+_conll_builders = {f"{name}DatasetBuilder": f"{_CONLL}.{name.lower()}_dataset_builder" for name in ("Conll", "ConllU")}
+dataset_builders = _Names("dataset_builders", functools.partial(_later, _conll_builders))
 deprecated = _Names("deprecated", text=_Names("deprecated.text", TextEncoderConfig=TextEncoderConfig))
 visualization = _Names("visualization", GraphVisualizerMetadataDict=MetadataDict)
 _builder_names = {
@@ -431,7 +411,7 @@ _utils = _Names(
     png_to_jpeg=to_rgb_jpeg,
     jpeg_cmyk_to_rgb=to_rgb_jpeg,
     memoize=lambda: functools.lru_cache(maxsize=None),
-    lazy_imports_utils=_LazyModules("core.utils.lazy_imports_utils"),
+    lazy_imports_utils=_Names("core.utils.lazy_imports_utils", _Lazy),
     type_utils=_Names("core.utils.type_utils", PathLike=Any),
     bool_utils=_Names("core.utils.bool_utils", parse_bool=parse_bool),
     version=_Names("core.utils.version", **_versions),
@@ -475,10 +455,8 @@ for _path, _module in {
     "public_api": sys.modules[__name__],
 }.items():
     sys.modules[f"{__name__}.{_path}"] = _module
-testing = _Names(
-    "testing",
-    _later={name: f"beam_datasets.testing:{name}" for name in ("DatasetBuilderTestCase", "test_main")},
-)
+_tests = dict.fromkeys(("DatasetBuilderTestCase", "test_main"), "beam_datasets.testing")
+testing = _Names("testing", functools.partial(_later, _tests))
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
 data_source = load
 public_api = sys.modules[__name__]
