@@ -703,16 +703,12 @@ class _TryAgainError(Exception):
 
 
 def _retry_after(response: requests.Response) -> float | None:
-    """Returns how many seconds a server asks to wait; it may also name a date."""
-    value = response.headers.get("Retry-After", "")
-    if (seconds := _number(value)) is not None:
-        return float(seconds)
-    from email.utils import parsedate_to_datetime
+    """Returns how many seconds a server asks to wait, as a number or a date; None if it does not."""
+    import urllib3
 
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+    with contextlib.suppress(urllib3.exceptions.InvalidHeader, ValueError):  # a date of year 10000
+        return urllib3.Retry().get_retry_after(response.raw)
+    return None
 
 
 def _sent_name(response: requests.Response) -> str:
