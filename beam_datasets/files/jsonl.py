@@ -69,7 +69,7 @@ def objects(piece: Piece, encoding: str = "utf-8") -> Iterator[Row]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        row = json.loads(text, object_pairs_hook=_unique, parse_float=finite)
+        row = _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise InputError(
             f"not JSON: {error.msg} in column {error.colno} ({text[:60]!r}); one object a line is expected"
@@ -90,3 +90,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise InputError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in one object")
     return row
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=finite)  # `json.loads` makes one for each text
