@@ -242,14 +242,15 @@ def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
 
 
 def list_versions(name: str, config: str | None = None, *, data_dir: DataDir = None) -> list[Version]:
-    """Returns the published versions of a dataset, or of a config of it, lowest first.
+    """Returns the published versions of a dataset, or of a config of it; see `versions_in`."""
+    return versions_in(_folder(root_dir(data_dir), name, config))
+
+
+def versions_in(folder: str) -> list[Version]:
+    """Returns the published versions in a directory, lowest first.
 
     A version that this user may not look into counts: opening it gives the reason.
     """
-    return _versions_in(_folder(root_dir(data_dir), name, config))
-
-
-def _versions_in(folder: str) -> list[Version]:
     there = [Version(entry) for entry in _subdirs(folder) if Version.is_valid(entry) and str(Version(entry)) == entry]
     return sorted(version for version in there if _unless_denied(is_published, storage.join(folder, str(version))))
 
@@ -283,12 +284,10 @@ def versions_near(directory: str) -> str:
     """Returns for an error message the versions in a directory, or beside it; '' for none."""
     try:
         for folder in (directory, storage.dirname(directory) or "."):
-            found = [str(version) for version in _versions_in(folder)]
+            found = [str(version) for version in versions_in(folder)]
             if not found and folder == directory:
                 subdirs = _subdirs(folder)[:_MAX_SUBDIRS]
-                found = [
-                    f"{name}/{version}" for name in subdirs for version in _versions_in(storage.join(folder, name))
-                ]
+                found = [f"{name}/{version}" for name in subdirs for version in versions_in(storage.join(folder, name))]
             if found:
                 return f" Versions in {folder}: {', '.join(found)}."
     except StorageError:

@@ -31,9 +31,7 @@ def earlier_version(dataset_dir: str, wanted: str = "latest") -> str | None:
         ValueError: `wanted` is not a version.
     """
     folder, mine = storage.dirname(dataset_dir), Version(storage.basename(dataset_dir))
-    names = storage.list_dir(folder) if storage.is_dir(folder) else []
-    there = [Version(name) for name in names if Version.is_valid(name) and name == str(Version(name))]
-    earlier = sorted(v for v in there if v < mine and catalog.is_published(storage.join(folder, str(v))))
+    earlier = [version for version in catalog.versions_in(folder) if version < mine]
     if wanted in LATEST:
         return storage.join(folder, str(earlier[-1])) if earlier else None
     if Version(wanted) not in earlier:
@@ -67,9 +65,8 @@ def check(published_dir: str, result_dir: str) -> None:
         ResultKeptError: it does not; the message contains what differs, and how to publish it under another number.
     """
     from beam_datasets.diffing import diff  # few runs ask for it, and all would wait for the import
-    from beam_datasets.reading.opening import builder_from_directory
 
-    found = diff(builder_from_directory(published_dir), builder_from_directory(result_dir), examples=0)
+    found = diff(published_dir, result_dir, examples=0)
     if not found.verdict.kept:
         command = f"beam-datasets publish {result_dir} --version {found.verdict.lowest}"
         text = _refusal(found.verdict, found.new, found.old)
@@ -83,12 +80,11 @@ def check_number(dataset_dir: str, result_dir: str) -> None:
         VersionError: the number is too low.
     """
     from beam_datasets.diffing import diff
-    from beam_datasets.reading.opening import builder_from_directory
 
     published_dir, version = earlier_version(dataset_dir), Version(storage.basename(dataset_dir))
     if published_dir is None:
         return
-    verdict = diff(builder_from_directory(published_dir), builder_from_directory(result_dir), examples=0).verdict
+    verdict = diff(published_dir, result_dir, examples=0).verdict
     if verdict.lowest is not None and version < verdict.lowest:
         raise VersionError(
             f"{dataset_dir}: expected version {verdict.lowest} or higher, as the result differs from "

@@ -16,7 +16,6 @@ from beam_datasets.generate.owners import Owner, remove_owned
 from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
 from beam_datasets.generate.units import hint
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.metadata.version import Version
 
 WEEK = 7 * 24 * 3600.0
 """After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
@@ -225,8 +224,8 @@ class _Search:
         owner = (Owner.read(path) or _owner_beside(path)) if kind in ("staging", "build") else None
         if kind == "build" and not (owner and owner.is_dead):
             return None
-        if kind == "staging" and owner is None and _holds_published(path):
-            return None
+        if kind == "staging" and owner is None and catalog.versions_in(path):
+            return None  # the directory of a config that has just such a name
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
         abandoned, reason = self._whose(owner, usage.modified)
@@ -332,12 +331,6 @@ def _list(folder: str) -> list[str]:
         if storage.is_dir(folder):
             raise
         return []
-
-
-def _holds_published(path: str) -> bool:
-    """Whether a directory is that of a config that has just such a name."""
-    inner = [storage.join(path, name) for name in _list(path) if Version.is_valid(name)]
-    return any(map(catalog.is_published, inner))
 
 
 def _is_file_of_a_dataset(name: str) -> bool:

@@ -223,10 +223,15 @@ def runs_dir(target: str) -> str:
 
 def has_units(spill_dir: str) -> bool:
     """Returns whether a spill directory has what a later run can reuse."""
+    return any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in names_in(spill_dir))
+
+
+def names_in(directory: str) -> list[str]:
+    """Returns the names in a directory; none if it cannot be listed, because it was deleted in the meantime, say."""
     try:
-        return any(name.endswith((CHECKPOINT_SUFFIX, SHARDS_SUFFIX)) for name in storage.list_dir(spill_dir))
+        return storage.list_dir(directory)
     except StorageError:
-        return False
+        return []
 
 
 def is_complete(target: str) -> bool:

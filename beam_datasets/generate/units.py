@@ -247,17 +247,10 @@ def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
 
 def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:
     """Returns the readable checkpoints in these directories."""
-    paths = [path for directory in directories for path in _checkpoint_paths(directory)]
+    found = [storage.join(directory, name) for directory in directories for name in sorted(runs.names_in(directory))]
+    paths = [path for path in found if path.endswith(CHECKPOINT_SUFFIX)]
     with ThreadPoolExecutor(READS_AT_ONCE) as executor:
         return [checkpoint for checkpoint in executor.map(Checkpoint.load, paths) if checkpoint is not None]
-
-
-def _checkpoint_paths(directory: str) -> Iterator[str]:
-    try:
-        names = storage.list_dir(directory)
-    except StorageError:  # deleted in the meantime
-        return
-    yield from (storage.join(directory, name) for name in sorted(names) if name.endswith(CHECKPOINT_SUFFIX))
 
 
 def choose(checkpoints: Iterable[Checkpoint], wanted: Collection[str]) -> list[Checkpoint]:
@@ -464,7 +457,7 @@ def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
     """Yields the earlier runs of a version that have finished units."""
     target = run.target
     for folder in dict.fromkeys((storage.dirname(target), storage.dirname(run.spill_dir or target))):
-        for name in _names(folder):
+        for name in runs.names_in(folder):
             match = runs.STAGING_NAME.fullmatch(name)
             if match is None or match["name"] != storage.basename(target) + SPILL_SUFFIX or match["job"] == run.job:
                 continue
@@ -472,13 +465,6 @@ def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
             earlier = Resumable.load(spill_dir) if has_units(spill_dir) else None
             if earlier is not None and earlier.target == storage.url(target):
                 yield Attempt(match["job"], runs.staging_dir(target, match["job"]), spill_dir), earlier
-
-
-def _names(folder: str) -> Iterable[str]:
-    try:
-        return storage.list_dir(folder)
-    except StorageError:
-        return ()
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
