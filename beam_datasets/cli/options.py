@@ -262,20 +262,16 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
     try:
         if len(values) == 1 and "=" not in values[0]:
             return int(values[0])
-        pairs = [(split, number) for split, number in (value.split("=") for value in values)]
-        return {split: int(values) for split, values in _once("--num_shards", pairs).items()}
+        found: dict[str, str] = {}
+        for split, text in (value.split("=") for value in values):
+            if split in found:  # the first number would be lost
+                raise UsageError(
+                    f"--num_shards {split} is given twice, as {found[split]!r} and as {text!r}; give it once"
+                )
+            found[split] = text
+        return {split: int(text) for split, text in found.items()}
     except ValueError:
         raise UsageError(f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or {_OF_EACH_SPLIT}") from None
-
-
-def _once(flag: str, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns the pairs as a dict; a name that is given twice is an error, as the first value would be lost."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        if name in found:
-            raise UsageError(f"{flag} {name} is given twice, as {found[name]!r} and as {value!r}; give it once")
-        found[name] = value
-    return found
 
 
 @contextlib.contextmanager
