@@ -24,7 +24,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
-from beam_datasets.materializing.plan import Job
+from beam_datasets.materializing.plan import Job, plan_job
 from beam_datasets.materializing.selection import SelectedSplit
 from beam_datasets.reading.opening import builder_from_directory
 
@@ -64,12 +64,7 @@ def run_materialize(args: Sequence[str]) -> int:
     from beam_datasets.jobs import run_job
 
     with as_usage_errors("materialize"):
-        file = known.filter.rpartition(":")[0] if known.filter else ""
-        if file.endswith(".py") and beam_options and not known.dry_run:
-            from beam_datasets.beam.engine import check_code_is_shared
-
-            check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
-        job = _job(known)
+        job = _job(known, beam_options)
         to_come = _to_come(job)
     say(f"{job.info.display_name} -> {job.info.data_dir}")
     say(to_come)
@@ -110,11 +105,14 @@ def _total(job: Job) -> int | None:
     return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None
 
 
-def _job(known: argparse.Namespace) -> Job:
-    from beam_datasets.materializing.plan import plan_job
+def _job(known: argparse.Namespace, beam_options: Sequence[str]) -> Job:
+    file = (known.filter or "").rpartition(":")[0]
+    if file.endswith(".py"):
+        if beam_options and not known.dry_run:
+            from beam_datasets.beam.engine import check_code_is_shared
 
-    if known.filter and known.filter.rpartition(":")[0].endswith(".py"):
-        make_importable(os.path.dirname(os.path.abspath(known.filter.rpartition(":")[0])))
+            check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
+        make_importable(os.path.dirname(os.path.abspath(file)))
     return plan_job(**given(known, plan_job) | {"sources": dict(map(_labelled, known.sources or ()))})
 
 
