@@ -95,7 +95,8 @@ def adopt(
         ValueError: a name or an argument is unusable.
     """
     found = find_files(pattern, split)
-    tree = _features(features)
+    is_file = isinstance(features, (str, os.PathLike))
+    tree: Any = catalog.read_features(features) if is_file else to_feature(features)
     is_new = data_dir is not None
     directory = found.directory if data_dir is None else catalog.root_dir(data_dir)
     identity = _identity(found, directory, name, version, new=is_new)
@@ -116,13 +117,6 @@ def adopt(
             splits[one] = ShardColumns(*map(list, zip(*rows)))
         _describe(described, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
-
-
-def _features(features: Any) -> Any:
-    """Returns the feature tree that an argument means."""
-    if not isinstance(features, (str, os.PathLike)):
-        return to_feature(features)
-    return catalog.read_features(features)
 
 
 def _identity(
