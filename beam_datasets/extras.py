@@ -41,7 +41,7 @@ def needs(what: str, extra: str) -> Iterator[None]:
 def importing_beam() -> Iterator[None]:
     """Hides what Beam logs about missing apitools if it is imported within.
 
-    There are no garbage collections meanwhile, which would take a quarter of the time.
+    Garbage is not collected meanwhile; that would take a quarter of the time.
 
     Raises:
         MissingDependencyError: Beam is not installed.
