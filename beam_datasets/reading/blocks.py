@@ -110,17 +110,20 @@ def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short:
 
 
 def sizes(item_bytes: float) -> Iterator[int]:
-    """Yields without end how many items to handle at once: few at first, for which the first one has to wait.
+    """Returns without end how many items to handle at once: few at first, for which the first one has to wait.
 
     >>> found = sizes(item_bytes=1000)
     >>> [next(found) for _ in range(5)]
     [1, 8, 64, 256, 256]
     """
-    most = int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS))
-    size = 1
+    return growing(1, int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS)), _GROWTH)
+
+
+def growing(count: int, most: int, factor: int = 2) -> Iterator[int]:
+    """Yields a count, then `factor` times as much each time, at most `most`."""
     while True:
-        yield size
-        size = min(_GROWTH * size, most)
+        yield count
+        count = min(factor * count, most)
 
 
 class PlainBlockIterator:

@@ -7,12 +7,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.reading.orders import file_order
-
-T = TypeVar("T")
 
 _DEFAULT_CYCLE = 16
 _AUTOTUNE = -1  # of tf.data
@@ -253,8 +250,3 @@ def chosen_files(files: Sequence[Any], config: ReadConfig) -> list[int]:
             )
         chosen = chosen[number::count]
     return chosen
-
-
-def shuffled_files(chosen: Sequence[T], config: ReadConfig, epoch: int) -> list[T]:
-    """Returns the chosen files in the order that `shuffle_files` opens them in."""
-    return [chosen[i] for i in file_order(len(chosen), config.seed, epoch, reshuffle=config.reshuffles)]

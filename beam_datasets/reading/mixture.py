@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.reading.blocks import Damaged, Items, damaged_in
+from beam_datasets.reading.blocks import Damaged, Items, damaged_in, growing
 from beam_datasets.reading.operations import (
     ENDLESS,
     Operation,
     Repeat,
     Spans,
     collected,
-    doubled,
     limited,
     positions_of,
 )
@@ -187,7 +186,7 @@ class Mixture(Operation):
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
         """Yields the source of each position."""
-        counts = doubled(_MIN_POSITIONS, _MAX_POSITIONS)
+        counts = growing(_MIN_POSITIONS, _MAX_POSITIONS)
         for positions in map(positions_of, limited((spans for spans, _, _ in parts), counts)):
             yield from self.pattern.at(positions)[0].tolist()
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
-from beam_datasets.reading.blocks import Items, regrouped
+from beam_datasets.reading.blocks import Items, growing, regrouped
 from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
 from beam_datasets.reading.runs import ahead
 from beam_datasets.reading.state import Partial, Share
@@ -284,7 +284,7 @@ class Shared(Rearranged):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's at the worker's positions."""
-        counts = (count * self.share.block for count in doubled(_MIN_SPANS, _MAX_SPANS))
+        counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
         below = (self.share.spans(*some) for some in limited(spans, counts))
         return self.child.blocks(below, epoch)
 
@@ -463,13 +463,6 @@ def whole(start: int, stop: int) -> Iterator[Spans]:
     """Yields the positions [start, stop) in arrays so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
-
-
-def doubled(count: int, most: int) -> Iterator[int]:
-    """Yields a count, then twice as much each time, at most `most`."""
-    while True:
-        yield count
-        count = min(2 * count, most)
 
 
 def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:

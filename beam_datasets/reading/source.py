@@ -19,9 +19,9 @@ from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, InvalidKeyError, MetadataError
 from beam_datasets.native import core, note_if_missing
 from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes, usable_cores
-from beam_datasets.reading.config import ReadConfig, chosen_files, shuffled_files
+from beam_datasets.reading.config import ReadConfig, chosen_files
 from beam_datasets.reading.operations import Operation, Spans, limited, positions_of
-from beam_datasets.reading.orders import InterleaveOrder
+from beam_datasets.reading.orders import InterleaveOrder, file_order
 from beam_datasets.reading.runs import CHUNK_BYTES, Ranges, RunReader, Visits, ranges_of, read_visits
 
 if TYPE_CHECKING:
@@ -92,9 +92,11 @@ class Source(Operation):
         epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            runs = shuffled_files(self.chosen, self._config, epoch) if self._shuffle_files else self.chosen
-            order = InterleaveOrder(self.instructions.take[runs], self._cycle, self._config.block_length)
-            self._latest = latest = epoch, order, np.array(runs, np.int64)
+            config, runs = self._config, np.array(self.chosen, np.int64)
+            if self._shuffle_files:
+                runs = runs[file_order(len(runs), config.seed, epoch, reshuffle=config.reshuffles)]
+            order = InterleaveOrder(self.instructions.take[runs], self._cycle, config.block_length)
+            self._latest = latest = epoch, order, runs
         return latest[1:]
 
     def places(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -80,22 +79,8 @@ class ReadState:
 
     position: int = 0
     epoch: int = 0
-    fingerprint: Mapping[str, str] = field(default_factory=dict, hash=False)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
     partials: tuple[tuple[Partial, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("position", "epoch"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise StateError(f"the state's {name} must be an int, got {value!r}. {_HINT}")
-            if value < 0:
-                raise StateError(f"the state's {name} must be at least 0, got {value}. {_HINT}")
-        if not isinstance(self.fingerprint, Mapping):
-            raise StateError(f"the state's fingerprint must be a dict, got {self.fingerprint!r}. {_HINT}")
-        object.__setattr__(self, "fingerprint", MappingProxyType(dict(self.fingerprint)))
-
-    def __reduce__(self) -> tuple[Any, ...]:  # mapping proxies do not pickle
-        return ReadState, (self.position, self.epoch, dict(self.fingerprint), self.partials)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as a dict that JSON can hold."""
@@ -139,7 +124,15 @@ class ReadState:
             )
         except (TypeError, ValueError) as error:
             raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
-        return cls(state["position"], state["epoch"], state["fingerprint"], partials)
+        if not isinstance(state["fingerprint"], Mapping):
+            raise StateError(f"the state's fingerprint must be a dict, got {state['fingerprint']!r}. {_HINT}")
+        try:
+            position, epoch = (
+                integer(f"the state's {name}", state[name], at_least=0) for name in ("position", "epoch")
+            )
+        except (TypeError, ValueError) as error:
+            raise StateError(f"{error} {_HINT}") from error
+        return cls(position, epoch, dict(state["fingerprint"]), partials)
 
     def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
         """Checks that the state fits a reader with this fingerprint and this many examples an epoch.

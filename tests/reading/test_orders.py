@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.reading.config import ReadConfig, shuffled_files
+from beam_datasets.reading.config import ReadConfig
 from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, _philox, file_order
 from tests.cases import cases
 from tests.work import lines_of
@@ -167,10 +167,10 @@ def test_philox_known_answers():
 
 @pytest.mark.parametrize("case", VECTORS["file_shuffle"], ids=lambda c: f"{c['num_files']}-{c['shuffle_seed']}")
 def test_recorded_file_orders(case):
-    reshuffle, files = case["reshuffle_each_iteration"], range(case["num_files"])
+    reshuffle = case["reshuffle_each_iteration"]
     config = ReadConfig(shuffle_seed=case["shuffle_seed"], shuffle_reshuffle_each_iteration=reshuffle)
     for epoch, expected in enumerate(case["epochs"]):
-        assert shuffled_files(files, config, epoch) == expected
+        assert file_order(case["num_files"], config.seed, epoch, reshuffle=config.reshuffles) == expected
 
 
 @pytest.mark.parametrize(

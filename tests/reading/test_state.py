@@ -3,7 +3,6 @@
 import itertools
 import json
 import operator
-import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,6 @@ def test_goes_through_json(position, epoch):
     text = json.dumps(state.to_dict())
     assert len(text) < 500
     assert ReadState.from_dict(json.loads(text)) == state
-    assert pickle.loads(pickle.dumps(state)) == state
     ReadState.from_dict(json.loads(text)).check(fingerprint(**READER), num_examples=2**62)
 
 
@@ -109,21 +107,14 @@ def test_position_lies_in_the_epoch():
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4]]}, "expected lists of four numbers"),
         ({**ReadState().to_dict(), "format": 2, "blocks": 7}, "expected lists of four numbers"),
         ({**ReadState().to_dict(), "position": -1}, "position must be at least 0, got -1"),
-        ({**ReadState().to_dict(), "position": 1.0}, "position must be an int, got 1.0"),
-        ({**ReadState().to_dict(), "epoch": True}, "epoch must be an int, got True"),
+        ({**ReadState().to_dict(), "position": 1.0}, "position must be an int, not 1.0"),
+        ({**ReadState().to_dict(), "epoch": True}, "epoch must be an int, not True"),
         ({**ReadState().to_dict(), "fingerprint": "abc"}, "fingerprint must be a dict, got 'abc'"),
     ],
 )
 def test_values_that_are_not_states_are_refused(state, said):
     with pytest.raises(StateError, match=said):
         ReadState.from_dict(state)
-
-
-def test_is_a_value():
-    parts = {"dataset": "a"}
-    state = ReadState(1, 2, parts)
-    parts["dataset"] = "b"
-    assert (state.fingerprint, hash(state)) == ({"dataset": "a"}, hash(ReadState(1, 2, {"dataset": "a"})))
 
 
 # States: those of an earlier version go on as then, and one of another order is refused before any example
