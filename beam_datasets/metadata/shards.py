@@ -115,45 +115,28 @@ def shard_offsets(shard_lengths: Sequence[int]) -> NDArray[np.int64]:
     return offsets
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class FileInstructions(Sequence[FileInstruction]):
     """File instructions in columns: a sequence of `FileInstruction`, each made when it is asked for.
 
-    A split of 100,000 shards takes a millisecond to slice and four arrays to keep. It compares with any sequence of
-    file instructions.
+    A split of 100,000 shards takes a millisecond to slice and a few arrays to keep. It compares with any sequence of
+    file instructions. `between` and `concatenate` make them.
 
     Attributes:
-        skip: how many examples of its shard each run leaves out before it, int64, shape (n,).
+        filenames: of each source of shards, all its shards' names.
+        source: which source each run is of, int64, shape (n,).
+        shard: which shard of it, likewise.
+        skip: how many examples of its shard each run leaves out before it, likewise.
         take: how many examples each run has, at least one, likewise.
         examples_in_shard: how many examples each run's whole shard has, likewise.
-        num_examples: of all runs.
     """
 
-    def __init__(
-        self,
-        filenames: Sequence[Sequence[str]],
-        source: NDArray[np.int64],
-        shard: NDArray[np.int64],
-        skip: NDArray[np.int64],
-        take: NDArray[np.int64],
-        examples_in_shard: NDArray[np.int64],
-    ) -> None:
-        """Puts columns together; `between` and `concatenate` make them.
-
-        Args:
-            filenames: of each source of shards, all its shards' names.
-            source: which source each run is of, shape (n,).
-            shard: which shard of it.
-            skip: see the class.
-            take: see the class.
-            examples_in_shard: see the class.
-        """
-        self._filenames = tuple(filenames)
-        self._source = source
-        self._shard = shard
-        self.skip = skip
-        self.take = take
-        self.examples_in_shard = examples_in_shard
-        self.num_examples = int(take.sum())
+    filenames: Sequence[Sequence[str]]
+    source: NDArray[np.int64]
+    shard: NDArray[np.int64]
+    skip: NDArray[np.int64]
+    take: NDArray[np.int64]
+    examples_in_shard: NDArray[np.int64]
 
     @classmethod
     def between(cls, start: int, stop: int, offsets: NDArray[np.int64], filenames: Sequence[str]) -> FileInstructions:
@@ -192,21 +175,21 @@ class FileInstructions(Sequence[FileInstruction]):
         parts = list(parts)
         if len(parts) == 1:
             return parts[0]
-        filenames = [names for part in parts for names in part._filenames]
+        filenames = [names for part in parts for names in part.filenames]
         sources, base = [_NO_RUNS], 0
         for part in parts:
-            sources.append(part._source + base)
-            base += len(part._filenames)
+            sources.append(part.source + base)
+            base += len(part.filenames)
         columns = (
             np.concatenate([_NO_RUNS, *(getattr(part, column) for part in parts)])
-            for column in ("_shard", "skip", "take", "examples_in_shard")
+            for column in ("shard", "skip", "take", "examples_in_shard")
         )
         return cls(filenames, np.concatenate(sources), *columns)
 
-    @property
-    def shard(self) -> NDArray[np.int64]:
-        """Which shard of its split each run is of, shape (n,)."""
-        return self._shard
+    @cached_property
+    def num_examples(self) -> int:
+        """Number of examples of all runs."""
+        return int(self.take.sum())
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
@@ -234,7 +217,7 @@ class FileInstructions(Sequence[FileInstruction]):
         before = start - self._offsets[first]
         skip[0] += before
         take[0] -= before
-        return FileInstructions(runs._filenames, runs._source, runs._shard, skip, take, runs.examples_in_shard)
+        return FileInstructions(runs.filenames, runs.source, runs.shard, skip, take, runs.examples_in_shard)
 
     def divided(self, counts: NDArray[np.int64]) -> FileInstructions:
         """Returns the runs, each divided into `counts` parts of about the same length, in order.
@@ -250,13 +233,13 @@ class FileInstructions(Sequence[FileInstruction]):
         place = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
         start, stop = (self.take[run] * number // counts[run] for number in (place, place + 1))
         return FileInstructions(
-            self._filenames, self._source[run], self._shard[run], self.skip[run] + start, stop - start,
+            self.filenames, self.source[run], self.shard[run], self.skip[run] + start, stop - start,
             self.examples_in_shard[run],
         )  # fmt: skip
 
     def filename(self, run: int) -> str:
         """Returns the shard of a run."""
-        return self._filenames[int(self._source[run])][int(self._shard[run])]
+        return self.filenames[int(self.source[run])][int(self.shard[run])]
 
     def __len__(self) -> int:
         return len(self.take)
@@ -267,15 +250,15 @@ class FileInstructions(Sequence[FileInstruction]):
     def __getitem__(self, index: slice) -> FileInstructions: ...
     def __getitem__(self, index: int | slice) -> FileInstruction | FileInstructions:
         if isinstance(index, slice):
-            columns = (self._source, self._shard, self.skip, self.take, self.examples_in_shard)
-            return FileInstructions(self._filenames, *(column[index] for column in columns))
+            columns = (self.source, self.shard, self.skip, self.take, self.examples_in_shard)
+            return FileInstructions(self.filenames, *(column[index] for column in columns))
         skip, take, examples = self.skip[index], self.take[index], self.examples_in_shard[index]
         return FileInstruction(self.filename(index), int(skip), int(take), int(examples))
 
     def __iter__(self) -> Iterator[FileInstruction]:
-        columns = (self._source, self._shard, self.skip, self.take, self.examples_in_shard)
+        columns = (self.source, self.shard, self.skip, self.take, self.examples_in_shard)
         for source, shard, *run in zip(*(column.tolist() for column in columns)):
-            yield FileInstruction(self._filenames[source][shard], *run)
+            yield FileInstruction(self.filenames[source][shard], *run)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
