@@ -111,17 +111,12 @@ def ordered_keys(keys: Sequence[Any]) -> bytes:
     return b"".join([ordered_key(key) for key in keys])
 
 
-def reshuffled_key(salt: str, sort_key: bytes) -> bytes:
-    """Returns the 16 bytes that decide the place of an example in a new order: MD5 of a salt and its sort key so far.
+def reshuffled_keys(salt: str, sort_keys: Sequence[bytes]) -> bytes:
+    """Returns the sort keys of examples in a new order, 16 bytes each: MD5 of a salt and the sort key so far.
 
-    >>> reshuffled_key("again", hash_key("train", 5)).hex()
+    >>> reshuffled_keys("again", [hash_key("train", 5)]).hex()
     'df17bd3490c4eeb6642cce04878d9033'
     """
-    return bytes(md5(salt.encode() + sort_key).digest())
-
-
-def reshuffled_keys(salt: str, sort_keys: Sequence[bytes]) -> bytes:
-    """Returns what `reshuffled_key` gives for many sort keys, one after the other, 16 bytes each."""
     prefix = salt.encode()
     return b"".join([md5(prefix + sort_key).digest() for sort_key in sort_keys])
 

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import InputError, MetadataError
-from beam_datasets.metadata.keys import Key, hash_key, ordered_key, reshuffled_key
+from beam_datasets.metadata.keys import Key, hash_key, ordered_key, reshuffled_keys
 from beam_datasets.metadata.names import DatasetName, check_file_name
 from beam_datasets.metadata.split_by import meaning_of
 
@@ -49,7 +49,7 @@ class KeyRule:
         """
         made = ordered_key(key) if self.split is None else hash_key(self.split, key)  # type: ignore[arg-type]
         for salt in self.salts:
-            made = reshuffled_key(salt, made)
+            made = reshuffled_keys(salt, [made])
         return made
 
     def reshuffled(self, salt: str) -> KeyRule:
