@@ -274,13 +274,6 @@ def test_a_condition_reads_no_files(url, data, where):
     assert b"subquery" in body or b"table function" in body
 
 
-def test_a_key_is_found(url):
-    page = text(url, "/rows", name=NAME, slice="train", key="123")
-    place = int(re.search(r"The key is that of example ([\d,]+)", page)[1])
-    assert f'index={place}">' in page
-    assert "no example with this key" in text(url, "/rows", name=NAME, slice="test", key="123")
-
-
 def test_a_key_of_any_type_is_found(tmp_path, ordered):
     """Of a dataset in the order of its keys, which are integers; and texts that look like integers."""
     with explorer(Catalogue(str(ordered.parents[1]))) as url:

@@ -57,7 +57,7 @@ def restored(monkeypatch):
     monkeypatch.delitem(sys.modules, "bd_test_small", raising=False)
 
 
-def test_build_info_show_list(small, tmp_path, run):
+def test_build_and_again(small, tmp_path, run):
     data = ["--data_dir", str(tmp_path / "data")]
     code, out, _ = run("build", small, *data, "--dry_run", "--num_workers", "1")
     assert code == 0
@@ -76,18 +76,6 @@ def test_build_info_show_list(small, tmp_path, run):
     assert "is already published" in err
     code, out, _ = run("build", small, *data, "--skip_published")
     assert (code, "published already" in out) == (0, True)
-
-    for dataset in ("small", "small:1.*.*", str(tmp_path / "data" / "small" / "1.2.3")):
-        code, out, _ = run("info", dataset, *data)
-        assert code == 0
-        assert "A few numbers." in out
-    code, out, _ = run("head", "small", *data, "--split", "train[:50%]", "--count", "2")
-    assert code == 0
-    assert "train[:50%]: 10 examples" in out
-    assert out.count("\n  n: ") == 2
-    code, out, _ = run("list", *data)
-    assert code == 0
-    assert out.splitlines()[1].split()[:3] == ["small:1.2.3", "25", "5"]
 
 
 def test_ctrl_c_says_that_the_version_is_published(small, tmp_path, run, monkeypatch):

@@ -222,21 +222,14 @@ TO = ["--format", "jsonl", "--to", "{}/out"]
         ([*SOURCE, "--format", "parket", *TO[2:]], 2, "invalid choice: 'parket'"),
         (["inter", *SOURCE[1:], *TO], 1, "no dataset 'inter'"),
         ([*SOURCE, *TO, "--split", "trian"], 1, "Did you mean 'train'?"),
-        ([*SOURCE, *TO, "--num_shards", "many"], 2, "write --num_shards 8"),
         ([*SOURCE, *TO, "--fromat", "x"], 2, "unknown option --fromat"),
         ([*SOURCE, *TO, "--to", "{}"], 1, "nothing that is there is overwritten"),
-        (
-            [*SOURCE, *TO, "--format", "webdataset"],
-            1,
-            f"needs the package webdataset: {install_command('export')}",
-        ),
         ([*SOURCE, *TO, "--to", "{}/file/out"], 1, "{}/file/out: this directory cannot be made: Not a directory"),
         ([*SOURCE, *TO, "--to", "{}/file/deep/out"], 1, "{}/file/deep: this directory cannot be made: Not a directory"),
     ],
 )
-def test_mistakes_of_exports(tmp_path, run, monkeypatch, args, code, problem):
+def test_mistakes_of_exports(tmp_path, run, args, code, problem):
     (tmp_path / "file").touch()
-    monkeypatch.setitem(sys.modules, "webdataset", None)
     found, _, err = run("export", *(arg.format(tmp_path) for arg in args))
     assert (found, problem.format(tmp_path) in err) == (code, True), err
     assert "Traceback" not in err
