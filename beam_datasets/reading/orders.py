@@ -48,7 +48,7 @@ class InterleaveOrder:
         cycle_length: how many files are open at a time, at least 1.
         block_length: how many examples are read from a file at a visit, at least 1.
 
-    >>> order = InterleaveOrder([5, 3, 4], cycle_length=2, block_length=2)
+    >>> order = InterleaveOrder(np.array([5, 3, 4]), cycle_length=2, block_length=2)
     >>> files, indices = order.places(range(6))
     >>> list(zip(files.tolist(), indices.tolist()))
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
@@ -61,13 +61,8 @@ class InterleaveOrder:
     cycle_length: int = 16
     block_length: int = 16
 
-    def __init__(self, lengths: Sequence[int] | NDArray[Any], cycle_length: int = 16, block_length: int = 16) -> None:
-        object.__setattr__(self, "lengths", np.array(lengths, np.int64))
-        object.__setattr__(self, "cycle_length", cycle_length)
-        object.__setattr__(self, "block_length", block_length)
-
     def __len__(self) -> int:
-        return self._num_examples
+        return int(self.lengths.sum())
 
     def __reduce__(self) -> tuple[Any, ...]:  # without the derived arrays
         return InterleaveOrder, (self.lengths, self.cycle_length, self.block_length)
@@ -137,10 +132,6 @@ class InterleaveOrder:
         if in_tail.any():
             files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.read_at(visits[in_tail])
         return files, firsts, counts
-
-    @functools.cached_property
-    def _num_examples(self) -> int:
-        return int(self.lengths.sum())
 
     @functools.cached_property
     def _cycle(self) -> int:

@@ -80,7 +80,7 @@ def test_walk_is_that_of_tf_data():
 @cases(200)
 @given(LENGTHS, st.integers(1, 20), st.integers(1, 20), st.data())
 def test_any_files(lengths, cycle, block, data):
-    order = InterleaveOrder(lengths, cycle, block)
+    order = InterleaveOrder(np.array(lengths, np.int64), cycle, block)
     expected = list(walk(lengths, cycle, block))
     assert len(order) == len(expected) == sum(lengths)
     start = data.draw(st.integers(0, len(order)))
@@ -99,7 +99,7 @@ def test_any_files(lengths, cycle, block, data):
 def test_runs_across_many_chunks(cycle, block):
     lengths = np.random.default_rng(7).integers(0, 400, 500).tolist()
     expected = list(walk(lengths, min(cycle, len(lengths)), block))
-    order = InterleaveOrder(lengths, cycle, block)
+    order = InterleaveOrder(np.array(lengths, np.int64), cycle, block)
     assert flat(runs_of(order)) == expected
     for start in (1, 5_000, len(expected) - 3_000):
         assert flat(runs_of(order, start, start + 2_500)) == expected[start : start + 2_500]
@@ -108,17 +108,17 @@ def test_runs_across_many_chunks(cycle, block):
 def test_few_long_files_after_many_short_ones():
     lengths = [50_000, 3, 100_000, 0, 16, *[5] * 50, 30_000]
     expected = list(walk(lengths, 4, 16))
-    order = InterleaveOrder(lengths, 4, 16)
+    order = InterleaveOrder(np.array(lengths, np.int64), 4, 16)
     assert flat(runs_of(order)) == expected
     for position in range(0, len(expected), 997):
         assert locate(order, position) == expected[position]
 
 
 def test_a_file_by_itself_is_read_through():
-    assert runs_of(InterleaveOrder([10**12]), 5) == [(0, 5, 10**12 - 5)]
-    assert runs_of(InterleaveOrder([10**6, 0, 10**6], cycle_length=1)) == [(0, 0, 10**6), (2, 0, 10**6)]
-    assert runs_of(InterleaveOrder([3, 10**6]), 10) == [(1, 7, 10**6 - 7)]
-    assert runs_of(InterleaveOrder([3, 4], block_length=10**30), 1) == [(0, 1, 2), (1, 0, 4)]
+    assert runs_of(InterleaveOrder(np.array([10**12])), 5) == [(0, 5, 10**12 - 5)]
+    assert runs_of(InterleaveOrder(np.array([10**6, 0, 10**6]), cycle_length=1)) == [(0, 0, 10**6), (2, 0, 10**6)]
+    assert runs_of(InterleaveOrder(np.array([3, 10**6])), 10) == [(1, 7, 10**6 - 7)]
+    assert runs_of(InterleaveOrder(np.array([3, 4]), block_length=10**30), 1) == [(0, 1, 2), (1, 0, 4)]
 
 
 def test_positions_far_out_take_no_longer():
@@ -127,7 +127,7 @@ def test_positions_far_out_take_no_longer():
         lengths = np.random.default_rng(1).integers(0, 10**6, files)
 
         def find(lengths=lengths):
-            order = InterleaveOrder(lengths)
+            order = InterleaveOrder(np.array(lengths, np.int64))
             places = [locate(order, 10**9), locate(order, len(order) - 1)]
             files, firsts, _ = next(order.visits(10**9))
             assert (files[0], firsts[0]) == places[0]
@@ -136,7 +136,7 @@ def test_positions_far_out_take_no_longer():
 
 
 def test_pickles_without_what_is_derived():
-    order = InterleaveOrder([3, 4], 2, 2)
+    order = InterleaveOrder(np.array([3, 4]), 2, 2)
     before = len(pickle.dumps(order))
     assert locate(pickle.loads(pickle.dumps(order)), 5) == locate(order, 5)
     assert len(pickle.dumps(order)) == before
