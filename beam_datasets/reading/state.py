@@ -140,13 +140,6 @@ class ReadState:
         Raises:
             StateError: it does not; the message says what differs.
         """
-        if ", sort=" in self.fingerprint.get("read_config", ""):
-            raise StateError(
-                f"the state's read_config is {self.fingerprint['read_config']!r}: expected the order of the files, got "
-                "the name of the function that made it, as earlier versions saved it. Whether the order is the same "
-                "cannot be checked: begin anew, or, if you know that it is, put the fingerprint that a new iterator's "
-                "get_state() has in its place."
-            )
         check_fingerprint(self.fingerprint, fingerprint)
         if self.position > num_examples:
             raise StateError(

@@ -198,16 +198,6 @@ def test_order_counts_and_not_the_function() -> None:
     assert list(opened(lambda files: files).iterate(state=plain.get_state())) == list(plain)
 
 
-def test_state_that_names_a_function_is_refused() -> None:
-    """An earlier version saved the name of the function, which says nothing of the order."""
-    state = STATES["sorted"]["state"]
-    dataset = opened(lambda files: files[::-1])
-    with pytest.raises(StateError, match=r"sort=<lambda>.*put the fingerprint that a new iterator's get_state\(\) has"):
-        dataset.iterate(state=state)
-    state = {**state, "fingerprint": dataset.iterate().get_state()["fingerprint"]}
-    assert list(dataset.iterate(state=state)) == list(dataset)[20:]
-
-
 def test_function_is_called_once() -> None:
     """A function that gives another order each time has one order for each dataset, which its states know."""
     calls = []
