@@ -16,7 +16,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.records import Filter
@@ -168,20 +168,6 @@ def test_materializes_what_is_chosen(source: Path, tmp_path: Path) -> None:
 def is_large(example: Any) -> bool:
     assert example["label"] == 1
     return bool(example["n"] > 9)
-
-
-def test_a_damaged_record_is_named(source: Path, tmp_path: Path, records: list[bytes]) -> None:
-    bad = bytearray(b"".join(frame_all(records)))
-    bad[len(bad) // 2] ^= 1
-    copy = tmp_path / "rows" / "1.0.0"
-    copy.mkdir(parents=True)
-    for file in source.iterdir():
-        if file.is_file():
-            (copy / file.name).write_bytes(
-                bytes(bad) if ".tfrecord" in file.name and ".index" not in file.name else file.read_bytes()
-            )
-    with pytest.raises(CorruptRecordError, match=r"record \d+"):
-        bd.materialize(str(copy), to="new", data_dir=str(tmp_path), where="n > 3")
 
 
 @pytest.mark.parametrize("options", [{"where": "TRUE"}, {"reshuffle": "x"}])
