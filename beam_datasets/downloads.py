@@ -312,9 +312,10 @@ class DownloadManager:
         settings = self._settings
         if known is None and settings.force_checksums and not self.register_checksums:
             raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
-        by_hand = known and known.filename and settings.manual_files / known.filename
-        if by_hand and by_hand.is_file():
-            return _checked(by_hand, url, known)
+        if known and known.filename and (by_hand := settings.manual_files / known.filename).is_file():
+            if by_hand.stat().st_size != known.size or _sha256(by_hand) != known.sha256:
+                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({known}).")
+            return by_hand
         path = self._kept(self._place(url, None if self.register_checksums else known))
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
@@ -767,9 +768,3 @@ def _sha256(path: Path) -> str:
         while piece := file.read(_PIECE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _checked(path: Path, url: str, known: Checksum | None) -> Path:
-    if known and (path.stat().st_size != known.size or _sha256(path) != known.sha256):
-        raise DownloadError(f"{path} is not the file that was recorded for {url} ({known}).")
-    return path
