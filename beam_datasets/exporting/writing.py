@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -470,7 +470,7 @@ def ending_of(content: bytes) -> str:
 def arrow_schema(pa: Any, schema: Struct) -> Any:
     """Returns the schema of a table; its metadata say what Hugging Face's datasets make of the columns."""
     fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
-    features = {name: _hugging_face(pa, column) for name, column in schema.fields.items()}
+    features = {name: _hugging_face(column) for name, column in schema.fields.items()}
     return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
 
 
@@ -499,18 +499,17 @@ def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "V" else dtype
 
 
-def _hugging_face(pa: Any, column: Column) -> Any:
+def _hugging_face(column: Column) -> Any:
     """Returns what the metadata of Hugging Face's datasets call a column."""
     if isinstance(column, Struct):
-        return {name: _hugging_face(pa, field) for name, field in column.fields.items()}
+        return {name: _hugging_face(field) for name, field in column.fields.items()}
     if isinstance(column, Items):
-        return [_hugging_face(pa, column.item)]
+        return [_hugging_face(column.item)]
     if column.is_file:
         return {"_type": column.kind.capitalize()}
     if column.names:
         return {"names": list(column.names), "_type": "ClassLabel"}
-    name = str(arrow_type(pa, replace(column, shape=())))
-    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name)
+    name = _known_dtype(column.dtype).name if column.is_numeric else {"text": "string"}.get(column.kind, column.kind)
     made: Any = {"dtype": name, "_type": "Value"}
     for length in reversed(_lengths(column)):
         made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
