@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import copy
 import http.client
-import importlib.util
+import importlib
 import json
 import os
 import shutil
@@ -39,12 +39,11 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import local_runner
 from beam_datasets.errors import (
     BeamDatasetsError,
-    MissingDependencyError,
     StorageError,
     StoreOptionsError,
     did_you_mean,
 )
-from beam_datasets.extras import install_command
+from beam_datasets.extras import needs
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.publish import Publication, is_published_by
@@ -535,8 +534,8 @@ def prepare_dataflow(options: PipelineOptions, num_workers: int | None) -> None:
         MissingDependencyError: Beam's part for Dataflow is not installed.
         ValueError: an option is missing or unusable.
     """
-    if not _is_dataflow_installed():
-        raise MissingDependencyError(f"DataflowRunner needs Google's libraries: {install_command('gcp')}")
+    with needs("DataflowRunner needs Google's libraries", "gcp"):
+        importlib.import_module("google.cloud.dataflow")
     if num_workers is not None:
         options.view_as(WorkerOptions).num_workers = num_workers
     cloud = options.view_as(GoogleCloudOptions)
@@ -549,13 +548,6 @@ def prepare_dataflow(options: PipelineOptions, num_workers: int | None) -> None:
             raise ValueError(f"{name} is {place!r}; DataflowRunner needs a place in a bucket: gs://my-bucket/temp.")
     if not any(getattr(cloud, name) for name in _PLACES):
         raise ValueError("DataflowRunner needs --temp_location, a place in a bucket: gs://my-bucket/temp.")
-
-
-def _is_dataflow_installed() -> bool:
-    try:
-        return importlib.util.find_spec("google.cloud.dataflow") is not None
-    except ModuleNotFoundError:
-        return False
 
 
 # --------------------------------------------------------------------------------------------------------------- Flink

@@ -298,12 +298,12 @@ def _routed(
 ) -> tuple[beam.PCollection, Any]:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
 
-    Returns beside it what the processes that merge have read and written, as a side input; None without levels.
+    Returns beside it what the processes that merge have read and written, as a side input; () without levels.
     """
     groups, runs = tuple[int, Any], tuple[tuple[str, int], Any]
     max_levels = engine.merge_limits.max_levels
     if not max_levels:
-        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), None
+        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), ()
 
     def typed(function: beam.DoFn, **others: Any) -> Any:
         route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs}, **others)
@@ -334,7 +334,7 @@ def publish_shards(
     publication: publishing.Publication,
     plan: Any,
     shards: Any,
-    merges: Any = None,
+    merges: Any = (),
 ) -> beam.PCollection:
     """Publishes staged shards; on an object store, workers copy them to their final names in parallel.
 
@@ -343,15 +343,14 @@ def publish_shards(
         publication: what was announced.
         plan: of the shards, as a side input.
         shards: the written shards, as a side input.
-        merges: what processes that merge have read and written, as a side input; None for nothing.
+        merges: what processes that merge have read and written, as a side input.
 
     Returns:
         A PCollection of one element: the published directory.
     """
-    known = (plan, shards) if merges is None else (plan, shards, merges)
     if not publication.is_remote:
-        return start | "Publish" >> beam.Map(_publish, *known)
-    decided = start | "Decide" >> beam.Map(_decide, *known)
+        return start | "Publish" >> beam.Map(_publish, plan, shards, merges)
+    decided = start | "Decide" >> beam.Map(_decide, plan, shards, merges)
     committed = (
         decided
         | "ListFiles" >> beam.FlatMap(_files_of).with_output_types(tuple[str, str, int, int])
@@ -390,13 +389,10 @@ class _MergeHistograms(beam.CombineFn):
         return merged
 
     def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
-        return [self._merge(accumulator)]
+        return [self.extract_output(accumulator)]
 
     def extract_output(self, accumulator: list[Histogram]) -> Histogram:
-        return self._merge(accumulator)
-
-    def _merge(self, parts: list[Histogram]) -> Histogram:
-        return histograms.merge(parts, self._max_bins)
+        return histograms.merge(accumulator, self._max_bins)
 
 
 class _SpreadCounts(beam.DoFn):
@@ -559,11 +555,11 @@ Shards = list[shard_writer.WrittenShard]
 Decided = tuple[publishing.Publication, Decision]
 
 
-def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> str:
+def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
     return _published(publication, publishing.publish(publication, _counting(plan, merges), shards))
 
 
-def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any = ()) -> Decided:
+def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
     return publication, publishing.decide(publication, _counting(plan, merges), shards)
 
 
