@@ -245,6 +245,9 @@ def test_registration():
         VERSION = "1.0.0"
 
     assert catalog.registered() == {"my_digits": MyDigits, "some_digits": Other}
+    again = type("MyDigits", (DatasetBuilder,), {"__module__": __name__, "VERSION": "2.0.0"})  # as of a notebook
+    catalog.registered().clear()
+    assert catalog.registered() == {"my_digits": again, "some_digits": Other}
     assert Hidden.name == "hidden"
     with pytest.raises(ValueError, match="two builders are called 'my_digits'"):
         type("Another", (DatasetBuilder,), {"name": "my_digits"})

@@ -144,22 +144,6 @@ def test_where_datasets_stand_by_default(monkeypatch, tmp_path):
     assert catalog.root_dir("s3://bucket/data/") == "s3://bucket/data"
 
 
-def fake_class(name, module, class_name):
-    return type(class_name, (), {"name": name, "__module__": module})
-
-
-@pytest.mark.usefixtures("registry")
-def test_registry():
-    one, again, other = (fake_class("a", m, "A") for m in ("m", "m", "n"))
-    catalog.register(one)
-    catalog.register(again)
-    assert catalog.registered() == {"a": again}
-    with pytest.raises(ValueError, match=r"two builders are called 'a': m\.A and n\.A"):
-        catalog.register(other)
-    catalog.registered().clear()
-    assert catalog.registered() == {"a": again}
-
-
 class FakeBuilder(SimpleNamespace):
     @staticmethod
     def configs():
