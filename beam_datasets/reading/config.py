@@ -169,10 +169,10 @@ class ReadConfig:
         key: dict[str, int | str] = {"cycle": self.cycle_length(ordered=ordered), "block": self.block_length}
         if shuffle_files:
             key |= {"seed": self.seed, "reshuffle": int(self.reshuffles)}
-        if self.input_context:
-            key["files"] = f"{self.input_context.input_pipeline_id} of {self.input_context.num_input_pipelines}"
-        step = self.input_context.num_input_pipelines if self.input_context else 1
-        first = self.input_context.input_pipeline_id if self.input_context else 0
+        context = self.input_context
+        first, step = (context.input_pipeline_id, context.num_input_pipelines) if context else (0, 1)
+        if context:
+            key["files"] = f"{first} of {step}"
         if self.sort_fn and list(files) != list(range(first, first + step * len(files), step)):
             text = ",".join(map(str, files))
             key["order"] = f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]}"

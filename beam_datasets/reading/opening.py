@@ -246,17 +246,13 @@ class ReadOnlyBuilder:
         return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
 
     def _read_features(self) -> Any:
-        text = self._read(catalog.FEATURES_FILE)
+        text = self._read_text(catalog.FEATURES_FILE)
         if text is None:
             raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
         path = storage.join(self._dir, catalog.FEATURES_FILE)
-        tree = features.from_json_text(self._text(text, path), path=path)
+        tree = features.from_json_text(text, path=path)
         with self._named():
-            return tree.load_labels(self._read_labels)
-
-    def _read_labels(self, name: str) -> str | None:
-        text = self._read(name)
-        return None if text is None else self._text(text, storage.join(self._dir, name))
+            return tree.load_labels(self._read_text)
 
     def _read_metadata(self) -> MetadataDict | None:
         if self.manifest is not None and METADATA_FILE not in self.manifest.metadata:
@@ -267,12 +263,12 @@ class ReadOnlyBuilder:
         except (ValueError, TypeError, RecursionError) as error:
             raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not a JSON object: {error}.") from error
 
-    @staticmethod
-    def _text(content: bytes, path: str) -> str:
+    def _read_text(self, name: str) -> str | None:
+        content = self._read(name)
         try:
-            return content.decode()
+            return None if content is None else content.decode()
         except UnicodeDecodeError as error:
-            raise MetadataError(f"{path} is not UTF-8: {error}.") from error
+            raise MetadataError(f"{storage.join(self._dir, name)} is not UTF-8: {error}.") from error
 
     def _check_splits(self) -> None:
         if self.manifest is not None and self.manifest.splits.keys() != self.info.splits.keys():

@@ -41,7 +41,7 @@ _FIRST_VISITS, _MAX_VISITS = 1024, 4096  # in an array: what is read of a file i
 class InterleaveOrder:
     """The order in which `cycle_length` files at a time are read, `block_length` examples from each in turn.
 
-    Holds O(files) integers, never a list of examples. `len(order)` is the number of examples.
+    Holds O(files) integers, never a list of examples.
 
     Attributes:
         lengths: (files,) how many examples each file has, in the order in which the files are opened; zero is allowed.
@@ -61,9 +61,6 @@ class InterleaveOrder:
     cycle_length: int = 16
     block_length: int = 16
 
-    def __len__(self) -> int:
-        return int(self.lengths.sum())
-
     def __reduce__(self) -> tuple[Any, ...]:  # without the derived arrays
         return InterleaveOrder, (self.lengths, self.cycle_length, self.block_length)
 
@@ -73,13 +70,11 @@ class InterleaveOrder:
         files, firsts, _ = self._read_at(visits)
         return files, firsts + within
 
-    def visits(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[Ints, Ints, Ints]]:
+    def visits(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Yields arrays (files, first indices, counts) of visits, that together are the examples [start, stop).
 
-        Visits in a row to one file are one, as far as they are of the same arrays. Counts are at least 1; `stop` is by
-        default the end.
+        Visits in a row to one file are one, as far as they are of the same arrays. Counts are at least 1.
         """
-        stop = len(self) if stop is None else stop
         num_visits = _FIRST_VISITS
         while start < stop:
             count = min(num_visits * self._block, stop - start)
