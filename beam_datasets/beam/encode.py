@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from beam_datasets.beam.engine import EngineOptions
+    from beam_datasets.generate.shard_writer import WrittenShard
 
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
 HISTOGRAMS, COUNTS = "histograms", tuple[str, Any]
@@ -330,6 +331,14 @@ def count_requests() -> storage.Requests:
         Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
     Metrics.counter("beam_datasets", "core_milliseconds").inc(int(1000 * taken.core_seconds))
     return taken
+
+
+def count_written(written: WrittenShard) -> WrittenShard:
+    """Adds a written file to the job's metrics, and returns it."""
+    for name, value in (("examples", written.num_examples), ("bytes", written.file_bytes)):
+        Metrics.counter("beam_datasets", f"{name}_written").inc(value)
+        Metrics.distribution("beam_datasets", f"shard_{name}").update(value)
+    return written
 
 
 def in_window(output: Any) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
+from beam_datasets.beam.encode import count_written
 from beam_datasets.beam.running import run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from beam_datasets.generate.shard_writer import WrittenShard
 
@@ -96,7 +96,7 @@ def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.
         | "Plan" >> beam.Create([plan], reshuffle=False)
         | "Shards" >> beam.FlatMap(ExportPlan.shards)
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Write" >> beam.ParDo(_Write(plan))
+        | "Write" >> beam.Map(_written, plan)
     )
     return (
         begin
@@ -105,16 +105,5 @@ def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.
     )
 
 
-class _Write(beam.DoFn):
-    """A shard -> the written file."""
-
-    def __init__(self, plan: ExportPlan) -> None:
-        self._plan = plan
-        self._examples = Metrics.counter("beam_datasets", "examples_written")
-        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
-
-    def process(self, shard: tuple[str, int]) -> Iterator[WrittenShard]:
-        written = write_shard(self._plan, *shard)
-        self._examples.inc(written.num_examples)
-        self._bytes.inc(written.file_bytes)
-        yield written
+def _written(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
+    return count_written(write_shard(plan, *shard))

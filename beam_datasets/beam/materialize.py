@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam.encode import HISTOGRAMS, count_requests, histogram_output, with_histograms
+from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
 from beam_datasets.beam.engine import EngineOptions
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
@@ -152,12 +152,12 @@ def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOption
         prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
         plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
         start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
-    copy = _Copy(Destination(publication.staging_dir, publication.info.name))
+    destination = Destination(publication.staging_dir, publication.info.name)
     shards = (
         plan
         | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Copy" >> beam.ParDo(copy, beam.pvalue.AsSingleton(plan))
+        | "Copy" >> beam.Map(_copied, beam.pvalue.AsSingleton(plan), destination)
     )
     written = beam.pvalue.AsList(shards)
     start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
@@ -220,21 +220,8 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
     return publication
 
 
-class _Copy(beam.DoFn):
-    """(number of the split, number of the shard) -> the written shard."""
-
-    def __init__(self, destination: Destination) -> None:
-        self._destination = destination
-        self._examples = Metrics.counter("beam_datasets", "examples_written")
-        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
-        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
-
-    def process(self, shard: tuple[int, int], plan: CopyPlan) -> Iterator[WrittenShard]:
-        written = copy_shard(plan, shard, self._destination)
-        self._examples.inc(written.num_examples)
-        self._bytes.inc(written.file_bytes)
-        self._shard_bytes.update(written.file_bytes)
-        yield counted(written)
+def _copied(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
+    return counted(count_written(copy_shard(plan, shard, destination)))
 
 
 class _ReadBlocks(beam.DoFn):

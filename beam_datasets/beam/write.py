@@ -512,10 +512,6 @@ class _WriteGroup(beam.DoFn):
         self._destination = destination
         self._records = records
         self._reused = Metrics.counter("beam_datasets", "shards_reused")
-        self._examples = Metrics.counter("beam_datasets", "examples_written")
-        self._bytes = Metrics.counter("beam_datasets", "bytes_written")
-        self._shard_examples = Metrics.distribution("beam_datasets", "shard_examples")
-        self._shard_bytes = Metrics.distribution("beam_datasets", "shard_bytes")
         self._milliseconds = Metrics.distribution("beam_datasets", "group_milliseconds")
 
     def process(
@@ -530,10 +526,7 @@ class _WriteGroup(beam.DoFn):
             if self._records:
                 self._records.save(element[0], plan, written)
             self._milliseconds.update(int(1000 * (time.monotonic() - began)))
-            self._examples.inc(written.num_examples)
-            self._bytes.inc(written.file_bytes)
-            self._shard_examples.update(written.num_examples)
-            self._shard_bytes.update(written.file_bytes)
+            encode.count_written(written)
         yield (group.split, group.shard), counted(written)
 
 
