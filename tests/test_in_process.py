@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.errors import BeamDatasetsError, InputError, MissingDependencyError
+from beam_datasets.errors import BeamDatasetsError, GenerationError, InputError, MissingDependencyError
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
@@ -162,6 +162,18 @@ def test_iterables_are_built_as_by_beam(sources, tmp_path, monkeypatch):
     monkeypatch.setattr(in_process, "BLOCK_SIZE", 3000)  # so that there are several blocks
     monkeypatch.setattr("beam_datasets.beam.generate.generate", None)
     assert built(Own(data_dir=tmp_path).elsewhere(tmp_path / "here")) == expected
+
+
+def test_a_source_that_ends_the_process_is_an_error(tmp_path, monkeypatch):
+    def exiting(builder):
+        yield from kept(builder)
+        sys.exit(0)
+
+    monkeypatch.setitem(SOURCES, "an exit", lambda builder: {"train": exiting(builder)})
+    monkeypatch.setattr(Own, "sources", "an exit")
+    with pytest.raises(GenerationError, match=r"SystemExit: 0\n  \(in the source of 'train', after key 'k999' .*exit"):
+        Own(data_dir=tmp_path).elsewhere(tmp_path / "here").build()
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("source", [bd.SourceUnits([1], lambda unit: []), beam.Create([]), None])

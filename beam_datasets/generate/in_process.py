@@ -106,7 +106,7 @@ def _encode(
             raise
         except UnicodeEncodeError:
             raise InvalidKeyError(NOT_UTF8) from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit(0) must not pass for a success
             label = ", ".join(splits)
             raised, after = what_raised(error, key, count, label)
             where = [f"in the source of {label!r}", *([after] if count else [])]

@@ -140,7 +140,7 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
         yield (key if isinstance(key, (int, np.integer)) else position), example
 
 
-def what_raised(error: Exception, key: Any, count: int, split: str) -> tuple[str, str]:
+def what_raised(error: BaseException, key: Any, count: int, split: str) -> tuple[str, str]:
     """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
 
     Args:
