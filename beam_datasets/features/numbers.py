@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -436,14 +436,12 @@ def unpackers(
 def connectors_in(feature: Any) -> Iterator[Any]:
     """Yields the connectors of a tree, outer ones first; plain mappings are not connectors."""
     if isinstance(feature, Mapping):
-        children: Iterable[Any] = feature.values()
+        children = feature.values()
     else:
         yield feature
-        children = [
-            child for child in vars(feature).values() if hasattr(child, "to_json") or isinstance(child, Mapping)
-        ]
+        children = vars(feature).values()
     for child in children:
-        if hasattr(child, "__dict__") or isinstance(child, Mapping):
+        if hasattr(child, "to_json") or isinstance(child, Mapping):
             yield from connectors_in(child)
 
 
