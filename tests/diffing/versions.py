@@ -31,8 +31,10 @@ class Made:
         features: of an example.
         splits: of each split the examples by their keys.
         num_shards: of each split.
+        lengths: of splits, the examples of each shard, in place of equally many.
         ordered: whether it has disable_shuffling.
         indexed: whether shards have indexes, and the version a manifest.
+        manifest: whether it has a manifest, where that is not as for indexes.
         orders: of splits, in place of that of their keys; their examples have no keys then.
         encode: what makes records, where it is not the features' own encoder.
         info: what else the DatasetInfo says.
@@ -41,8 +43,10 @@ class Made:
     features: features.FeaturesDict
     splits: Mapping[str, Examples]
     num_shards: int = 2
+    lengths: Mapping[str, Sequence[int]] = field(default_factory=dict)
     ordered: bool = False
     indexed: bool = True
+    manifest: bool | None = None
     orders: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     encode: Callable[[dict[str, Any]], bytes] | None = None
     info: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +72,7 @@ class Made:
         }
         for file, text in texts.items():
             (directory / file).write_text(text)
-        if self.indexed:
+        if self.indexed if self.manifest is None else self.manifest:
             hashes = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in texts.items()}
             (directory / "manifest.json").write_text(Manifest(name, None, version, columns, hashes).to_text())
         return directory
@@ -82,13 +86,19 @@ class Made:
         keys = sorted(self.splits[split], key=sort_key) if order is None else list(order)
         framed = tfrecord.frame_all([encode(self.splits[split][key]) for key in keys])
         shards: list[tuple[int, ...]] = []
-        start, count = 0, min(self.num_shards, len(keys))
-        for number, stop in enumerate(shard_ends(len(keys), count)):
+        start, lengths = 0, self.lengths.get(split)
+        stops = (
+            shard_ends(len(keys), min(self.num_shards, len(keys))) if lengths is None else np.cumsum(lengths).tolist()
+        )
+        count = len(stops)
+        for number, stop in enumerate(stops):
             path = directory / f"{name}-{split}.tfrecord-{number:05d}-of-{count:05d}"
             mine, data = framed[start:stop], b"".join(framed[start:stop])
             sort_keys = list(map(sort_key, keys[start:stop])) if order is None else None
             index = Index(
-                np.cumsum([0, *map(len, mine)]).astype(np.uint64), sort_keys, ordered=self.ordered and bool(sort_keys)
+                np.cumsum([0, *map(len, mine)]).astype(np.uint64),
+                sort_keys or None,
+                ordered=self.ordered and bool(sort_keys),
             ).to_bytes()
             path.write_bytes(data)
             if self.indexed:

@@ -176,8 +176,8 @@ def test_neither_directory_may_lie_in_the_other(data):
     inner = write_dataset(data / "made" / "2.0.0" / "deep" / "1.0.0", {"train": [2]}, manifest=True)
     with pytest.raises(BeamDatasetsError, match="the source lies inside the output"):
         plan(inner, data, to="made:2.0.0")
-    unfinished = write_dataset(data / "made" / "incomplete.abc_1.0.0", {"train": [2]})
-    edit_info(unfinished, version="1.0.0")
+    made = write_dataset(data / "made" / "1.0.0", {"train": [2]})
+    unfinished = made.rename(made.with_name("incomplete.abc_1.0.0"))
     with pytest.raises(BeamDatasetsError, match="is of a run that has not ended"):
         plan(unfinished, data / "out")
 

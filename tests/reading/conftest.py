@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 
 from beam_datasets import features, storage
-from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
-from beam_datasets.formats.index import Index
 from beam_datasets.metadata.keys import hash_key, ordered_key
-from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.reading import shards
+from tests.diffing.versions import Made
 
 Write = Callable[..., Path]
 
@@ -40,56 +37,15 @@ def write_dataset(
         manifest: whether there is a manifest.json.
         size: bytes that each record has besides.
     """
-    directory.mkdir(parents=True)
-    described = []
+    examples = {}
     for split, lengths in splits.items():
-        total = sum(lengths)
-        keys = sorted(range(total), key=lambda key: ordered_key(key) if ordered else hash_key(split, key))
-        records = [
-            serialize({"id": [i], "key": [key], "text": [b"x" * (size + key % 5)]}) for i, key in enumerate(keys)
-        ]
-        framed = tfrecord.frame_all(records)
-        first = 0
-        for shard, length in enumerate(lengths):
-            name = f"{directory.parent.name}-{split}.tfrecord-{shard:05d}-of-{len(lengths):05d}"
-            mine = framed[first : first + length]
-            (directory / name).write_bytes(b"".join(mine))
-            sort_keys = [ordered_key(k) if ordered else hash_key(split, k) for k in keys[first : first + length]]
-            if indexed:
-                offsets = np.cumsum([0, *map(len, mine)]).astype(np.uint64)
-                index = Index(offsets, sort_keys if length else None, ordered=ordered and length > 0)
-                (directory / f"{name}.index").write_bytes(index.to_bytes())
-            first += length
-        described.append(
-            {
-                "name": split,
-                "numBytes": str(sum(map(len, records))),
-                "shardLengths": [str(length) for length in lengths],
-                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-            }
-        )
-    info = {"fileFormat": "tfrecord", "name": directory.parent.name, "splits": described, "version": directory.name}
-    if ordered:
-        info["disableShuffling"] = True
+        keys = sorted(range(sum(lengths)), key=lambda key: ordered_key(key) if ordered else hash_key(split, key))
+        examples[split] = {
+            key: {"id": [i], "key": [key], "text": [b"x" * (size + key % 5)]} for i, key in enumerate(keys)
+        }
     tree = features.FeaturesDict({"id": np.int64, "key": np.int64, "text": features.Text()})
-    (directory / "dataset_info.json").write_text(json.dumps(info))
-    (directory / "features.json").write_text(features.to_json_text(tree))
-    if manifest:
-        write_manifest(directory, splits)
-    return directory
-
-
-def write_manifest(directory: Path, splits: dict[str, Sequence[int]]) -> None:
-    """Writes the manifest of what is in the directory, but for checksums that no reader looks at."""
-    columns = {}
-    for split, lengths in splits.items():
-        sizes = [file.stat().st_size for file in sorted(directory.glob(f"*-{split}.*-of-{len(lengths):05d}"))]
-        unused = [0] * len(lengths)
-        columns[split] = ShardColumns([*lengths], [s - 16 * n for s, n in zip(sizes, lengths)], sizes, unused, unused)
-    names = ("dataset_info.json", "features.json")
-    hashes = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
-    manifest = Manifest(directory.parent.name, None, directory.name, columns, hashes)
-    (directory / "manifest.json").write_text(manifest.to_text())
+    made = Made(tree, examples, lengths=splits, ordered=ordered, indexed=indexed, manifest=manifest, encode=serialize)
+    return made.write(directory.parents[1], directory.name, directory.parent.name)
 
 
 @pytest.fixture(scope="session")
