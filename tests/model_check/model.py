@@ -473,8 +473,7 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storage, "_at", lambda path: (_world.store, str(path)))
         patch.setattr(storage, "local", LocalFunctions())
-        for name in ("copy", "create_copy"):
-            patch.setattr(objects, name, lambda *paths, of=name: getattr(_world.store, of)(*paths))
+        patch.setattr(objects, "copy", _copied)
         for name in ("join", "is_remote", "dirname", "basename"):  # a third of the time
             function = functools.cache(getattr(paths, name))
             patch.setattr(paths, name, function)
@@ -490,6 +489,13 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(owners.Owner, "is_here", True)
         patch.setattr(owners.Owner, "is_running", property(lambda owner: _world.is_running(owner)))
         yield patch
+
+
+def _copied(source: str, target: str, *, overwrite: bool) -> bool:
+    """Copies an object in the world's store; see `objects.copy`."""
+    copy = _world.store.copy if overwrite else _world.store.create_copy
+    copy(source, target)
+    return True
 
 
 def _owner(job: str, started: float, runner: str) -> owners.Owner:
