@@ -403,6 +403,9 @@ class DatasetBuilder:
         other._trial_examples = first
         return other
 
+    is_appended: bool = False
+    """Whether what it makes is to be appended to a published version."""
+
     uncut_splits: Sequence[str] = ()
     """Splits that Beam makes, of which `elsewhere(first=)` takes no first examples; once they are known."""
 

@@ -19,7 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.errors import BeamDatasetsError, GenerationError, InputError, MissingDependencyError
+from beam_datasets.errors import (
+    BeamDatasetsError,
+    GenerationError,
+    InputError,
+    InvalidKeyError,
+    MissingDependencyError,
+)
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
@@ -28,6 +34,7 @@ from beam_datasets.files.jsonl import Jsonl
 from beam_datasets.files.parquet import Parquet
 from beam_datasets.files.text_lines import TextLines
 from beam_datasets.generate import in_process
+from tests.materializing.generated import content, generate
 
 ROWS = [{"id": f"k{i % 1000}", "day": i // 100, "text": "x" * (i % 40), "n": [i, -i]} for i in range(1000)]
 FLAT = [{name: value for name, value in row.items() if name != "n"} for row in ROWS]
@@ -174,6 +181,16 @@ def test_a_source_that_ends_the_process_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(GenerationError, match=r"SystemExit: 0\n  \(in the source of 'train', after key 'k999' .*exit"):
         Own(data_dir=tmp_path).elsewhere(tmp_path / "here").build()
     assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+
+def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):
+    monkeypatch.setattr(Own, "sources", "ordered")
+    generate(tmp_path, {"train": {0: 0, 1: 1}}, ordered=True)
+    with pytest.raises(InvalidKeyError, match="expected integer keys of what is .* got 'k0'. .* its directory"):
+        bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path, on_duplicate="replace")
+    monkeypatch.setitem(SOURCES, "ordered", lambda builder: {"train": [(5, {"n": 5, "text": "xxxxx"})]})
+    made = bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path)
+    assert content(Path(made)) == content(generate(tmp_path / "x", {"train": {0: 0, 1: 1, 5: 5}}, ordered=True))
 
 
 @pytest.mark.parametrize("source", [bd.SourceUnits([1], lambda unit: []), beam.Create([]), None])

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import __version__, storage
-from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, ResumeError, StorageError
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InvalidKeyError, ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import runs
@@ -129,6 +129,9 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
     """Yields the examples of a builder's source that is an iterable, or a callable for one.
 
     Of a dataset in the order of integers, a key that is none is replaced by the example's position.
+
+    Raises:
+        InvalidKeyError: it is to be appended, so that published examples may have these positions.
     """
     examples: Any = source() if callable(source) else source
     check_iterable(split, examples, builder)
@@ -137,7 +140,14 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
         return
     for position, element in enumerate(examples):
         key, example = pair_of(element, split)
-        yield (key if isinstance(key, (int, np.integer)) else position), example
+        is_integer = isinstance(key, (int, np.integer))
+        if builder.is_appended and not is_integer:
+            raise InvalidKeyError(
+                f"split {split!r}: expected integer keys of what is appended with disable_shuffling, got {key!r:.60}. "
+                "Its position would be the key, which published examples have. Give integer keys. If no published "
+                "example has these positions, as of a new split: build the dataset, and append its directory."
+            )
+        yield (key if is_integer else position), example
 
 
 def what_raised(error: BaseException, key: Any, count: int, split: str) -> tuple[str, str]:

@@ -633,6 +633,7 @@ def build_sources(
         for number, one in enumerate(new):
             if hasattr(one, "elsewhere"):
                 builder = one.elsewhere(storage.join(folder, str(number)))
+                builder.is_appended = True
                 if hasattr(builder, "only_new"):
                     comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
                     notes += _only_new(builder, parent, take_changed=take_changed, **comparing)
