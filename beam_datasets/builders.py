@@ -22,6 +22,7 @@ from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSetting
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
 from beam_datasets.extras import Self, needs
 from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import (
     RESERVED_SPLITS,
     DatasetName,
@@ -369,7 +370,15 @@ class DatasetBuilder:
         sharding = ShardingOptions.of(**options, ordered=self.info.disable_shuffling)
         info = self.info.replace(download_size=self.download_size or self.info.download_size)
         builder = f"{type(self).__module__}:{type(self).__qualname__}"
-        return in_process.generate(info, builder, sources, sharding, inputs, checksums)
+        self._seen = []
+        return in_process.generate(info, builder, sources, sharding, inputs, checksums, self._seen)
+
+    def keys_in(self, problem: str) -> list[str]:
+        """Returns the key of a DuplicateKeyError, as a text; none if it is unknown, as after a build by Beam."""
+        for split, key in self._seen:
+            if f"its hash is {hash_key(split, key).hex()}" in problem:
+                return [f"the key is {key!r}"]
+        return []
 
     def _overwrite(self, options: Mapping[str, Any]) -> str:
         from beam_datasets.beam.generate import generate
@@ -403,6 +412,7 @@ class DatasetBuilder:
         other._trial_examples = first
         return other
 
+    _seen: Sequence[tuple[str, Any]] = ()
     is_appended: bool = False
     """Whether what it makes is to be appended to a published version."""
 

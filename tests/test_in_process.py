@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.errors import (
     BeamDatasetsError,
+    DuplicateKeyError,
     GenerationError,
     InputError,
     InvalidKeyError,
@@ -181,6 +182,15 @@ def test_a_source_that_ends_the_process_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(GenerationError, match=r"SystemExit: 0\n  \(in the source of 'train', after key 'k999' .*exit"):
         Own(data_dir=tmp_path).elsewhere(tmp_path / "here").build()
     assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
+
+
+def test_errors_name_the_key_of_what_is_appended(tmp_path, monkeypatch):
+    monkeypatch.setattr(Own, "sources", "a key twice")
+    with pytest.raises(DuplicateKeyError, match="two examples have a key (.|\n)*\n  the key is 'a'$"):
+        bd.append(generate(tmp_path, {"train": {"x": 0}}), Own(data_dir=tmp_path))
+    monkeypatch.setitem(SOURCES, "a key twice", lambda builder: {"train": [(k, {"n": 1, "text": ""}) for k in "yxz"]})
+    with pytest.raises(DuplicateKeyError, match="the new own:1.0.0 have the same key (.|\n)*\n  the key is 'x'$"):
+        bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path)
 
 
 def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):

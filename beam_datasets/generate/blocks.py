@@ -9,6 +9,7 @@ find a list of blocks with their heads: of one block in its own file, of ranges 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import struct
@@ -515,16 +516,27 @@ class BlockBuilder:
         """Returns the block of what was collected since the last flush; None where that is nothing."""
         if not self._keys:
             return None
+        make = sort_keys.ordered_keys if self._ordered else functools.partial(sort_keys.hash_keys, self._split)
         try:
-            keys = sort_keys.ordered_keys(self._keys) if self._ordered else sort_keys.hash_keys(self._split, self._keys)
+            keys = make(self._keys)
         except InvalidKeyError as error:
-            raise InvalidKeyError(f"split {self._split!r}: {error}") from None
+            raise InvalidKeyError(f"split {self._split!r}{_after(self._keys, make)}: {error}") from None
         block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
         self._forget(True)
         self._num_blocks += 1
         if self._spill_dir is not None:
             self._full = self._block_size * min(MAX_GROWTH, 1 + self._num_blocks // BLOCKS_BEFORE_GROWTH)
         return block
+
+
+def _after(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
+    """Returns after which key the first unusable one comes."""
+    after = ""
+    with contextlib.suppress(InvalidKeyError):
+        for key in keys:
+            make([key])
+            after = f", after key {key!r:.100}"
+    return after
 
 
 def _tell_where(error: Exception, split: str, key: Any) -> None:

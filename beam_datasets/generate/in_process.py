@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import frames
 from beam_datasets.errors import BeamDatasetsError, GenerationError, InvalidKeyError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 16 << 20
 _HISTOGRAMS_MERGED = 64  # together
+_MAX_SEEN = 100_000
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def generate(
     sharding: ShardingOptions,
     inputs: Inputs | None = None,
     checksums: SourceUnits | None = None,
+    seen: list[tuple[str, Any]] | None = None,
 ) -> str:
     """Generates a dataset in this process and returns the published directory.
 
@@ -64,6 +66,7 @@ def generate(
         sharding: options that decide the shards.
         inputs: the files that it is built from, for inputs.json; None for none.
         checksums: of these files; see `beam_datasets.beam.generate.generate`.
+        seen: gets the splits and keys of the first 100,000 examples.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -79,14 +82,18 @@ def generate(
         if checksums is not None:
             found = itertools.chain.from_iterable(map(checksums.read, checksums.units))
             publication = publishing.stage_checksums(publication, dict(found))
-        blocks = _encode(info, sources, spill_dir, libraries)
+        blocks = _encode(info, sources, spill_dir, libraries, [] if seen is None else seen)
         made = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
         publishing.publish(publication, *made)
     return publication.target
 
 
 def _encode(
-    info: DatasetInfo, sources: Mapping[str, SourceUnits], spill_dir: str | None, libraries: set[str]
+    info: DatasetInfo,
+    sources: Mapping[str, SourceUnits],
+    spill_dir: str | None,
+    libraries: set[str],
+    seen: list[tuple[str, Any]],
 ) -> Iterator[AnyBlock]:
     """Yields the blocks of all splits; `libraries` gets those whose versions determine bytes of the examples."""
     for splits in read_together(sources):
@@ -99,6 +106,8 @@ def _encode(
                 (key, example), belongs_to = pair_and_splits(item, keeps)
                 count += 1
                 for split in belongs_to:
+                    if len(seen) < _MAX_SEEN:
+                        seen.append((split, key))
                     if builders[split].add(key, example):
                         yield from filter(None, [builders[split].flush()])
             yield from filter(None, [builder.flush() for builder in builders.values()])

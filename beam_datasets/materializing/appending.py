@@ -646,9 +646,12 @@ def build_sources(
             yield parent.dataset_dir, made, notes
         except DuplicateKeyError as error:
             places = [place for one in built for place in getattr(one, "places_in", lambda _: ())(str(error))]
-            raise DuplicateKeyError(
-                "\n  ".join([f"{error}", *(f"the new one is in {place}" for place in places)])
-            ) from None
+            raise _with_keys(error, built, *(f"the new one is in {place}" for place in places)) from None
+
+
+def _with_keys(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
+    keys = [key for one in builders for key in one.keys_in(f"{error}")]
+    return DuplicateKeyError("\n  ".join([f"{error}", *keys[:1], *lines]))
 
 
 def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
@@ -668,7 +671,7 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
         return _build(builder)
     except DuplicateKeyError as error:
         if not hasattr(builder, "one_by_one"):
-            raise
+            raise _with_keys(error, [builder]) from None
         if on_duplicate == "error":
             raise DuplicateKeyError(
                 f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "

@@ -72,6 +72,11 @@ BAD_EXAMPLES = [
     ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
     ([("k", {"n": 2**70, "text": "a"})], errors.FeatureOverflowError, "split 'train', key 'k': n"),
     ([(1.5, {"n": 1, "text": "a"})], errors.InvalidKeyError, "^split 'train': key 1.5 .*float"),
+    (
+        [("a", {"n": 1, "text": "a"}), (None, {"n": 2, "text": "a"})],
+        errors.InvalidKeyError,
+        "^split 'train', after key 'a': key None",
+    ),
     ([("half\ud800", {"n": 1, "text": "a"})], errors.InvalidKeyError, r"^split 'train': key 'half\\ud800' "),
     ([good(1), 7], errors.BeamDatasetsError, r"\(key, example\)"),
     ([good(1), bad_code], errors.BeamDatasetsError, r"KeyError: no such column(.|\n)*bad_code"),

@@ -139,7 +139,12 @@ def test_errors_about_keys_name_rows_that_differ_and_their_place(tmp_path):
         n, row = "abc".index(changed) + 1, f"id: '{changed}'"
         assert str(error.value).startswith(f"ds:1.0.0:train[{place[changed]}] and {logs}/1.csv have the same key (its ")
         assert ", and differ. Nothing was published. Keep the first (--on_duplicate keep_old) or " in str(error.value)
-        shown = [f"  n: {n}, {row}", f"  n: {n + 10}, {row}", f"  the new one is in {logs}/1.csv, line {n + 1}"]
+        shown = [
+            f"  n: {n}, {row}",
+            f"  n: {n + 10}, {row}",
+            f"  the key is {row[4:]}",
+            f"  the new one is in {logs}/1.csv, line {n + 1}",
+        ]
         assert str(error.value).endswith("\n".join(["The two examples:", *shown]))
     csv(logs, "1.csv", "id,n", "b,2")
     with (
