@@ -26,6 +26,7 @@ from beam_datasets.errors import (
     InputError,
     InvalidKeyError,
     MissingDependencyError,
+    SplitError,
 )
 from beam_datasets.files import builder
 from beam_datasets.files.builder import SplitBy
@@ -191,6 +192,20 @@ def test_errors_name_the_key_of_what_is_appended(tmp_path, monkeypatch):
     monkeypatch.setitem(SOURCES, "a key twice", lambda builder: {"train": [(k, {"n": 1, "text": ""}) for k in "yxz"]})
     with pytest.raises(DuplicateKeyError, match="the new own:1.0.0 have the same key (.|\n)*\n  the key is 'x'$"):
         bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path)
+
+
+def test_a_day_without_rows_for_a_split(tmp_path, monkeypatch):
+    sources = {"train": [], "test": [(2, {"n": 2, "text": "xx"})]}
+    monkeypatch.setitem(SOURCES, "lists", lambda builder: sources)
+    monkeypatch.setattr(Own, "sources", "lists")
+    published = generate(tmp_path, {"train": {0: 0}, "test": {1: 1}})
+    append = functools.partial(bd.append, "ds", Own(data_dir=tmp_path), data_dir=tmp_path)
+    for split in ("train", "train=train[:50%]", "test[:50%]"):
+        assert append(split=split) == str(published)
+    with pytest.raises(SplitError, match="no split 'trian' in the new own:1.0.0; it has 'test', 'train'"):
+        append(split="trian")
+    whole = content(generate(tmp_path / "x", {"train": {0: 0}, "test": {1: 1, 2: 2}}))
+    assert content(Path(append(split=["train=train", "test=test+train"]))) == whole
 
 
 def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):

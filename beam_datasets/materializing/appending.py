@@ -52,6 +52,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import Key, key_bytes
 from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
+from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.opening import ReadOnlyBuilder
 
@@ -263,8 +264,15 @@ def _selected(
     published = select_splits(named_splits(None, parent), Sources([], opened=[parent]))
     datasets, merged = [parent], {selected.name: [selected] for selected in published}
     for sources in appended:
-        for selected in select_splits(named_splits(split, sources.opened[0]), sources):
-            merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
+        first = sources.opened[0]
+        if isinstance(first, Built):  # of which a published split may have no rows today
+            there = first.info.splits
+            empty = [SplitInfo(name, [], 0) for name in parent.info.splits if name not in there]
+            splits = SplitDict([*there.values(), *empty], dataset_name=first.built_from)
+            first.info = first.info.replace(splits=splits)
+        for selected in select_splits(named_splits(split, first), sources):
+            if selected.runs:
+                merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
         datasets += sources.opened
     return datasets, merged
 
