@@ -190,7 +190,7 @@ def test_errors_name_the_key_of_what_is_appended(tmp_path, monkeypatch):
     with pytest.raises(DuplicateKeyError, match="two examples have a key (.|\n)*\n  the key is 'a'$"):
         bd.append(generate(tmp_path, {"train": {"x": 0}}), Own(data_dir=tmp_path))
     monkeypatch.setitem(SOURCES, "a key twice", lambda builder: {"train": [(k, {"n": 1, "text": ""}) for k in "yxz"]})
-    with pytest.raises(DuplicateKeyError, match="the new own:1.0.0 have the same key (.|\n)*\n  the key is 'x'$"):
+    with pytest.raises(DuplicateKeyError, match="the builder Own have the same key (.|\n)*\n  the key is 'x'$"):
         bd.append("ds", Own(data_dir=tmp_path), data_dir=tmp_path)
 
 
@@ -202,10 +202,14 @@ def test_a_day_without_rows_for_a_split(tmp_path, monkeypatch):
     append = functools.partial(bd.append, "ds", Own(data_dir=tmp_path), data_dir=tmp_path)
     for split in ("train", "train=train[:50%]", "test[:50%]"):
         assert append(split=split) == str(published)
-    with pytest.raises(SplitError, match="no split 'trian' in the new own:1.0.0; it has 'test', 'train'"):
+    with pytest.raises(SplitError, match="no split 'trian' in the builder Own; it has 'test', 'train'"):
         append(split="trian")
     whole = content(generate(tmp_path / "x", {"train": {0: 0}, "test": {1: 1, 2: 2}}))
-    assert content(Path(append(split=["train=train", "test=test+train"]))) == whole
+    made = append(split=["train=train", "test=test+train"])
+    assert content(Path(made)) == whole
+    lineage = bd.builder_from_directory(made).lineage
+    assert [each.full_name for each in lineage.datasets] == ["ds:1.0.0", "Own"]  # not a dataset that can be opened
+    assert lineage.splits["test"].expression == "test+Own:test+train"
 
 
 def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def _to_come(plan: AppendPlan) -> str:
         for s in plan.splits
     ]
     lines = [f"{plan.parent_dir} -> {plan.dataset_dir}"]
-    lines += [f"appended: {dataset.full_name}" for dataset in plan.lineage.datasets[1:]]
+    lines += [f"appended: {each}" for each in plan.appended]
     lines.append(table(["split", *kinds, "examples", "size", "shards"], rows))
     if plan.moved:
         moves = [f"{count:,} from {split} to {other}" for (split, other), count in sorted(plan.moved.items())]

@@ -158,6 +158,7 @@ class AppendPlan:
         moved: (split, other split) -> how many examples move from the one to the other, because the new row with
             their key belongs there.
         sources: the directories of what is read, in the order of the lineage.
+        appended: what names each appended dataset in messages.
         inputs: the files that it is built from, those of the published version among them; None if they are unknown.
     """
 
@@ -170,6 +171,7 @@ class AppendPlan:
     deletions: tuple[tuple[Key, bool | None], ...]
     moved: Mapping[tuple[str, str], int]
     sources: tuple[str, ...]
+    appended: tuple[str, ...]
     inputs: Inputs | None
 
     @property
@@ -244,6 +246,7 @@ def plan_append(
         tuple((key, found.get(i)) for i, key in enumerate(options.delete)),
         moved,
         tuple(one.dataset_dir for one in datasets),
+        tuple(map(_text_of, datasets[1:])),
         _inputs(datasets if options.split is None else datasets[:1], info.features),
     )
 
@@ -356,13 +359,16 @@ def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_fea
         except BeamDatasetsError as error:
             joined, problem, way = None, str(error).rstrip("."), ""
         if joined is None or not union_features:
-            name = other.built_from if isinstance(other, Built) else other.info.display_name
             raise BeamDatasetsError(
-                f"{name} cannot be appended to {datasets[0].info.display_name}: {problem}. What is appended needs the "
-                f"same features; make it with those of the published version{way}."
+                f"{_text_of(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is appended "
+                f"needs the same features; make it with those of the published version{way}."
             )
         info = info.replace(features=joined)
     return info
+
+
+def _text_of(dataset: ReadOnlyBuilder) -> str:
+    return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
 
 
 def _inputs(datasets: Iterable[ReadOnlyBuilder], features: Any) -> Inputs | None:
@@ -465,13 +471,18 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
 def _lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
-    sources = [described(builder) for builder in datasets]
+    sources = [
+        replace(described(one), name=one.builder_name, config=None, version=None)
+        if isinstance(one, Built)
+        else described(one)
+        for one in datasets
+    ]
     if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
         sources[0] = replace(sources[0], source=None)  # its own manifest has it; a year of days would nest 365 deep
     splits = {}
     for name, parts in ((name, merged[name]) for name in counts):
         terms = [
-            part.expression if read.dataset == 0 else f"{datasets[read.dataset].info.display_name}:{part.expression}"
+            part.expression if read.dataset == 0 else f"{sources[read.dataset].full_name}:{part.expression}"
             for part in parts
             for read in part.reads[:1]
         ]
@@ -703,9 +714,9 @@ def _build(builder: Any) -> list[Built]:
             raise
         return []
     if not hasattr(builder, "recorded_keys"):
-        return [Built(directory, f"the new {builder.info.display_name}")]
+        return [Built(directory, builder)]
     keys: RowKeys | None = builder.recorded_keys
-    dataset = Built(directory, builder.files_text, keys or (lambda: ()))
+    dataset = Built(directory, builder, keys or (lambda: ()))
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}

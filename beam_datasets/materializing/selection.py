@@ -42,14 +42,17 @@ class Built(ReadOnlyBuilder):
     """A dataset that was built to be appended.
 
     Attributes:
-        built_from: what names it in errors, because it cannot be opened later: its files, or its builder.
+        builder_name: what names it in a lineage, because it cannot be opened later: the class of its builder.
+        built_from: what names it in messages: its files, or its builder.
         keys: yields keys of its rows by their splits that may be in another split; None if they are to be read from it.
     """
 
-    def __init__(self, dataset_dir: str, built_from: str, keys: RowKeys | None = None) -> None:
-        """Opens the dataset; see ReadOnlyBuilder."""
+    def __init__(self, dataset_dir: str, builder: Any, keys: RowKeys | None = None) -> None:
+        """Opens what a builder has built; see ReadOnlyBuilder."""
         super().__init__(dataset_dir)
-        self.built_from, self.keys = built_from, keys
+        self.builder_name = type(builder).__name__
+        self.built_from = getattr(builder, "files_text", f"the builder {self.builder_name}")
+        self.keys = keys
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,9 @@ class SourceDataset:
     """A dataset that was read.
 
     Attributes:
-        name: the dataset's.
+        name: the dataset's; the class of the builder of what was built to be appended.
         config: None where it has no configs.
-        version: of the dataset.
+        version: of the dataset; None of what was built to be appended, which cannot be opened.
         digest: the digest of its manifest; where it has none, the SHA-256 of its other metadata files.
         digest_of: 'manifest' or 'metadata'.
         source: where it came from itself, as its manifest says; None for a generated one.
@@ -98,7 +98,7 @@ class SourceDataset:
 
     name: str
     config: str | None
-    version: str
+    version: str | None
     digest: str
     digest_of: str
     source: Mapping[str, Any] | None = None

@@ -635,7 +635,7 @@ def test_rows_of_an_own_builder_stand_in_one_split_of_files_that_are_split_by_a_
     old = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", data_dir=tmp_path, **options).build(num_workers=1)
     groups = {split_of(n): n for n in range(20)}
     moved = f"a{groups['train']}"
-    with pytest.raises(DuplicateKeyError, match=f"the key '{moved}' in split 'train', and the new corrections:1.0.0 "):
+    with pytest.raises(DuplicateKeyError, match=f"the key '{moved}' in split 'train', and the builder Corrections "):
         bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path)
     made = bd.append("ds", Corrections(data_dir=tmp_path), data_dir=tmp_path, on_duplicate="replace")
     kept = set(splits_of(old)) - {(moved, "train")}

@@ -187,7 +187,7 @@ def ascents(draw):
 reads = st.builds(Read, st.integers(0, 3), names, st.integers(0, 9), st.integers(0, 9))
 splits = st.builds(SplitLineage, names, st.lists(reads, max_size=3).map(tuple), st.none() | ascents())
 source = st.none() | st.just({"datasets": [], "splits": {}, "filter": None, "features": None, "reshuffle": None})
-datasets = st.builds(SourceDataset, names, st.none() | names, names, names, st.just("manifest"), source)
+datasets = st.builds(SourceDataset, names, st.none() | names, st.none() | names, names, st.just("manifest"), source)
 lineages = st.builds(
     Lineage,
     st.lists(datasets, max_size=2).map(tuple),

@@ -162,7 +162,7 @@ def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
         inner = source.source and Lineage.from_json(source.source, path=f"the lineage of {source.full_name}")
         known = False
         with contextlib.suppress(BeamDatasetsError, ValueError):
-            known = bool(catalogue.open(source.full_name))
+            known = bool(source.version and catalogue.open(source.full_name))
         node = {"name": source.full_name, "digest": source.digest, "known": known}
         sources.append(node | {"lineage": inner and _lineage(inner, catalogue)})
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
