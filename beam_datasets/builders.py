@@ -343,7 +343,7 @@ class DatasetBuilder:
         is_appended = self.is_temporary and self._trial_examples is None and options.keys() <= _OPTIONS_OF_APPEND
         if is_appended and (sources := self._sources_in_process()) is not None:
             return self._generate_in_process(sources, **options)
-        with needs("generating a dataset needs Apache Beam, which is not installed", "beam"):
+        with needs("generating a dataset needs Apache Beam", "beam"):
             from beam_datasets.beam.generate import generate
         return generate(self, **options)
 

@@ -8,6 +8,7 @@ import importlib
 import logging
 import os
 import shlex
+import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,17 +45,19 @@ def importing_beam() -> Iterator[None]:
     Garbage is not collected meanwhile; that would take a quarter of the time.
 
     Raises:
-        MissingDependencyError: Beam is not installed.
+        MissingDependencyError: Beam is not installed, or cannot be imported.
     """
     root, collects = logging.getLogger(), gc.isenabled()
     root.addFilter(_not_of_apitools)
     gc.disable()
     try:
         yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "apache_beam":
-            raise
-        raise MissingDependencyError(f"this needs Apache Beam: {install_command('beam')}") from error
+    except ImportError as error:
+        importing = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if not any(f"{name}.".startswith("apache_beam.") for name in (error.name, *importing)):
+            raise  # it is of the author's module
+        problem = _problem(error, "apache_beam")
+        raise MissingDependencyError(f"this needs Apache Beam{problem}: {install_command('beam')}") from error
     finally:
         root.removeFilter(_not_of_apitools)
         if collects:
@@ -88,6 +91,11 @@ def framework(module: str, *, needed_by: str, name: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        problem = "" if missing else f" (the installed one cannot be imported: {error})"
+        problem = _problem(error, module.partition(".")[0])
         raise MissingDependencyError(f"{needed_by} needs {name}{problem}: {install_command(extra)}") from error
+
+
+def _problem(error: ImportError, package: str) -> str:
+    """Returns why a package cannot be imported, for a message; '' if it is not installed."""
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == package
+    return "" if is_missing else f" (the installed one cannot be imported: {error})"

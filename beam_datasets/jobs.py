@@ -160,6 +160,6 @@ def _run(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[
     """Runs a plan by the pipeline of this name, or by the function `run_in_process` of a module without Beam."""
     if not asks_for_beam(beam_options, engine):
         return str(importlib.import_module(in_process).run_in_process(plan, **engine))
-    with needs("a run with a runner or num_workers needs Apache Beam, which is not installed", "beam"):
+    with needs("a run with a runner or num_workers needs Apache Beam", "beam"):
         pipeline = importlib.import_module(f"beam_datasets.beam.{name}")
     return str(pipeline.run(plan, beam_options=beam_options, **engine))
