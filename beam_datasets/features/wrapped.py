@@ -9,6 +9,7 @@ imported by that name.
 from __future__ import annotations
 
 import abc
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -230,8 +231,12 @@ def _made(kind: Any, content: Json) -> Any:
     """Returns the connector that a user's class makes of its content in features.json."""
     if hasattr(kind, "from_json_content"):
         return kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
-    if not kind.__init__.__module__.startswith("beam_datasets."):
-        raise TypeError(f"{kind.__name__} has an __init__ of its own, and no class method from_json_content(content)")
+    ours = next(base for base in kind.__mro__ if base.__module__.startswith("beam_datasets."))
+    if inspect.signature(kind) != inspect.signature(ours):
+        raise TypeError(
+            f"{kind.__name__} takes other arguments than {ours.__name__}, and has no class method "
+            "from_json_content(content)"
+        )
     return kind.from_content(content)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -262,6 +263,11 @@ class Plus(features.Tensor):
         return super().decode_example(stored) * 10
 
 
+@dataclass(frozen=True)
+class Times(Plus):
+    """A subclass whose __init__ is of its own module, and takes the arguments of Tensor."""
+
+
 class Named(features.ClassLabel):
     """A class that is read as its name."""
 
@@ -392,12 +398,16 @@ def test_content_that_is_not_json_is_an_error(monkeypatch: Any) -> None:
         features.to_json_text(features.FeaturesDict({"a": Scaled(2)}))
 
 
-def test_a_subclass_of_a_connector_is_made_by_the_arguments_of_that_connector() -> None:
-    tree = features.FeaturesDict({"plus": TREE["plus"]})
-    features.register(Plus)
+@pytest.mark.parametrize("kind", [Plus, Times])
+def test_a_subclass_of_a_connector_is_made_by_the_arguments_of_that_connector(kind: Any) -> None:
+    tree = features.FeaturesDict({"plus": kind(shape=(), dtype=np.int64)})
+    features.register(kind)
     read = features.from_json_text(features.to_json_text(tree))
     assert features.compile_decoder(read)(features.compile_encoder(tree)({"plus": 1})) == {"plus": 60}
-    with pytest.raises(FeatureTypeError, match=r"^a: .*Shifted has an __init__ of its own.*define from_json_content"):
+
+
+def test_a_subclass_of_a_connector_with_other_arguments_is_an_error() -> None:
+    with pytest.raises(FeatureTypeError, match=r"^a: .*Shifted takes other arguments than Tensor.*define from_json"):
         features.compile_encoder({"a": Shifted(1)})
 
 
