@@ -419,6 +419,9 @@ def finish(target: str) -> bool:
     """Puts the files of a run in place that has decided to publish; returns False if no run has.
 
     Any process may call this, any number of times, also while the run itself does it.
+
+    Raises:
+        StorageError: its staged files are gone, and the version is not there: it was published, and deleted since.
     """
     held = holder(target)
     if held is None or held.decision is None or held.decision.kind != PUBLISH:
@@ -426,8 +429,15 @@ def finish(target: str) -> bool:
     if is_complete(target):  # else the decision is valid
         delete_files(held.run)
     else:
-        commit_all(held.run, held.decision)
-        complete(held.run, held.decision)
+        try:
+            commit_all(held.run, held.decision)
+            complete(held.run, held.decision)
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"{error}. {held.run.text} had decided to publish {target}, but what it staged was removed, as it is "
+                "once it is published. If you deleted the version, and no run is active: delete "
+                f"{runs_dir(target)} as well, and run the same command again."
+            ) from None
     if held.run.owner.is_dead:
         storage.remove(held.run.worker_log)
         if held.run.spill_dir:

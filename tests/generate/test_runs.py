@@ -157,6 +157,27 @@ def test_a_run_that_has_decided_to_publish_is_finished_by_the_next(data_dir: str
     check_published_by(gone)
 
 
+def test_a_version_that_was_deleted_before_its_records_says_what_to_do(
+    data_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when the staged files were removed, and the records not yet; then the version is deleted by hand."""
+    gone = elsewhere(announced(data_dir))
+    publish.reserve(gone)
+    monkeypatch.setattr(runs, "delete_files", lambda run: storage.remove_tree(run.staging_dir))
+    publish.publish(gone, *staged(gone))
+    monkeypatch.undo()
+    storage.remove_tree(gone.target)
+    again = announced(data_dir)
+    records = runs.runs_dir(gone.target)
+    for attempt in (lambda: publish.reserve(again), lambda: runs.finish(gone.target)):  # the latter is what gc does
+        with pytest.raises(StorageError, match=f"run {gone.job} .* If you deleted the version, .* delete {records} "):
+            attempt()
+    storage.remove_tree(records)
+    publish.reserve(again)
+    publish.publish(again, *staged(again))
+    check_published_by(again)
+
+
 def test_finishing_a_dead_run_removes_what_it_left_on_this_machine(
     data_dir: str, dead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
