@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -223,7 +224,14 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
             raise LookupError(f"several registered classes have its name: {', '.join(sorted(found.values()))}")
         if not found:
             return None
-        kind = next(iter(found))
+        [(kind, known)] = found.items()
+        if "__main__" in (name.partition(".")[0], known.partition(".")[0]):
+            warnings.warn(
+                f"features.json names the class {name!r}, and the registered class {known!r} is used: one of them was "
+                f"defined by a script, so only the names of the classes are compared. If they are the same class, set "
+                f"ALIASES = ({name!r},) in it; if not, register the right one",
+                stacklevel=2,
+            )
     return customised(_made(kind, content))
 
 

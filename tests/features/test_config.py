@@ -416,6 +416,11 @@ def test_a_class_of_a_script_is_known_by_its_name(monkeypatch: Any, names: tuple
     stored, registered = names
     monkeypatch.setitem(wrapped._REGISTERED, registered, Rgb)
     node = {"pythonClassName": stored, "jsonFeature": {"json": '{"scale": 2}'}}
+    with pytest.warns(UserWarning, match=rf"names the class '{stored}', and .* '{registered}' is used: .*ALIASES"):
+        assert features.from_json(node) == Rgb(2)
+    monkeypatch.setattr(Rgb, "ALIASES", (stored,), raising=False)
+    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    features.register(Rgb)
     assert features.from_json(node) == Rgb(2)
 
 
