@@ -454,7 +454,7 @@ class Dataset(Frameworks):
 
         Raises:
             StateError: the state belongs to another dataset or epoch.
-            ValueError: `repeat(epochs)` ends before this epoch.
+            ValueError: `repeat(epochs)` ends before this epoch, or an epoch before it is endless.
         """
         first = 0 if epoch is None else integer("epoch", epoch, at_least=0)
         if state is None:
@@ -467,6 +467,8 @@ class Dataset(Frameworks):
 
     def _checked_epoch(self, epoch: int) -> int:
         stream = stream_of(self._operation)
+        if isinstance(stream, Repeat) and epoch and stream.child.length == ENDLESS:
+            raise ValueError(f"epoch must be 0, got {epoch}: the first epoch of an endless dataset never ends.")
         if isinstance(stream, Repeat) and stream.times and epoch >= stream.times:
             raise ValueError(f"epoch must be in [0, {stream.times}), those of repeat({stream.times}), got {epoch}.")
         return epoch

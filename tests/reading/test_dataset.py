@@ -284,6 +284,7 @@ def test_iterators_say_how_to_go_on_elsewhere(builder: Any, taken: int, copied: 
         (lambda d: d.map(str).raw(), ValueError, "before map"),
         (lambda d: d.iterate(epoch=-1), ValueError, "epoch must be at least 0"),
         (lambda d: d.repeat(2).iterate(epoch=2), ValueError, r"epoch must be in \[0, 2\), those of repeat\(2\), got 2"),
+        (lambda d: d.repeat().batch(2).repeat(2).iterate(epoch=1), ValueError, r"must be 0, got 1: .* endless"),
         (lambda d: d.repeat(3).batch(4).shard(0, 2).iterate(epoch=7), ValueError, r"epoch must be in \[0, 3\)"),
         (lambda d: list(d.map(lambda e: {"a": np.zeros(e["id"] % 3)}).batch(4)), ValueError, "a: arrays of the shapes"),
     ],
