@@ -357,3 +357,14 @@ def test_a_file_that_is_deleted_while_it_is_found_is_an_error(tmp_path, monkeypa
     monkeypatch.setattr("os.path.exists", lambda _: True)
     with pytest.raises(InputError, match=r"no file matches .*gone\.csv"):
         find(f"{tmp_path}/gone.csv")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet"])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, name):
+    (path := tmp_path / name).write_bytes(b"x")
+    kind = {"csv": Csv, "parquet": Parquet}.get(name.rpartition(".")[2], Jsonl)
+    made = kind(name="ds", pattern=str(path), data_dir=tmp_path)
+    assert made.has_files  # it is found
+    path.unlink()
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))} cannot be read: No such file or directory$"):
+        made.build()

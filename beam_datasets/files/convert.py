@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_datasets.errors import InputError
 from beam_datasets.extras import needs
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import count, file_systems, open_bytes
@@ -389,6 +390,8 @@ def image_of(value: Any, beside: str, exif_orientation: str = "keep") -> Any:
     try:
         with open_bytes(path) as stream:
             return storable_image(stream.read(), exif_orientation)
+    except InputError:
+        raise
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     except ValueError as error:

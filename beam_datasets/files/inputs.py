@@ -195,10 +195,19 @@ def is_plain(path: str) -> bool:
 
 
 def open_bytes(path: str) -> BinaryIO:
-    """Returns the file's uncompressed bytes as a stream."""
-    if is_plain(path):
-        return open(path, "rb", _LINE_BLOCK)
-    stream = file_systems().open(path)
+    """Returns the file's uncompressed bytes as a stream.
+
+    Raises:
+        InputError: a file of this machine cannot be opened.
+    """
+    try:
+        if is_plain(path):
+            return open(path, "rb", _LINE_BLOCK)
+        stream = file_systems().open(path)
+    except OSError as error:
+        if "://" in path:
+            raise
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     if isinstance(stream, io.BufferedIOBase):
         return cast("BinaryIO", stream)
     return io.BufferedReader(_Decompressed(stream), _LINE_BLOCK)
