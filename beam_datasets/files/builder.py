@@ -284,8 +284,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pattern: path of the files of all splits; wildcards, and a folder for all below it.
         splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
             their keys' hash; or what `split_by` says.
-        split_by: with `pattern`, what decides the split of a row instead of its key: `group=COLUMN` keeps rows with one
-            value together, `time=COLUMN` divides by time, `column=COLUMN` names the split.
+        split_by: with `pattern`, what decides the split of a row instead of its key: `SplitBy(group=COLUMN)` keeps rows
+            with one value together, `SplitBy(time=COLUMN)` divides by time, `SplitBy(column=COLUMN)` names the split.
         train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
         stratify: a column of labels, of each of which every split has its share.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
@@ -729,6 +729,12 @@ def assignment(
     Raises:
         ValueError: the arguments do not fit each other.
     """
+    if not isinstance(splits, Mapping):
+        raise TypeError(f"splits: expected {{name: value}}, got {splits!r:.100}")
+    if by is not None and not isinstance(by, SplitBy):
+        raise TypeError(
+            f"split_by: expected a SplitBy such as SplitBy(group='user'), got {type(by).__name__}: {by!r:.100}"
+        )
     ways = {name: column for name, column in vars(by or SplitBy()).items() if column and name != "missing"}
     if stratify:
         ways["stratify"] = stratify

@@ -13,6 +13,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from beam_datasets import catalog, storage
+from beam_datasets.arguments import boolean
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
@@ -86,6 +87,8 @@ class AppendOptions:
 
     def __post_init__(self) -> None:
         self.sharding  # noqa: B018  # checks the numbers
+        for name in ("new_splits", "share_shards", "union_features"):
+            boolean(name, getattr(self, name))
         if self.share_shards and self.num_shards is not None:
             raise ValueError("share_shards keeps the shards that are published, so it takes no num_shards.")
         if self.on_duplicate not in ON_DUPLICATE:
@@ -110,6 +113,10 @@ class AppendOptions:
             AlreadyPublishedError: the next one is published already.
             BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.
         """
+        if not isinstance(source, (str, os.PathLike)):
+            raise TypeError(
+                f"source: expected a dataset's name or directory, got {type(source).__name__}: {source!r:.100}"
+            )
         sources = Sources([target_dir(catalog.root_dir(self.data_dir), self.storage_options)], {}, self.storage_options)
         parent = sources.opened[sources.open(catalog.latest(source))]
         if storage.basename(parent.dataset_dir) != str(parent.version):
@@ -635,7 +642,9 @@ def build_sources(
         AlreadyPublishedError: the next version is published already.
         DuplicateKeyError: a key is repeated in what is appended; or one that the body raises, with the rows in files.
     """
-    if not any(hasattr(one, "elsewhere") for one in new):
+    take_changed = boolean("take_changed", take_changed)
+    compare_checksums = boolean("compare_checksums", compare_checksums)
+    if not any(map(_is_builder, new)):
         yield source, list(new), []
         return
     parent, _ = options.parent(source)
@@ -650,7 +659,7 @@ def build_sources(
     notes: list[str] = []
     with publishing.beside(place) as folder:
         for number, one in enumerate(new):
-            if hasattr(one, "elsewhere"):
+            if _is_builder(one):
                 builder = one.elsewhere(storage.join(folder, str(number)))
                 builder.is_appended = True
                 if hasattr(builder, "only_new"):
@@ -666,6 +675,10 @@ def build_sources(
         except DuplicateKeyError as error:
             places = [place for one in built for place in getattr(one, "places_in", lambda _: ())(str(error))]
             raise _with_keys(error, built, *(f"the new one is in {place}" for place in places)) from None
+
+
+def _is_builder(new: Any) -> bool:
+    return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
 def _with_keys(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:

@@ -42,10 +42,12 @@ GROUP = SplitBy(group="user")
         (EIGHTY, "x", {"by": SplitBy(time="t"), "train_until": "2026-01-01"}, "train_until: expected"),
         ({}, "x", {"by": GROUP, "train_until": "2026-01-01"}, "train_until: expected"),
         ({}, "x", {"by": SplitBy(time="t"), "train_until": "soon"}, "'train': expected a date or time .* got 'soon'"),
+        (EIGHTY, "x", {"by": "group=user"}, "split_by: expected a SplitBy .* got 'group=user'"),
+        (["train"], "x", {}, r"splits: expected {name: value}, got \['train'\]"),
     ],
 )
 def test_refused(splits, pattern, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         assignment(splits, pattern, **options)
 
 

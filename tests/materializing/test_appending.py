@@ -345,6 +345,12 @@ def test_what_cannot_be_appended(tmp_path):
         ("ds", More(), {"version": "1.1.0"}, "expected version 2.0.0 or higher"),
         ("ds", More(), {"num_shards": 0}, "num_shards is 0"),
         ("ds", More(), {"delete": "12"}, "delete: expected a list of keys"),
+        ("ds", More, {}, "new: expected a dataset's name or directory, a builder, .* got type"),
+        (More(), "more", {}, "source: expected a dataset's name or directory, got <"),
+        *(
+            ("ds", "more", {name: "no"}, f"{name} must be True or False, not 'no'")
+            for name in ("new_splits", "share_shards", "union_features", "take_changed", "compare_checksums")
+        ),
     ]:
         with pytest.raises((BeamDatasetsError, TypeError, ValueError), match=error):
             bd.append(source, new, data_dir=tmp_path, **options)
