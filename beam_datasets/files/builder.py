@@ -732,9 +732,7 @@ def assignment(
     if not isinstance(splits, Mapping):
         raise TypeError(f"splits: expected {{name: value}}, got {splits!r:.100}")
     if by is not None and not isinstance(by, SplitBy):
-        raise TypeError(
-            f"split_by: expected a SplitBy such as SplitBy(group='user'), got {type(by).__name__}: {by!r:.100}"
-        )
+        raise TypeError(f"split_by: expected a SplitBy such as SplitBy(group='user'), got {by!r:.100}")
     ways = {name: column for name, column in vars(by or SplitBy()).items() if column and name != "missing"}
     if stratify:
         ways["stratify"] = stratify

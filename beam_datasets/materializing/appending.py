@@ -114,9 +114,7 @@ class AppendOptions:
             BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.
         """
         if not isinstance(source, (str, os.PathLike)):
-            raise TypeError(
-                f"source: expected a dataset's name or directory, got {type(source).__name__}: {source!r:.100}"
-            )
+            raise TypeError(f"source: expected a dataset's name or directory, got {source!r:.100}")
         sources = Sources([target_dir(catalog.root_dir(self.data_dir), self.storage_options)], {}, self.storage_options)
         parent = sources.opened[sources.open(catalog.latest(source))]
         if storage.basename(parent.dataset_dir) != str(parent.version):
