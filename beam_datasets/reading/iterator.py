@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from beam_datasets.arguments import integer
+from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
 from beam_datasets.reading.operations import (
+    ENDLESS,
     Partials,
     Repeat,
     Slice,
@@ -159,6 +161,8 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         """
         saved = ReadState.from_dict(state)
         saved.check(self._fingerprint(), num_examples=self._num_examples)
+        if saved.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
+            raise StateError(f"the state's epoch is {saved.epoch}: the first epoch of an endless dataset never ends.")
         self._go(saved.epoch, saved.position, saved.partials)
 
     @property

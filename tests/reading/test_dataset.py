@@ -227,6 +227,17 @@ def test_state_at_the_end_of_the_last_epoch(builder: Any, of: Any) -> None:
     assert list(read.repeat(3).iterate(state=state)) == list(read.iterate(epoch=2))
 
 
+def test_a_state_of_an_epoch_behind_an_endless_one_is_refused(builder: Any) -> None:
+    """One that an endless dataset saved, which is repeated now; it resumed at the beginning."""
+    endless = bd.mix({builder.as_dataset("train"): 1}, stop="never")
+    iterator = endless.iterate(epoch=1)
+    next(iterator)
+    state = iterator.get_state()
+    assert next(endless.iterate(state=state)) == next(iterator)
+    with pytest.raises(bd.errors.StateError, match="the state's epoch is 1: the first epoch of an endless dataset"):
+        endless.repeat().iterate(state=state)
+
+
 def test_a_state_of_another_epoch_than_asked_for(builder: Any) -> None:
     read = dataset(builder).shuffle(1)
     iterator = read.iterate(epoch=3)
