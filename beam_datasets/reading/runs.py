@@ -52,8 +52,8 @@ class RunReader:
             stop: see the class.
             chunk_bytes: how much to read at a time; the first chunk is not larger than `CHUNK_BYTES`.
             submit: what calls a function in a thread; where it is given, the next chunk is read ahead.
-            turns: how many runs are read in turn; all of them together fetch at most `shard.reader.max_ahead` ahead, but
-                each of them at least two pieces.
+            turns: how many runs are read in turn; all of them together fetch at most `shard.reader.max_ahead` ahead,
+                but each of them at least two pieces.
         """
         self.shard = shard
         self.stop = stop
