@@ -24,6 +24,7 @@ from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
 from beam_datasets.files.fields import (
+    UNKNOWN,
     Field,
     has_images,
     override,
@@ -597,7 +598,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         for name, spec in self._published_types.items():
             if name in found and name not in self._specs and str(found[name]) != spec:
                 field = parse_field(spec)
-                found[name] = replace(field, optional=field.optional or found[name].optional, exact=True)
+                is_missing = found[name].optional or (self._may_lack and found[name].kind == UNKNOWN)
+                found[name] = replace(field, optional=field.optional or is_missing, exact=True)
         return found
 
     def _features(self) -> FeatureConnector:

@@ -127,11 +127,13 @@ class Inference:
     Attributes:
         is_text: the values are text: several kinds make a string, and so does no value at all.
         skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
+        may_lack: files may lack columns that others have, so lists that are missing are empty ones.
         notes: what `skip_bad` decided.
     """
 
     is_text: bool = False
     skip_bad: bool = False
+    may_lack: bool = False
     notes: list[str] = field(default_factory=list)
 
     def fields(
@@ -168,6 +170,8 @@ class Inference:
             found = Field(kind, optional=may_miss, exact=kind == "float32" or is_majority)
         if not missing or (kind != "list" and not inside_list):
             return found
+        if self.may_lack and not inside_list:
+            return replace(found, optional=True)
         return self._without_missing(found, guess, path, missing)
 
     def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:

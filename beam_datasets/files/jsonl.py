@@ -45,7 +45,7 @@ class Jsonl(RowsBuilder):
         if not guess.rows:
             kind = InputError if problem else NoExamplesError
             raise kind(f"no file has an object; {problem or self.files_text}")
-        inference = Inference(skip_bad=self._skip_bad)
+        inference = Inference(skip_bad=self._skip_bad, may_lack=self._may_lack)
         fields = inference.fields(guess)
         for note in inference.notes:
             log.warning(note)

@@ -376,16 +376,18 @@ def _text_of(dataset: ReadOnlyBuilder) -> str:
     return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
 
 
-def _inputs(datasets: Iterable[ReadOnlyBuilder], features: Any) -> Inputs | None:
+def _inputs(datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
     """Returns the files of which some datasets were built, all of them; None if there are none."""
     known = [inputs for each in datasets if (inputs := publishing.read_inputs(each.dataset_dir))]
     types = {name: spec for each in known for name, spec in each.columns.items()}
-    columns = {name: f"{spec.rstrip('?')}?" if _may_lack(features, name) else spec for name, spec in types.items()}
+    lacking = {
+        name
+        for name in types
+        if (name in features and getattr(features[name], "optional", False))
+        or any(name not in each.info.features for each in datasets)
+    }
+    columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
     return replace(reduce(Inputs.with_files, known), columns=columns) if known else None
-
-
-def _may_lack(features: Any, name: str) -> bool:
-    return name in features and getattr(features[name], "optional", False)
 
 
 def _renumbered(split: SelectedSplit, base: int) -> SelectedSplit:

@@ -696,6 +696,21 @@ def test_files_of_several_days_may_have_other_columns_and_quiet_days_no_rows(tmp
     }
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_what_some_days_lack_may_be_missing_later(tmp_path, together):
+    days = [{"text": "a"}, {"list": [1, 2]}, {}, {"text": None, "list": [3]}, {"list": [4]}]
+    (tmp_path / "logs").mkdir()
+    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
+    for number, day in enumerate(days):
+        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps({"id": number, **day}))
+        if number == 0:
+            made = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
+        elif not together or number + 1 == len(days):
+            made = bd.append("ds", files, data_dir=tmp_path, union_features=True)
+    found = {row["id"]: (row["text"], list(row["list"])) for row in rows_of(made)}
+    assert found == {0: (b"a", []), 1: (None, [1, 2]), 2: (None, []), 3: (None, [3]), 4: (None, [4])}
+
+
 def test_files_of_which_all_rows_are_left_out_are_an_error(tmp_path):
     def files():
         return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", skip_bad=True, data_dir=tmp_path)
