@@ -212,6 +212,19 @@ def test_a_day_without_rows_for_a_split(tmp_path, monkeypatch):
     assert lineage.splits["test"].expression == "test+Own:test+train"
 
 
+def test_a_config_is_named_with_its_builder(tmp_path, monkeypatch):
+    class WithConfigs(Own, skip_registration=True):
+        BUILDER_CONFIGS = (bd.BuilderConfig(name="eu"), bd.BuilderConfig(name="us"))
+        sources = "a config"
+
+    monkeypatch.setitem(SOURCES, "a config", lambda _: {"train": [(2, {"n": 2, "text": "xx"})]})
+    generate(tmp_path, {"train": {1: 1}})
+    made = bd.append("ds", WithConfigs(data_dir=tmp_path, config="us"), data_dir=tmp_path)
+    assert bd.builder_from_directory(made).lineage.datasets[1].full_name == "WithConfigs/us"
+    with pytest.raises(DuplicateKeyError, match="and the builder WithConfigs/eu have the same key"):
+        bd.append("ds", WithConfigs(data_dir=tmp_path), data_dir=tmp_path)
+
+
 def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):
     monkeypatch.setattr(Own, "sources", "ordered")
     generate(tmp_path, {"train": {0: 0, 1: 1}}, ordered=True)

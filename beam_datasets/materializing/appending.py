@@ -479,7 +479,7 @@ def _lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
     sources = [
-        replace(described(one), name=one.builder_name, config=None, version=None)
+        replace(described(one), name=one.builder_name, version=None)
         if isinstance(one, Built)
         else described(one)
         for one in datasets

@@ -24,7 +24,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.generate.blocks import key_array, sort_order
 from beam_datasets.metadata.keys import Key
 from beam_datasets.metadata.manifest import Ascent, KeyRule, Read, SplitLineage, between
-from beam_datasets.metadata.names import RESERVED_SPLITS, check_split_name
+from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_split_name
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
@@ -51,7 +51,8 @@ class Built(ReadOnlyBuilder):
         """Opens what a builder has built; see ReadOnlyBuilder."""
         super().__init__(dataset_dir)
         self.builder_name = type(builder).__name__
-        self.built_from = getattr(builder, "files_text", f"the builder {self.builder_name}")
+        whole_name = DatasetName(self.builder_name, self.config_name)
+        self.built_from = getattr(builder, "files_text", f"the builder {whole_name}")
         self.keys = keys
 
 
