@@ -479,9 +479,7 @@ def _lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
     sources = [
-        replace(described(one), name=one.builder_name, version=None)
-        if isinstance(one, Built)
-        else described(one)
+        replace(described(one), name=one.builder_name, version=None) if isinstance(one, Built) else described(one)
         for one in datasets
     ]
     if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
