@@ -252,7 +252,7 @@ def plan_append(
         moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(_text_of, datasets[1:])),
-        _inputs(datasets if options.split is None else datasets[:1], info.features),
+        _inputs(_taken_whole(datasets, runs), info.features),
     )
 
 
@@ -374,6 +374,15 @@ def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_fea
 
 def _text_of(dataset: ReadOnlyBuilder) -> str:
     return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
+
+
+def _taken_whole(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> list[ReadOnlyBuilder]:
+    """Returns the datasets of which all examples are read; the files of others are not known to the next version."""
+    taken: Counter[int] = Counter()
+    for run in (run for some in runs.values() for run in some):
+        taken[run.dataset] += run.files.num_examples
+    totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
+    return [one for number, one in enumerate(datasets) if taken[number] == totals[number]]
 
 
 def _inputs(datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:

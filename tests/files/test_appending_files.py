@@ -696,6 +696,22 @@ def test_files_of_several_days_may_have_other_columns_and_quiet_days_no_rows(tmp
     }
 
 
+def test_files_of_which_all_rows_are_selected_are_known(tmp_path):
+    def append(split):
+        files = Csv(pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
+        return bd.append("ds", files, data_dir=tmp_path, split=split)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,2", "c,3")
+    made = append("train=train")
+    assert append("train=train") == made
+    csv(tmp_path / "logs", "3.csv", "id,n", "d,4", "e,5")
+    append("train=train[:1]")
+    with pytest.raises(DuplicateKeyError):  # of a part of its rows, which may have to be completed
+        append(None)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_what_some_days_lack_may_be_missing_later(tmp_path, together):
     days = [{"text": "a"}, {"list": [1, 2]}, {}, {"text": None, "list": [3]}, {"list": [4]}]
