@@ -154,33 +154,32 @@ def splits_table(splits: Mapping[str, SplitInfo]) -> str:
     return table(["split", "examples", "shards", "size"], [[*row[:-1], size_text(row[-1])] for row in rows])
 
 
-def _bar(what: str, unit: str, total: int | None, file: TextIO | None) -> Any:
+def _bar(what: str, unit: str, total: int | None = None) -> Any:
     from tqdm import tqdm
 
     divisor = 1024 if unit == "B" else 1000
     options = {"unit": unit, "unit_scale": True, "unit_divisor": divisor, "leave": False, "dynamic_ncols": True}
-    return tqdm(desc=what, total=total, file=file or sys.stderr, **options)
+    return tqdm(desc=what, total=total, file=sys.stderr, **options)
 
 
-def progress_bar(what: str, unit: str, total: int | None = None, file: TextIO | None = None) -> Any:
+def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
     """Returns a bar of tqdm as a context manager, which provides None without a terminal or tqdm.
 
     Args:
         what: a verb.
         unit: of the numbers.
         total: of all that is to be done, if it is known.
-        file: where to show it; None for standard error, if that is a terminal.
     """
-    if file is not None or sys.stderr.isatty():
+    if sys.stderr.isatty():
         with contextlib.suppress(ImportError):
-            return _bar(what, unit, total, file)
+            return _bar(what, unit, total)
     return contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def bytes_bar(what: str, file: TextIO | None = None) -> Iterator[Callable[[int, int | None], None] | None]:
+def bytes_bar(what: str) -> Iterator[Callable[[int, int | None], None] | None]:
     """Provides a function that shows how many bytes of how many are done; None where `progress_bar` provides it."""
-    with progress_bar(what, "B", file=file) as bar:
+    with progress_bar(what, "B") as bar:
 
         def show(done: int, total: int | None) -> None:
             bar.update(done - bar.n)
@@ -192,22 +191,19 @@ def bytes_bar(what: str, file: TextIO | None = None) -> Iterator[Callable[[int, 
 
 
 @contextlib.contextmanager
-def progress_bars(file: TextIO | None = None) -> Iterator[Callable[[Progress], None]]:
+def progress_bars() -> Iterator[Callable[[Progress], None]]:
     """Provides a function that shows what a local run has done, and at what rate: examples encoded, then bytes written.
 
     The bar is removed at the end, before a table or an error.
-
-    Args:
-        file: the terminal; None for standard error.
     """
     bars: list[Any] = []
 
     def show(done: Progress) -> None:
         if not bars:
-            bars.append(_bar("Encode", " examples", None, file))
+            bars.append(_bar("Encode", " examples"))
         if done.shards_written and len(bars) == 1:
             bars[0].close()
-            bars.append(_bar("Write", "B", done.bytes_encoded or None, file))
+            bars.append(_bar("Write", "B", done.bytes_encoded or None))
         bar, is_writing = bars[-1], len(bars) == 2
         shown = f"{done.shards_written} shards" if is_writing else size_text(done.bytes_encoded)
         bar.set_postfix_str(shown, refresh=False)
@@ -222,11 +218,10 @@ def progress_bars(file: TextIO | None = None) -> Iterator[Callable[[Progress], N
             bar.close()
 
 
-def progress_lines(file: TextIO | None = None, seconds: float = 30.0) -> Callable[[Progress], None]:
+def progress_lines(seconds: float = 30.0) -> Callable[[Progress], None]:
     """Returns a function that prints from time to time, without a terminal, what a local run has done.
 
     Args:
-        file: where to; None for standard error.
         seconds: between two lines.
     """
     following = time.monotonic() + seconds
@@ -238,6 +233,6 @@ def progress_lines(file: TextIO | None = None, seconds: float = 30.0) -> Callabl
         following += seconds
         encoded = f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}"
         written = f"{done.shards_written} shards written, {size_text(done.bytes_written)}"
-        say(written if done.shards_written else encoded, file=file or sys.stderr)
+        say(written if done.shards_written else encoded, file=sys.stderr)
 
     return show

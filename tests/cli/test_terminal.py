@@ -1,6 +1,5 @@
 """Text in a terminal: what is in a dataset does not command it; progress as a bar, and as lines."""
 
-import io
 import json
 import os
 import shutil
@@ -194,39 +193,36 @@ def test_every_command_prints_in_any_encoding(tmp_path, encoding):
     assert out.count(WORDS.encode(encoding, "backslashreplace").decode(encoding)) > 9
 
 
-# The bar of a build, written to a file instead of a terminal
+# The bar of a build
 
 
-def test_examples_then_bytes_with_their_rates():
-    out = io.StringIO()
-    with progress_bars(out) as bar:
+def test_examples_then_bytes_with_their_rates(capsys):
+    with progress_bars() as bar:
         bar(Progress(0, 0, 0, 0))
         bar(Progress(1500, 2_000_000, 0, 0))
-        encoding = out.getvalue()
+        encoding = capsys.readouterr().err
         bar(Progress(3000, 4_000_000, 2, 1_000_000))
         bar(Progress(0, 0, 4, 4_000_000))
-    writing = out.getvalue()[len(encoding) :]
+    writing = capsys.readouterr().err
     assert "Encode: 1.50k examples" in encoding
     assert "examples/s" in encoding
     assert "1.9 MiB" in encoding
     assert "Write: " in writing
     assert "100%" in writing
     assert "4 shards" in writing
-    assert out.getvalue().endswith("\r")
+    assert writing.endswith("\r")
 
 
-def test_nothing_is_shown_of_a_run_that_did_nothing():
-    out = io.StringIO()
-    with progress_bars(out):
+def test_nothing_is_shown_of_a_run_that_did_nothing(capsys):
+    with progress_bars():
         pass
-    assert not out.getvalue()
+    assert not capsys.readouterr().err
 
 
-def test_lines_where_there_is_no_terminal():
-    out = io.StringIO()
-    progress_lines(out)(Progress(1500, 2_000_000, 0, 0))
-    assert not out.getvalue()
-    lines = progress_lines(out, seconds=0.0)
+def test_lines_where_there_is_no_terminal(capsys):
+    progress_lines()(Progress(1500, 2_000_000, 0, 0))
+    assert not capsys.readouterr().err
+    lines = progress_lines(seconds=0.0)
     lines(Progress(1500, 2_000_000, 0, 0))
     lines(Progress(3000, 4_000_000, 2, 1_000_000))
-    assert out.getvalue() == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"
+    assert capsys.readouterr().err == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"

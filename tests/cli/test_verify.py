@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import sys
 
 import pytest
 
@@ -154,13 +155,16 @@ def test_nothing_else_is_printed_where_there_is_no_terminal(copy, run):
     assert run("verify", copy)[2] == ""
 
 
-def test_the_bar():
+def test_the_bar(monkeypatch):
     out = io.StringIO()
-    with bytes_bar("Verify", out) as show:
+    monkeypatch.setattr(sys, "stderr", out)
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    with bytes_bar("Verify") as show:
         assert show is not None
         show(1 << 20, 4 << 20)
         show(4 << 20, 4 << 20)
     assert "Verify: " in out.getvalue()
     assert "25%" in out.getvalue()
+    monkeypatch.undo()
     with bytes_bar("Verify") as show:
         assert show is None
