@@ -6,6 +6,7 @@ import argparse
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.cli.build import publishing_in
@@ -25,7 +26,7 @@ from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
 
 if TYPE_CHECKING:
-    from beam_datasets.materializing.appending import AppendPlan
+    from beam_datasets.materializing.appending import AppendOptions, AppendPlan
     from beam_datasets.materializing.merging import MergedSplit
 
 
@@ -41,7 +42,8 @@ generating all examples anew would give. Records are not decoded. If nothing cha
 dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py, or a format
   of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It is built in a temporary directory,
-  also by --dry_run, of files of which the published version was not built. Can be repeated
+  also by --dry_run, of files of which the published version was not built. A builder with a config of the dataset's
+  name means that one. Can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
 --union_features  features that one of the datasets lacks may be missing in the next version; else they are an error
@@ -87,8 +89,9 @@ def run(args: Sequence[str]) -> int:
     started = time.monotonic()
     with as_usage_errors("append"):
         keys = dict.fromkeys(key for path in known.delete or () for key in _read_keys(path))
-        new = [_builder(builders[text], known) if text in builders else text for text in texts]
         options = AppendOptions(**given(known, AppendOptions) | {"delete": keys})
+        builders = {text: _with_config_of(known.dataset, options, request) for text, request in builders.items()}
+        new = [_builder(builders[text], known) if text in builders else text for text in texts]
         taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
         with build_sources(known.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
@@ -116,6 +119,14 @@ def _is_published(text: str) -> bool:
 def _request(text: str) -> BuilderRequest:
     with importing_beam():  # if the module does it: what is small is appended without
         return resolve(text)
+
+
+def _with_config_of(dataset: str, options: AppendOptions, request: BuilderRequest) -> BuilderRequest:
+    """Returns the request, with the config of the published version if it names none and its builder has that one."""
+    if request.config or not request.builder.BUILDER_CONFIGS:
+        return request
+    _, info = options.parent(dataset)
+    return replace(request, config=info.config_name) if info.config_name in request.builder.configs() else request
 
 
 def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:

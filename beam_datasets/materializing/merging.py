@@ -449,7 +449,7 @@ def merge_split(
     if not lengths.sum() and ranges.has_published:
         raise BeamDatasetsError(
             f"split {name!r}: expected at least one example to stay, got keys to delete of all, or rows of all that "
-            "belong to other splits now. Materialize the other splits first, and append to them."
+            "belong to other splits now. If the split is to go, materialize the other splits, and append to them."
         )
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:

@@ -76,6 +76,36 @@ def test_errors(data, run, args, code, error):
     assert (found, error in err) == (code, True), err
 
 
+def test_a_builder_of_several_configs_appends_the_one_of_the_dataset(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    Path("clicks.py").write_text("""
+from pathlib import Path
+import beam_datasets as bd
+
+class ClicksOfConfigs(bd.DatasetBuilder):
+    VERSION = "1.0.0"
+    BUILDER_CONFIGS = [bd.BuilderConfig(name="eu"), bd.BuilderConfig(name="us")]
+
+    def _info(self):
+        return bd.DatasetInfo(builder=self, features={"of": bd.features.Text()})
+
+    def _split_generators(self):
+        day = Path("day").read_text()
+        return {"train": [(day, {"of": self.builder_config.name})]}
+""")
+    Path("day").write_text("first")
+    for config in ("eu", "us"):
+        assert run("build", "clicks.py", "--config", config, "--data_dir=data", "--num_workers=1")[0] == 0
+    Path("day").write_text("second")
+    for config in ("eu", "us"):
+        code, out, _ = run("append", f"clicks_of_configs/{config}", "--from=clicks.py", "--data_dir=data")
+        assert (code, f"appended: the builder ClicksOfConfigs/{config}" in out) == (0, True)
+        values = bd.load(f"clicks_of_configs/{config}:latest", split="train", data_dir="data")
+        assert [example["of"] for example in values] == [config.encode()] * 2
+    code, _, err = run("append", "clicks_of_configs/us", "--from=clicks.py/eu", "--data_dir=data")
+    assert (code, "and the builder ClicksOfConfigs/eu have the same key" in err) == (1, True)
+
+
 def test_each_day_by_the_builder_that_made_the_first(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     Path("day.py").write_text("""
