@@ -85,12 +85,19 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]
     is_file = os.path.exists(pattern) and not os.path.isdir(pattern)  # also a name with brackets in it
     if pattern.endswith("/") or os.path.isdir(pattern):
         pattern = os.path.join(pattern, "**")
-    files = list(_stats([pattern])) if is_file else _matched(pattern)
+    files = [file for file in (_stats([pattern]) if is_file else _matched(pattern)) if _is_ordinary(file[0])]
     if not is_file and any(mark in pattern for mark in WILDCARDS):
         files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
+    if is_file and not files:
+        raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
+
+
+def _is_ordinary(path: str) -> bool:
+    """Returns whether a file can be read as often as one wants, which waits for ever for some pipes."""
+    return "://" in path or os.path.isfile(path)
 
 
 def _stats(paths: Iterable[str]) -> Iterator[tuple[str, int, float]]:

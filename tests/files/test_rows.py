@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -234,6 +235,15 @@ def folder(tmp_path):
 )
 def test_find(folder, pattern, names):
     assert [file.name for file in find(str(folder / pattern))] == names
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "*/../*"])
+def test_pipes_are_passed_over(folder, pattern):
+    expected = find(str(folder / pattern))
+    os.mkfifo(folder / "pipe")
+    assert find(str(folder / pattern)) == expected
+    with pytest.raises(InputError, match="pipe: expected a file, got a pipe or a device"):
+        find(str(folder / "pipe"))
 
 
 def test_names_do_not_depend_on_the_folder(folder, monkeypatch):
