@@ -348,17 +348,18 @@ class DatasetBuilder:
         return generate(self, **options)
 
     def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
-        """Returns the sources if, without Beam, one process is as fast: those of iterables, which one worker reads."""
+        """Returns the sources if one worker would read each: those of iterables, and of a single unit."""
         if "pipeline" in inspect.signature(self._split_generators).parameters:
             return None
         from beam_datasets.generate.units import SourceUnits, iterated
 
         sources = self.split_generators(None)
-        if any(isinstance(source, SourceUnits) or not _is_iterated(source) for source in sources.values()):
-            return None
-        return {
-            split: SourceUnits([source], functools.partial(iterated, split, self)) for split, source in sources.items()
+        found = {
+            split: SourceUnits([source], functools.partial(iterated, split, self)) if _is_iterated(source) else source
+            for split, source in sources.items()
         }
+        is_small = all(isinstance(source, SourceUnits) and len(source.units) <= 1 for source in found.values())
+        return found if is_small else None
 
     def _generate_in_process(
         self, sources: Mapping[str, SourceUnits], *, inputs: Any = None, checksums: Any = None, **options: Any

@@ -114,6 +114,10 @@ def kept(builder):
     yield from ((f"k{i}", {"n": i, "text": "x" * (i % 40)}) for i in range(builder.count))
 
 
+def even(key):
+    return int(key[1:]) % 2 == 0
+
+
 def failing(builder):
     yield from kept(builder)
     {}["text: 1"]
@@ -124,6 +128,12 @@ SOURCES = {
     "functions": lambda builder: {"train": functools.partial(kept, builder)},
     "lists": lambda builder: {"a": list(kept(builder)), "b": list(kept(builder))[:5], "empty": []},
     "ordered": lambda builder: {"train": kept(builder)},
+    "a unit": lambda builder: {"train": bd.SourceUnits([builder], kept), "test": kept(builder)},
+    "no units": lambda builder: {"train": kept(builder), "test": bd.SourceUnits([], kept)},
+    "a unit of two splits": lambda builder: {
+        "train": bd.SourceUnits(units := [builder], kept, keep=even),
+        "test": bd.SourceUnits(units, kept),
+    },
     "integers": lambda builder: {"train": ((i * 7 % 1000, example) for i, (_, example) in enumerate(kept(builder)))},
     "an exception": lambda builder: {"train": failing(builder)},
     "an exception at once": lambda builder: {"train": ([][1] for _ in range(3))},
@@ -133,6 +143,8 @@ SOURCES = {
     "no pair": lambda builder: {"train": [{"n": 1, "text": ""}]},
     "nothing": lambda builder: {"train": lambda: None},
     "no examples": lambda builder: {"train": []},
+    "a unit that fails": lambda builder: {"train": bd.SourceUnits([builder], failing)},
+    "a unit whose keys are no integers": lambda builder: {"train": bd.SourceUnits([builder], kept)},
 }
 
 
@@ -148,7 +160,7 @@ class Own(bd.DatasetBuilder, skip_registration=True):
         return bd.DatasetInfo(
             builder=self,
             features=bd.features.FeaturesDict(features),
-            disable_shuffling=self.sources in ("ordered", "integers"),
+            disable_shuffling=self.sources in ("ordered", "integers", "a unit whose keys are no integers"),
         )
 
     def _split_generators(self):
@@ -166,7 +178,7 @@ def test_iterables_are_built_as_by_beam(sources, tmp_path, monkeypatch):
 
     options = {"num_workers": 1}
     expected = built(Own(data_dir=tmp_path / "beam"))
-    assert isinstance(expected[0], type) == (list(SOURCES).index(sources) > 4)
+    assert isinstance(expected[0], type) == (list(SOURCES).index(sources) > 7)
     options = {}
     monkeypatch.setattr(in_process, "BLOCK_SIZE", 3000)  # so that there are several blocks
     monkeypatch.setattr("beam_datasets.beam.generate.generate", None)
@@ -235,7 +247,7 @@ def test_positions_are_not_the_keys_of_what_is_appended(tmp_path, monkeypatch):
     assert content(Path(made)) == content(generate(tmp_path / "x", {"train": {0: 0, 1: 1, 5: 5}}, ordered=True))
 
 
-@pytest.mark.parametrize("source", [bd.SourceUnits([1], lambda unit: []), beam.Create([]), None])
+@pytest.mark.parametrize("source", [bd.SourceUnits([1, 2], lambda unit: []), beam.Create([]), None])
 def test_units_and_transforms_are_left_to_beam(source, tmp_path, monkeypatch):
     class WithPipeline(Own, skip_registration=True):
         def _split_generators(self, pipeline):
@@ -318,7 +330,7 @@ def test_a_command_that_needs_beam_says_so(tmp_path, args, missing, imports):
     """Beam, or a package that it needs, is not installed."""
     (tmp_path / "1.jsonl").write_text('{"id": 1}\n')
     Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path).build(num_workers=1)
-    units = "bd.SourceUnits([1], lambda _: [(1, {'id': 1})])"
+    units = "bd.SourceUnits([2, 3], lambda i: [(i, {'id': i})])"
     (tmp_path / "day.py").write_text(imports + OWN.replace('((i, {"id": i}) for i in range(2, 9))', units))
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from beam_datasets.cli.main import main\n"

@@ -85,10 +85,11 @@ def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]
     is_file = os.path.exists(pattern) and not os.path.isdir(pattern)  # also a name with brackets in it
     if pattern.endswith("/") or os.path.isdir(pattern):
         pattern = os.path.join(pattern, "**")
-    files = [file for file in (_stats([pattern]) if is_file else _matched(pattern)) if _is_ordinary(file[0])]
+    found = list(_stats([pattern])) if is_file else _matched(pattern)
+    files = [file for file in found if _is_ordinary(file[0])]
     if not is_file and any(mark in pattern for mark in WILDCARDS):
         files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
-    if is_file and not files:
+    if is_file and found and not files:
         raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
     if not files:
         raise InputError(f"no file matches {pattern!r}")
