@@ -252,7 +252,7 @@ def plan_append(
         moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(_text_of, datasets[1:])),
-        _inputs(_taken_whole(datasets, runs), info.features),
+        _inputs(_taken_whole(datasets, merged), info.features),
     )
 
 
@@ -376,11 +376,17 @@ def _text_of(dataset: ReadOnlyBuilder) -> str:
     return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
 
 
-def _taken_whole(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> list[ReadOnlyBuilder]:
+def _taken_whole(
+    datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
+) -> list[ReadOnlyBuilder]:
     """Returns the datasets of which all examples are read; the files of others are not known to the next version."""
     taken: Counter[int] = Counter()
-    for run in (run for some in runs.values() for run in some):
-        taken[run.dataset] += run.files.num_examples
+    ends: Counter[tuple[int, str]] = Counter()
+    reads = [read for parts in merged.values() for part in parts for read in part.reads]
+    for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
+        place = read.dataset, read.split
+        taken[read.dataset] += max(read.stop - max(read.start, ends[place]), 0)
+        ends[place] = max(read.stop, ends[place])
     totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
     return [one for number, one in enumerate(datasets) if taken[number] == totals[number]]
 

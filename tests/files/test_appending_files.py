@@ -714,6 +714,19 @@ def test_files_of_which_all_rows_are_selected_are_known(tmp_path):
         append(None)
 
 
+def test_files_of_which_a_half_is_selected_twice_are_not_known(tmp_path):
+    def append(**options):
+        files = Csv(pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
+        return bd.append("ds", files, data_dir=tmp_path, new_splits=True, **options)
+
+    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
+    Csv(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
+    csv(tmp_path / "logs", "2.csv", "id,n", "b,2", "c,3")
+    append(split=["train=train[:1]", "more=train[:1]"])
+    made = append(on_duplicate="skip_identical")
+    assert sorted(row["id"] for row in rows_of(made)) == [b"a", b"b", b"c"]
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_what_some_days_lack_may_be_missing_later(tmp_path, together):
     days = [{"text": "a"}, {"list": [1, 2]}, {}, {"text": None, "list": [3]}, {"list": [4]}]
