@@ -252,7 +252,7 @@ def plan_append(
         moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(_text_of, datasets[1:])),
-        _inputs(_taken_whole(datasets, merged), info.features),
+        _inputs(_taken_whole(datasets, merged), datasets, info.features),
     )
 
 
@@ -391,15 +391,22 @@ def _taken_whole(
     return [one for number, one in enumerate(datasets) if taken[number] == totals[number]]
 
 
-def _inputs(datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
-    """Returns the files of which some datasets were built, all of them; None if there are none."""
-    known = [inputs for each in datasets if (inputs := publishing.read_inputs(each.dataset_dir))]
+def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
+    """Returns the files of which some datasets were built, all of them; None if there are none.
+
+    Args:
+        taken: these datasets.
+        datasets: all that are appended, which may lack columns.
+        features: of the next version.
+    """
+    known = [inputs for each in taken if (inputs := publishing.read_inputs(each.dataset_dir))]
     types = {name: spec for each in known for name, spec in each.columns.items()}
     lacking = {
         name
         for name in types
         if (name in features and getattr(features[name], "optional", False))
         or any(name not in each.info.features for each in datasets)
+        or any(each.columns.get(name, "").endswith("?") for each in known)
     }
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
     return replace(reduce(Inputs.with_files, known), columns=columns) if known else None

@@ -742,6 +742,33 @@ def test_what_some_days_lack_may_be_missing_later(tmp_path, together):
     assert found == {0: (b"a", []), 1: (None, [1, 2]), 2: (None, []), 3: (None, [3]), 4: (None, [4])}
 
 
+@pytest.mark.parametrize("then", ["a part of the day", "a dataset that has it"])
+def test_what_a_day_lacked_may_be_missing_whatever_is_appended(tmp_path, then):
+    def append(new, **options):
+        return bd.append("ds", new, data_dir=tmp_path, union_features=True, **options)
+
+    def files(name="ds", **options):
+        return Jsonl(name=name, pattern=f"{tmp_path}/{name}/*.jsonl", key="id", data_dir=tmp_path, **options)
+
+    def day(name, *rows):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    day("ds/1.jsonl", {"id": 1, "text": "a"})
+    files().build(num_workers=1)
+    day("ds/2.jsonl", {"id": 2}, {"id": 3})
+    if then == "a part of the day":
+        append(files(), split="train=train[:1]")
+        os.remove(tmp_path / "ds/2.jsonl")
+    else:
+        append(files())
+        day("more/4.jsonl", {"id": 4, "text": "d"})
+        append(files("more").build(num_workers=1))
+    day("ds/3.jsonl", {"id": 5, "text": "e"}, {"id": 6, "text": None})
+    made = append(files(infer_rows=1))  # which does not see that the text may be missing
+    assert {row["id"]: row["text"] for row in rows_of(made)}.items() >= {5: b"e", 6: None}.items()
+
+
 def test_files_of_which_all_rows_are_left_out_are_an_error(tmp_path):
     def files():
         return Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", skip_bad=True, data_dir=tmp_path)
