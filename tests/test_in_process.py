@@ -221,7 +221,7 @@ def test_a_day_without_rows_for_a_split(tmp_path, monkeypatch):
     assert content(Path(made)) == whole
     lineage = bd.builder_from_directory(made).lineage
     assert [each.full_name for each in lineage.datasets] == ["ds:1.0.0", "Own"]  # not a dataset that can be opened
-    assert lineage.splits["test"].expression == "test+Own:test+train"
+    assert lineage.splits["test"].expression == "test+Own:test+Own:train"
 
 
 def test_a_config_is_named_with_its_builder(tmp_path, monkeypatch):

@@ -135,7 +135,7 @@ class AppendOptions:
     def sources(self, new: NameOrDir | ReadOnlyBuilder, parent_dir: str) -> Sources:
         """Returns the sources of what is appended to a version, with this dataset as the first one."""
         roots = [self.data_dir, None] if self.source_data_dir is None else [self.source_data_dir]
-        sources = Sources(roots, {}, self.source_storage_options, parent_dir)
+        sources = Sources(roots, {}, self.source_storage_options, parent_dir, names_first=True)
         if isinstance(new, ReadOnlyBuilder):
             sources.opened.append(new)
         elif not isinstance(new, (str, os.PathLike)):
@@ -508,13 +508,9 @@ def _lineage(
         sources[0] = replace(sources[0], source=None)  # its own manifest has it; a year of days would nest 365 deep
     splits = {}
     for name, parts in ((name, merged[name]) for name in counts):
-        terms = [
-            part.expression if read.dataset == 0 else f"{sources[read.dataset].full_name}:{part.expression}"
-            for part in parts
-            for read in part.reads[:1]
-        ]
+        expression = "+".join(part.expression for part in parts)
         reads = tuple(read for part in parts for read in part.reads)
-        splits[name] = SplitLineage("+".join(terms), reads, (Ascent(0, parts[0].runs[0].rules),))
+        splits[name] = SplitLineage(expression, reads, (Ascent(0, parts[0].runs[0].rules),))
     return Lineage(tuple(sources), splits, appended={name: count._asdict() for name, count in counts.items()})
 
 

@@ -42,7 +42,8 @@ class Built(ReadOnlyBuilder):
     """A dataset that was built to be appended.
 
     Attributes:
-        builder_name: what names it in a lineage, because it cannot be opened later: the class of its builder.
+        builder_name: the class of its builder, which names it in a lineage, because it cannot be opened later.
+        display_name: the same, with its config.
         built_from: what names it in messages: its files, or its builder.
         keys: yields keys of its rows by their splits that may be in another split; None if they are to be read from it.
     """
@@ -51,8 +52,8 @@ class Built(ReadOnlyBuilder):
         """Opens what a builder has built; see ReadOnlyBuilder."""
         super().__init__(dataset_dir)
         self.builder_name = type(builder).__name__
-        whole_name = DatasetName(self.builder_name, self.config_name)
-        self.built_from = getattr(builder, "files_text", f"the builder {whole_name}")
+        self.display_name = str(DatasetName(self.builder_name, self.config_name))
+        self.built_from = getattr(builder, "files_text", f"the builder {self.display_name}")
         self.keys = keys
 
 
@@ -156,6 +157,7 @@ class Sources:
         options: of the sources' stores; see `storage.with_options_if_remote`.
         beside: a path whose options are used for sources in the same bucket, if no others are given.
         opened: the datasets, in the order in which they were first named.
+        names_first: whether `SelectedSplit.expression` names the first dataset, too.
     """
 
     data_dirs: Sequence[NameOrDir | None]
@@ -163,6 +165,7 @@ class Sources:
     options: Mapping[str, Any] | None = None
     beside: str | None = None
     opened: list[ReadOnlyBuilder] = field(default_factory=list)
+    names_first: bool = False
 
     def open(self, text: NameOrDir) -> int:
         """Returns the number of the dataset that a label, a name or a directory means.
@@ -284,7 +287,8 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     for number, term in _terms(expression, sources):
         source = sources.opened[number]
         parts = term.to_absolute(source.info.splits)
-        prefix = f"{source.info.display_name}:" if number else ""
+        source_name = source.display_name if isinstance(source, Built) else source.info.display_name
+        prefix = f"{source_name}:" if number or sources.names_first else ""
         texts += [prefix + text for text in _as_text(term, parts)]
         for part in parts:
             read = Read(number, part.splitname, part.start, part.stop)

@@ -306,6 +306,29 @@ def test_a_builder_is_built_in_a_directory_that_is_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "ds").iterdir()) == ["1.0.0", "2.0.0"]
 
 
+@pytest.mark.parametrize(
+    ("split", "expression"),
+    [
+        ("train=train", "train+more:1.0.0:train"),
+        ("train=train[:1]+train[1:]", "train+more:1.0.0:train[:1]+more:1.0.0:train[1:]"),
+        ("train=train+yet:train", "train+more:1.0.0:train+yet:1.0.0:train"),
+        ("train=yet:train", "train+yet:1.0.0:train"),
+    ],
+)
+def test_the_lineage_names_the_dataset_of_each_term(tmp_path, split, expression):
+    for number, name in enumerate(["ds", "more", "yet"]):
+        generate(tmp_path, {"train": {n: n for n in range(2 * number, 2 * number + 2)}}, name=name)
+
+    def ids(directory):
+        return sorted(row["n"] for row in bd.builder_from_directory(directory).as_dataset("train"))
+
+    made = bd.append("ds", "more", split=split, data_dir=tmp_path)
+    found = bd.builder_from_directory(made).lineage.splits["train"].expression
+    assert found == expression
+    again = bd.materialize("ds:1.0.0", split=f"train={found}", to="again", data_dir=tmp_path, reshuffle="salt")
+    assert ids(again) == ids(made)
+
+
 def test_what_cannot_be_appended(tmp_path):
     generate(tmp_path, {"train": {n: n for n in range(9)}, "test": {1: 1}})
     generate(tmp_path, {"train": {9: 9}}, name="more")
