@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from beam_datasets.errors import FeatureTypeError, FeatureValueError
+from beam_datasets import frames
+from beam_datasets.errors import (
+    FeatureError,
+    FeatureKeyError,
+    FeatureOverflowError,
+    FeatureTypeError,
+    FeatureValueError,
+)
 from beam_datasets.extras import Self
 from beam_datasets.features.base import (
     STRING,
@@ -357,7 +364,7 @@ class CustomFeature(Wrapped):
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to what is stored."""
         _check_content(self, path)
-        return self.encode_example
+        return _with_path(self.encode_example, path)
 
     def no_items(self) -> Any:
         """Returns the items of an empty sequence as they are decoded: of the type of others."""
@@ -365,7 +372,7 @@ class CustomFeature(Wrapped):
 
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from what is stored to a value."""
-        return _decoder(self)
+        return _decoder(self, path)
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'jsonFeature' and the content as JSON text."""
@@ -413,11 +420,11 @@ class Customised(Wrapped):
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns `encode_example`."""
         _check_content(self.connector, path)
-        return self.connector.encode_example
+        return _with_path(self.connector.encode_example, path)
 
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns `decode_example`."""
-        return _decoder(self.connector)
+        return _decoder(self.connector, path)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the label files of the connector."""
@@ -431,9 +438,31 @@ class Customised(Wrapped):
         return repr(self.connector)
 
 
-def _decoder(feature: Any) -> Callable[[Any], Any]:
+_OF_VALUES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of a user's function about a value, not about a file or the machine."""
+
+
+def _with_path(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
+    """Returns a user's function that raises a FeatureError with the path of the feature for an error about a value."""
+
+    def converted(value: Any) -> Any:
+        try:
+            return convert(value)
+        except FeatureError as error:
+            raise type(error)(f"{path}: {error}") from error
+        except _OF_VALUES as error:
+            kinds = (FeatureKeyError, FeatureOverflowError, FeatureTypeError)
+            kind = next((kind for kind in kinds if isinstance(error, kind.__bases__[1])), FeatureValueError)
+            said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
+            frame = frames.last_of_author(frames.of(error))
+            raise kind(f"{path}: {said}" + (f" (at {frame})" if frame else "")) from error
+
+    return converted
+
+
+def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
     """Returns the function that decodes: `decode_example_np` of a class that has it; tensors become arrays."""
-    decode = getattr(feature, "decode_example_np", None) or feature.decode_example
+    decode = _with_path(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
 
     def decode_to_numpy(stored: Any) -> Any:
         value = decode(stored)

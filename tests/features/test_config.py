@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import pytest
 
 from beam_datasets import features, tfds
 from beam_datasets import features as F
-from beam_datasets.errors import FeatureTypeError, MetadataError
+from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, MetadataError
 from beam_datasets.features import wrapped
 from beam_datasets.features.base import CLASS_PREFIX
 from beam_datasets.features.decode import SkipDecoding, skip_decoding
@@ -304,6 +305,23 @@ class Shifted(Plus):
         super().__init__(shape=(), dtype=np.int64)
 
 
+class Refusing(features.CustomFeature):
+    """A text of which each name is an error."""
+
+    def get_tensor_info(self) -> Any:
+        return features.TensorInfo((), np.str_)
+
+    def encode_example(self, value: Any) -> Any:
+        if value in ("text", "read"):
+            return value
+        if value == "ours":
+            raise FeatureOverflowError("too long")
+        return {"value": int, "key": {}.__getitem__, "type": operator.neg}[value]("x")
+
+    def decode_example(self, stored: Any) -> Any:
+        return stored if stored == b"text" else 1 / 0
+
+
 TREE = {
     "one": Rgb(2, doc="a colour"),
     "many": features.Sequence(Rgb()),
@@ -318,6 +336,30 @@ EXAMPLE |= {"lengths": ["abcd", "", "x"], "plus": 1}
 @pytest.fixture(autouse=True)
 def unregistered(monkeypatch: Any) -> None:
     monkeypatch.setattr(wrapped, "_REGISTERED", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "problem"),
+    [
+        ("value", ValueError, r"invalid literal for int\(\).* \(at .*test_config.py:\d+ in encode_example\)"),
+        ("key", KeyError, r"KeyError: 'x' \(at .*"),
+        ("type", TypeError, r"bad operand .*"),
+        ("ours", FeatureOverflowError, "too long"),
+        ("read", ValueError, r"ZeroDivisionError: .* \(at .* in decode_example\)"),
+    ],
+)
+@pytest.mark.parametrize("is_many", [False, True])
+def test_errors_of_users_methods_name_the_feature(value: str, kind: Any, problem: str, is_many: bool) -> None:
+    tree = {"a": {"b": features.Sequence(Refusing()) if is_many else Refusing()}}
+    encode, decode = features.compile_encoder(tree), features.compile_decoder(tree)
+
+    def through(one: Any) -> Any:
+        return decode(encode({"a": {"b": ["text", one] if is_many else one}}))
+
+    through("text")
+    with pytest.raises(FeatureError, match=f"^a/b: {problem}$") as caught:
+        through(value)
+    assert isinstance(caught.value, kind)
 
 
 def test_values_are_stored_as_declared_and_read_back() -> None:
