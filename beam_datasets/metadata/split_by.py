@@ -23,6 +23,7 @@ import numpy as np
 
 _HASHES = 2**128
 _SALT = b"share of a split\x00"
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")  # as pandas writes integers of a column in which values are missing
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class SplitByHash:
     """Assigns values to splits by their hash: all examples with equal values land in one split.
 
     Shares are met on average: of n values, a split of share p has p*n, give or take 2*sqrt(n*p*(1-p)) in 95% of cases.
-    1, 1.0, '1' and b'1' are the same value.
+    1, 1.0, '1', '1.0' and b'1' are the same value.
 
     >>> split_of = SplitByHash({"train": "80%", "test": "20%"})
     >>> split_of("user 21"), split_of("user 22"), split_of("user 23")
@@ -70,7 +71,8 @@ class SplitByHash:
         Raises:
             ValueError: a value is not a text, number, bool, date or time.
         """
-        text = "\x00".join(map(_text, values)).encode("utf-8", "surrogatepass")
+        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_text, values)]
+        text = "\x00".join(texts).encode("utf-8", "surrogatepass")
         hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
         return self.names[bisect_right(self._stops, hashed)]
 

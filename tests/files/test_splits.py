@@ -124,6 +124,17 @@ def test_by_time_column_label_and_field(files, kind):
         assert found == {row["id"]: SplitByHash(EIGHTY)(row["id"]) for row in ROWS}
 
 
+def test_groups_that_one_file_writes_as_integers_and_another_with_a_point_stay_together(files):
+    """As pandas does, which writes 7 as 7.0 if another value of the column is missing."""
+    for name, end in (("a", ".0"), ("b", "")):
+        files.write(name, "\n".join(["id,user", *(f"{name}{user},{user}{end}" for user in range(50))]))
+    made = Csv(pattern=str(files.folder), key="id", split_by=GROUP, splits=EIGHTY)
+    [source] = set(made.split_generators(None).values())
+    found = {key: split for unit in source.units for key, _, split in source.read(unit)}
+    assert len(found) == 100
+    assert all(found[f"a{user}"] == found[f"b{user}"] for user in range(50))
+
+
 def test_missing_values(files):
     write(files, "csv", [{**row, "user": row["user"] if row["id"] % 5 else "?"} for row in ROWS])
     options = {"splits": EIGHTY, "missing": ["?"]}

@@ -37,7 +37,12 @@ def test_no_value_moves_when_others_are_added(values, rng):
 def test_the_hash_is_a_format():
     split_of = SplitByHash({"train": "50%", "test": "50%"})
     assert [key for key in range(10) if split_of(key) == "train"] == [0, 2, 4, 5, 7, 8]
-    for same in ([4, "4", b"4", 4.0, np.int8(4)], ["é", "é".encode()], [1.5, "1.5", np.float64(1.5)]):
+    for same in (
+        [4, "4", b"4", 4.0, np.int8(4), "4.0", decimal.Decimal("4.00")],
+        ["-7", "-7.0", -7],
+        ["é", "é".encode()],
+        [1.5, "1.5", np.float64(1.5)],
+    ):
         assert len({SplitByHash({str(i): 0.001 for i in range(1000)})(value) for value in same}) == 1
     assert split_of("\ud800") == split_of("\ud800")
 
