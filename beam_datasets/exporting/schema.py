@@ -12,14 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
-from beam_datasets.features import (
-    ClassLabel,
-    FeaturesDict,
-    Sequence,
-    Tensor,
-    TranslationVariableLanguages,
-    UnknownFeature,
-)
+from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor, UnknownFeature
 from beam_datasets.features.base import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost
@@ -90,6 +83,7 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
     Raises:
         BeamDatasetsError: a feature cannot be exported, or `binary` names what is not a feature with strings.
     """
+    tree = tree.decoded()
     inner = ((name, innermost(feature)) for name, _, feature in below(tree))
     strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
@@ -112,8 +106,6 @@ def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
 
 
 def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
-    if isinstance(feature, TranslationVariableLanguages):
-        feature = feature.inner()
     if isinstance(feature, UnknownFeature):
         raise BeamDatasetsError(
             f"feature {name!r} is of the class {feature.python_class_name!r}, which is not known here, so it cannot be "

@@ -205,6 +205,10 @@ class FeatureConnector(abc.ABC):
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value of a feature called `name`; below `rank` sequences all items."""
 
+    def decoded(self) -> FeatureConnector:
+        """Returns the connector of decoded values, in which each class is one of this package."""
+        return self
+
     @abc.abstractmethod
     def stored(self) -> FeatureConnector:
         """Returns the connector of the stored form: what `decode.SkipDecoding` yields."""

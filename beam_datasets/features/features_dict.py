@@ -112,6 +112,10 @@ class FeaturesDict(FeatureConnector):
         """Returns a FeaturesDict with other features and the same documentation."""
         return FeaturesDict(features, doc=self.doc)
 
+    def decoded(self) -> FeaturesDict:
+        """Returns the same names with the connectors of decoded values."""
+        return self.with_features({name: feature.decoded() for name, feature in self.items()})
+
     @property
     def shape(self) -> dict[str, Any]:
         """The shapes of the features, by name."""

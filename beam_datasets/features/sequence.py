@@ -65,6 +65,10 @@ class Sequence(FeatureConnector):
         """Returns the same sequence of other items."""
         return self._with(feature=feature)
 
+    def decoded(self) -> Sequence:
+        """Returns the same sequence of decoded items."""
+        return self.with_feature(self.feature.decoded())
+
     @property
     def shape(self) -> Any:
         """The items' shape with the length before it; for dicts, a dict of such shapes."""

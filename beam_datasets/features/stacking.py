@@ -113,6 +113,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
         ValueError: a name is of no such feature.
         FeatureError: a value does not fit its feature.
     """
+    feature = feature and feature.decoded()
     leaves = dict(leaf for leaf in _leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
     optional = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
     values: dict[str, Any] = {path: _value_of(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
@@ -142,6 +143,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
 
 def arrays_of(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
     """Returns a nest of True for the single numbers of a dtype; see `Fill`."""
+    feature = feature and feature.decoded()
     numbers = {path: True for path, leaf in _leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
     return _nested(feature, numbers)
 

@@ -44,6 +44,7 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import array_unpacker, stack
+from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Encoding, Tensor
 
 
@@ -357,6 +358,10 @@ class CustomFeature(Wrapped):
         """The class's name in features.json."""
         return class_name(type(self))
 
+    def decoded(self) -> FeatureConnector:
+        """Returns the connector that `get_tensor_info` describes."""
+        return _stored_by(self.get_tensor_info()).decoded()
+
     def inner(self) -> FeatureConnector:
         """Returns the connector of what is stored."""
         return _stored_by(self.get_serialized_info())
@@ -417,6 +422,10 @@ class Customised(Wrapped):
         """Returns the connector, which encodes what `encode_example` returns."""
         return self.connector
 
+    def decoded(self) -> FeatureConnector:
+        """Returns the features of the connector, as tensors: of an image the user's methods make another array."""
+        return _as_tensors(self.connector.decoded())
+
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns `encode_example`."""
         _check_content(self.connector, path)
@@ -469,6 +478,14 @@ def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
         return value.numpy() if hasattr(value, "numpy") else value
 
     return decode_to_numpy
+
+
+def _as_tensors(feature: Any) -> FeatureConnector:
+    if isinstance(feature, FeaturesDict):
+        return feature.with_features({name: _as_tensors(child) for name, child in feature.items()})
+    if isinstance(feature, Sequence):
+        return Sequence(_as_tensors(feature.feature), feature.length)
+    return Tensor(shape=feature.shape, dtype=feature.dtype, optional=feature.is_optional)
 
 
 def _no_items(shape: Any, dtype: Any) -> Any:

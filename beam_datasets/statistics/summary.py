@@ -22,7 +22,6 @@ from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shap
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen, compile_decoder
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
@@ -62,9 +61,10 @@ class LeafFeature:
         return any("/".join(self.keys[: count + 1]) == path for count in range(len(self.keys)))
 
     def value_of(self, example: Any) -> Any:
-        """Returns the leaf's value in an example."""
+        """Returns the leaf's value in an example, or its values in a list of them."""
         for key in self.keys:
-            example = example[key]
+            several = example if isinstance(example, list) else None
+            example = example[key] if several is None else [None if one is None else one[key] for one in several]
         return example
 
     @property
@@ -106,14 +106,12 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
                 visit(child, (*keys, name), sequences)
         elif isinstance(node, Sequence):
             visit(node.feature, keys, sequences + 1)
-        elif isinstance(node, TranslationVariableLanguages):
-            visit(node.inner(), keys, sequences)
         elif isinstance(node, UnknownFeature):
             unknown.append("/".join(keys))
         else:
             leaves.append(LeafFeature(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
 
-    visit(feature, (), 0)
+    visit(feature.decoded(), (), 0)
     return leaves, unknown
 
 
@@ -140,9 +138,8 @@ def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> F
     if isinstance(feature, Sequence):  # a Video and a Dataset too, which are stored as sequences are
         item = stored_tree(feature.feature, paths, path)
         return None if item is None else _sequence(item, feature.length)
-    if isinstance(feature, TranslationVariableLanguages):
-        return stored_tree(feature.inner(), paths, path)
-    if path not in paths or isinstance(feature, UnknownFeature):
+    is_wanted = any(f"{each}/".startswith(f"{path}/") for each in paths)
+    if not is_wanted or isinstance(feature, UnknownFeature):
         return None
     return feature.stored() if feature.file_kind else feature
 

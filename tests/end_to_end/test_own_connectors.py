@@ -1,0 +1,186 @@
+"""Datasets with connectors that users write, compared with the same values in connectors of this package."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import features as F
+from beam_datasets.diffing.features import identical
+from beam_datasets.features import wrapped
+from beam_datasets.statistics import compute
+from beam_datasets.statistics.report import json_text
+from tests.exporting.conftest import dataset_of, export
+
+
+class Money(F.CustomFeature):
+    """A text such as '1.25 EUR', read as a dict."""
+
+    def __init__(self, *, optional: bool = False) -> None:
+        super().__init__()
+        self.optional = optional
+
+    def get_tensor_info(self) -> Any:
+        given = {"optional": self.optional}
+        return {"cents": F.TensorInfo((), np.int64, **given), "currency": F.TensorInfo((), np.str_, **given)}
+
+    def encode_example(self, value: str | None) -> Any:
+        if value is None:
+            return {"cents": None, "currency": None}
+        return {"cents": int(value[:-4].replace(".", "")), "currency": value[-3:]}
+
+    def to_json_content(self) -> Any:
+        return {"optional": self.optional}
+
+
+class Colour(F.CustomFeature):
+    """A text such as '#010203', stored as it is and read as three numbers."""
+
+    def get_tensor_info(self) -> Any:
+        return F.TensorInfo((3,), np.uint8)
+
+    def get_serialized_info(self) -> Any:
+        return F.Text()
+
+    def encode_example(self, value: str) -> Any:
+        return value
+
+    def decode_example(self, stored: bytes) -> Any:
+        return np.frombuffer(bytes.fromhex(stored[1:].decode()), np.uint8)
+
+
+class Negative(F.Image):
+    """An image that is read with its values inverted."""
+
+    def decode_example(self, stored: Any) -> Any:
+        return 255 - stored
+
+
+class Pair(F.FeaturesDict):
+    """An image, and how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__({"image": F.Image(shape=(2, 2, 1)), "count": np.int64})
+
+    def encode_example(self, image: Any) -> Any:
+        return {"image": image, "count": 1}
+
+    @classmethod
+    def from_json_content(cls, content: Any) -> Any:
+        del content
+        return cls()
+
+
+class Grade(F.ClassLabel):
+    """A class that is given as its letter."""
+
+    def encode_example(self, letter: str) -> Any:
+        return "abc".index(letter)
+
+    @classmethod
+    def from_json_content(cls, content: Any) -> Any:
+        return cls(num_classes=int(content["numClasses"]))
+
+
+OWN = {
+    "price": Money(),
+    "offer": Money(optional=True),
+    "history": F.Sequence(Money()),
+    "years": F.Sequence(F.Sequence(Money())),
+    "sky": Colour(),
+    "flag": F.Sequence(Colour()),
+    "shot": Negative(shape=(2, 2, 1)),
+    "pair": Pair(),
+    "grade": Grade(num_classes=3),
+    "inside": {"sky": Colour(), "n": np.int64},
+}
+EUROS = {"cents": F.Scalar(np.int64), "currency": F.Text()}
+PLAIN = {
+    "price": EUROS,
+    "offer": {"cents": F.Scalar(np.int64, optional=True), "currency": F.Text(optional=True)},
+    "history": F.Sequence(EUROS),
+    "years": F.Sequence(F.Sequence(EUROS)),
+    "sky": F.Tensor(shape=(3,), dtype=np.uint8),
+    "flag": F.Sequence(F.Tensor(shape=(3,), dtype=np.uint8)),
+    "shot": F.Tensor(shape=(2, 2, 1), dtype=np.uint8),
+    "pair": {"image": F.Tensor(shape=(2, 2, 1), dtype=np.uint8), "count": np.int64},
+    "grade": np.int64,
+    "inside": {"sky": F.Tensor(shape=(3,), dtype=np.uint8), "n": np.int64},
+}
+
+
+def own(n: int) -> Any:
+    prices = [f"{n}.{k}5 EUR" for k in range(n % 4)]
+    image = np.full((2, 2, 1), n, np.uint8)
+    return {
+        "price": f"{n}.25 USD",
+        "offer": prices[0] if prices else None,
+        "history": prices,
+        "years": [prices, [], prices[:1]][: n % 3],
+        "sky": f"#0000{n:02x}",
+        "flag": ["#010203"] * (n % 3),
+        "shot": image,
+        "pair": image,
+        "grade": "abc"[n % 3],
+        "inside": {"sky": "#ffffff", "n": n},
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wrapped, "_REGISTERED", {})
+        for kind in (Money, Colour, Negative, Pair, Grade):
+            F.register(kind)
+        yield
+
+
+@pytest.fixture(scope="module")
+def directories(tmp_path_factory: Any) -> tuple[Path, Path]:
+    """A dataset of own connectors, and one of plain connectors with the values that are read of the first."""
+    examples = [own(n) for n in range(25)]
+    first = dataset_of(tmp_path_factory.mktemp("own"), OWN, examples)
+    values = bd.builder_from_directory(first).as_dataset("train", read_config=bd.ReadConfig(interleave_cycle_length=1))
+    return first, dataset_of(tmp_path_factory.mktemp("plain"), PLAIN, [as_items(value) for value in values])
+
+
+def as_items(example: Any) -> Any:
+    """Returns a decoded example as it is given to be encoded: dicts in place of the columns of nested sequences."""
+    years = example["years"]
+    rows = [
+        [{"cents": cents, "currency": name} for cents, name in zip(*row)]
+        for row in zip(years["cents"].to_list(), years["currency"].to_list())
+    ]
+    return example | {"years": rows}
+
+
+def test_statistics(directories: tuple[Path, Path]) -> None:
+    found, expected = (json.loads(json_text(compute(directory))) for directory in directories)
+    of_records = {"digest": "", "crc32c": ""}
+    assert found | of_records == expected | of_records
+    some = compute(directories[0], features=["price/cents", "history"])
+    assert list(some.slices["train"]["features"]) == ["history/cents", "history/currency", "price/cents"]
+
+
+def test_exports(directories: tuple[Path, Path], tmp_path: Path) -> None:
+    for format, name in (("jsonl", "train-00000-of-00001.jsonl"), ("parquet", "train-00000-of-00001.parquet")):
+        files = [export(one, tmp_path / f"{i}.{format}", format) / name for i, one in enumerate(directories)]
+        read = pyarrow.parquet.read_table if format == "parquet" else Path.read_bytes
+        found, expected = (read(file) for file in files)
+        assert found == expected
+    table = pyarrow.parquet.read_table(export(directories[0], tmp_path / "bytes", "parquet", binary=["price/currency"]))
+    assert table["price"][0].as_py()["currency"] == b"USD"
+
+
+def test_batches(directories: tuple[Path, Path]) -> None:
+    for fill in (None, -1, {"offer/cents": -5, "offer/currency": "none"}):
+        found, expected = (
+            next(iter(bd.builder_from_directory(directory).as_dataset("train").batch(25, pad=True, fill=fill)))
+            for directory in directories
+        )
+        assert identical(found, expected), fill
