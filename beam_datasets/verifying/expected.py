@@ -16,7 +16,7 @@ from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import apply_decoders, skip_decoding
-from beam_datasets.features.sequence import below
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
@@ -218,7 +218,7 @@ class Expected:
         tree.load_labels(lambda name: label_files.append(name))
         for name in label_files:
             tree = self._with_labels(tree, name)
-        if unknown := [name for name, _, feature in below(tree) if isinstance(feature, UnknownFeature)]:
+        if unknown := [name for name, _, feature in below(tree) if isinstance(innermost(feature), UnknownFeature)]:
             self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
         if catalog.FEATURES_FILE not in self._found:
             self.features = tree  # features of another version would fit no record

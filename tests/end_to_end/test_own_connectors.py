@@ -184,3 +184,11 @@ def test_batches(directories: tuple[Path, Path]) -> None:
             for directory in directories
         )
         assert identical(found, expected), fill
+
+
+def test_verifying_without_the_classes(directories: tuple[Path, Path], monkeypatch: Any) -> None:
+    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    for decode in (False, True):
+        report = bd.verify(directories[0], decode=decode)
+        assert report.whole, report.findings
+        assert "flag, grade, history, inside/sky, offer" in str(report.not_known)
