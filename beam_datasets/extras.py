@@ -53,10 +53,10 @@ def importing_beam() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        importing = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if not any(f"{name}.".startswith("apache_beam.") for name in (error.name, *importing)):
-            raise  # it is of the author's module
         problem = _problem(error, "apache_beam")
+        importing = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if problem and not any(f"{name}.".startswith("apache_beam.") for name in importing):
+            raise  # it is of the author's module
         raise MissingDependencyError(f"this needs Apache Beam{problem}: {install_command('beam')}") from error
     finally:
         root.removeFilter(_not_of_apitools)

@@ -323,6 +323,19 @@ def test_appending_does_not_load_beam(tmp_path, new):
     assert (tmp_path / "ds/2.0.0").is_dir()
 
 
+WITHOUT = """
+import sys
+from beam_datasets.cli.main import main
+
+class NotInstalled:
+    def find_spec(name, path=None, target=None):
+        if name == "{0}":
+            raise ModuleNotFoundError(f"No module named '{{name}}'", name=name)
+
+sys.meta_path.insert(0, NotInstalled)
+"""
+
+
 @pytest.mark.parametrize("imports", ["", "import apache_beam\n"])
 @pytest.mark.parametrize("missing", ["apache_beam", "grpc"])
 @pytest.mark.parametrize("args", [["build"], ["append", "ds", "--from"]])
@@ -332,11 +345,14 @@ def test_a_command_that_needs_beam_says_so(tmp_path, args, missing, imports):
     Jsonl(name="ds", pattern=f"{tmp_path}/*.jsonl", key="id", data_dir=tmp_path).build(num_workers=1)
     units = "bd.SourceUnits([2, 3], lambda i: [(i, {'id': i})])"
     (tmp_path / "day.py").write_text(imports + OWN.replace('((i, {"id": i}) for i in range(2, 9))', units))
-    code = (
-        f"import sys; sys.modules[{missing!r}] = None; from beam_datasets.cli.main import main\n"
-        f"sys.exit(main([*{args}, 'day.py', '--data_dir', '.']))"
+    code = f"sys.exit(main([*{args}, 'day.py', '--data_dir', '.']))"
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(missing) + code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert re.fullmatch(r"beam-datasets: .* needs? Apache Beam.*: pip install .*\n", run.stderr), run.stderr
 

@@ -152,6 +152,8 @@ def test_worker_processes_find_the_file(small, tmp_path):
     "source, said, line",
     [
         ("import bd_test_nothing", "ModuleNotFoundError: No module named 'bd_test_nothing'", 1),
+        ("from apache_beam import NoSuch", "ImportError: cannot import name 'NoSuch'", 1),
+        ("import apache_beam.no_such", "ModuleNotFoundError: No module named 'apache_beam.no_such'", 1),
         ("class X(:", "SyntaxError: invalid syntax", 1),
         (SOURCE.replace("return bd.DatasetInfo", "return 1 / 0, bd.DatasetInfo"), "ZeroDivisionError: division", 17),
         (SOURCE.replace("self._numbers(20)", "open('bd_test_nothing')"), "FileNotFoundError: .*bd_test_nothing", 23),
