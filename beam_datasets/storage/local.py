@@ -364,10 +364,10 @@ def _sync_one(path: str) -> None:
 
 
 def link(source: str, target: str) -> None:
-    """Gives a file another name on the same disk."""
+    """Gives a file another name on the same disk; of a symbolic link, the file that it leads to."""
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.link(source, target)
+        os.link(os.path.realpath(source), target)
     except OSError as error:
         if error.errno == errno.EXDEV:
             raise StorageError(

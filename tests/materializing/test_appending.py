@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -474,6 +475,22 @@ def test_shared_shards_are_the_published_files_and_all_examples_are_there(data, 
         assert [example["n"] for example in in_order] == [expected[key] for key in sorted(expected)]
         assert all(dataset.find(key) is not None for key in expected)
         assert bd.verify(made).whole
+
+
+def test_shards_that_are_symbolic_links_are_shared_as_files(tmp_path):
+    """As those in the cache of a tool that keeps versions of data."""
+    parent = generate(tmp_path, {"train": {n: n for n in range(50)}}, num_shards=3, ordered=True)
+    more = generate(tmp_path, {"train": {n: n for n in range(50, 60)}}, name="more", ordered=True)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for path in parent.glob("*tfrecord*"):
+        path.rename(cache / path.name)
+        path.symlink_to(os.path.relpath(cache / path.name, parent))
+    made = Path(bd.append("ds", more, data_dir=tmp_path, share_shards=True, min_shard_size=1))
+    assert not any(path.is_symlink() for path in made.iterdir())
+    assert sum(path.stat().st_nlink == 2 for path in made.glob("*.tfrecord-?????-of-?????")) == 3
+    shutil.rmtree(cache)
+    assert bd.verify(made).whole
 
 
 def test_of_shuffled_splits_those_without_changes_are_shared(tmp_path):
