@@ -21,7 +21,7 @@ from beam_datasets.cli.options import (
     with_underscores,
 )
 from beam_datasets.cli.printing import bytes_bar, say, size_text, table
-from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, resolve
+from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, is_builder, resolve
 from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
 
@@ -40,10 +40,10 @@ generating all examples anew would give. Records are not decoded. If nothing cha
   beam-datasets append clicks --data_dir data --delete takedown.txt --dry_run""",
     f"""
 dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
---from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py, or a format
-  of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It is built in a temporary directory,
-  also by --dry_run, of files of which the published version was not built. A builder with a config of the dataset's
-  name means that one. Can be repeated
+--from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py,
+  module:Class, or a format of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It is
+  built in a temporary directory, also by --dry_run, of files of which the published version was not built. A builder
+  with a config of the dataset's name means that one. Can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
 --union_features  features that one of the datasets lacks may be missing in the next version; else they are an error
@@ -110,10 +110,10 @@ def run(args: Sequence[str]) -> int:
 
 
 def _is_published(text: str) -> bool:
-    """Returns whether a source is a published dataset: neither a format of files nor the file of a builder."""
+    """Returns whether a source is a published dataset: neither a format of files nor a builder."""
     if by_format := format_of(text):
         raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}")
-    return text not in FORMATS and not re.search(r"\.py(:|/|$)", text)
+    return not is_builder(text)
 
 
 def _request(text: str) -> BuilderRequest:

@@ -78,6 +78,14 @@ def resolve(text: str) -> BuilderRequest:
     return BuilderRequest(_builder_of(module, code["kind"]), name.config, name.version, name.kwargs)
 
 
+def is_builder(text: str) -> bool:
+    """Returns whether a text means a format of files, or a builder by its file or module; else it is a dataset."""
+    code = _CODE.fullmatch(text)
+    if code is None or code["where"].endswith(".py"):
+        return code is not None or text in FORMATS
+    return not os.path.exists(text) and (code["kind"] is not None or _exists(code["where"]))
+
+
 def format_of(text: str) -> str | None:
     """Returns the format and the option --pattern for a file of data; None for what is none by its name."""
     code, data = _CODE.fullmatch(text), _DATA_FILE.fullmatch(text)

@@ -60,6 +60,8 @@ def test_plan_append_and_again(data, run):
         (["--from=nope"], 1, "nope"),
         (["--from=in/d 1.csv.gz"], 2, "got a file of data. Give its format: --from csv --pattern 'in/d 1.csv.gz'"),
         (["--from=nope.py"], 2, "the file nope.py does not exist"),
+        (["--from=nope.day:Day"], 2, "cannot find module 'nope.day'"),
+        (["--from=nope.day/1.0.0"], 1, "'nope.day:1.0.0' is not a dataset name"),
         (["--from=jsonl", "--split=train=logs/*"], 2, "or splits (--splits train='data/train*')"),
         (["--from=jsnl", "--pattern=logs"], 2, "--from jsnl: expected a builder or a format of files, got 'jsnl'. D"),
         (
@@ -108,7 +110,9 @@ class ClicksOfConfigs(bd.DatasetBuilder):
 
 def test_each_day_by_the_builder_that_made_the_first(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
-    Path("day.py").write_text("""
+    Path("by_day").mkdir()
+    Path("by_day/__init__.py").touch()
+    Path("by_day/day.py").write_text("""
 import beam_datasets as bd
 
 class EventsOfDays(bd.DatasetBuilder):
@@ -124,9 +128,9 @@ class EventsOfDays(bd.DatasetBuilder):
     def _split_generators(self):
         return {"train": [(self.day, {"day": self.day})]}
 """)
-    assert run("build", "day.py", "--data_dir=data", "--day=1", "--num_workers=1")[0] == 0
-    for day in (2, 3):
-        code, out, err = run("append", "events_of_days", "--data_dir=data", "--from=day.py", f"--day={day}")
+    assert run("build", "by_day/day.py", "--data_dir=data", "--day=1", "--num_workers=1")[0] == 0
+    for day, source in ((2, "by_day/day.py"), (3, "by_day.day:EventsOfDays")):
+        code, out, err = run("append", "events_of_days", "--data_dir=data", f"--from={source}", f"--day={day}")
         assert (code, f"events_of_days/{day}.0.0 after" in out) == (0, True), err
     assert {row["day"] for row in bd.load("events_of_days:latest", split="train", data_dir="data")} == {1, 2, 3}
     assert run("tag", "events_of_days", "--data_dir=data", "last")[1].endswith("events_of_days/3.0.0\n")
