@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from beam_datasets.errors import (
     StorageError,
     did_you_mean,
 )
-from beam_datasets.exporting.schema import Struct, as_files, schema_of
+from beam_datasets.exporting.schema import Struct, schema_of
 from beam_datasets.exporting.writing import (
     FILE_FORMAT,
     ArrayRecord,
@@ -32,12 +31,9 @@ from beam_datasets.exporting.writing import (
     JsonLines,
     Output,
     ParquetFormat,
-    RecordDecoder,
-    RowBlock,
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names
-from beam_datasets.formats import example
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 from beam_datasets.generate.progress import watch
@@ -48,12 +44,12 @@ from beam_datasets.materializing.plan import check_unchanged, plan_job, record_n
 from beam_datasets.materializing.selection import NameOrDir
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
-from beam_datasets.reading.decoding import Decode, Map, Raw, Step
-from beam_datasets.reading.ranges import read_blocks
+from beam_datasets.metadata.shards import FileInstruction
+from beam_datasets.reading.ranges import map_blocks, read_blocks
 from beam_datasets.reading.shards import ShardPool
 
 FORMAT_VERSION = 1
-_BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1024  # of records that are decoded together, at most
+_BLOCK_BYTES = 1 << 20  # of records that are decoded together, about
 FORMATS: dict[str, Format] = {kind.name: kind() for kind in (ParquetFormat, JsonLines, WebDataset, ArrayRecord)}
 
 
@@ -228,36 +224,29 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     """
     planned, filename = plan.split(split), plan.filename(split, shard)
     start, stop = planned.span(shard)
-    size = int(min(max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1), _BLOCK_ROWS))
-    decoder, pool, index = RecordDecoder(_step(plan)), ShardPool(""), start
+    size = max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1)
+    names = None if plan.lineage.features is None else record_names(plan.info.features)
+    make = plan.format.maker(plan.info.features, plan.schema, names)
+    pool, index = ShardPool(""), start
 
-    def blocks() -> Iterator[RowBlock]:
+    def blocks(run: FileInstruction) -> Iterator[Any]:
         nonlocal index
-        for run in planned.shard(shard):
-            record = run.skip
-            for records in read_blocks(run, pool):
-                for first in range(0, len(records), size):
-                    block = RowBlock(run, record, index, records[first : first + size], decoder)
-                    index += len(block.records)
-                    record += len(block.records)
-                    yield block
+        for records in read_blocks(run, pool):
+            for first in range(0, len(records), size):
+                block = records[first : first + size]
+                index += len(block)
+                yield block
 
+    made = (made for run in planned.shard(shard) for made in map_blocks(make, blocks(run), run, pool))
     path = storage.join(new_dir(plan.staging_dir), filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
-        plan.format.write(blocks(), plan.schema, out, split)
+        plan.format.write(made, plan.schema, out, split, start)
         if index != stop:
             raise LostExamplesError(
                 f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
             )
     return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
-
-
-def _step(plan: ExportPlan) -> Step:
-    tree = plan.info.features
-    if plan.format.decodes:
-        return Decode(as_files(tree))
-    return Raw() if plan.lineage.features is None else Map(functools.partial(example.keep, names=record_names(tree)))
 
 
 # ------------------------------------------------------------------------------------------------------------- publish

@@ -1,6 +1,6 @@
 """The formats that are written: what a format is, JSON lines, ArrayRecord, WebDataset and Parquet.
 
-A format writes blocks of examples to a file.
+A format makes what it writes of blocks of records, and writes that to a file.
 """
 
 from __future__ import annotations
@@ -13,29 +13,26 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import BeamDatasetsError, FeatureError, FeatureValueError
-from beam_datasets.exporting.schema import Column, Items, Struct, Values, items_of, text_of
+from beam_datasets.errors import BeamDatasetsError, FeatureValueError
+from beam_datasets.exporting.schema import Column, Items, Struct, Values, as_files, items_of, text_of
 from beam_datasets.extras import framework
 from beam_datasets.features.base import STRING
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
+from beam_datasets.formats.example import keep
 from beam_datasets.metadata.names import FilenameTemplate
-from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.native import crc32c
-from beam_datasets.reading.decoding import Decode, Step, compose, compose_many
-from beam_datasets.reading.shards import Shard
-from beam_datasets.reading.undecoded import UNDECODED, place_of
 from beam_datasets.storage import Writer
 
-_Made = TypeVar("_Made")
+Make: TypeAlias = Callable[[Any], Any]
+"""From consecutive records, a list or a `RecordBlock`, to what a format writes of them."""
 
 
 class Format:
@@ -44,12 +41,10 @@ class Format:
     Attributes:
         name: as users call it.
         module: the package that writes it; '' if none is needed.
-        decodes: whether examples are decoded (with images and sound as they are stored), not records.
     """
 
     name: ClassVar[str]
     module: ClassVar[str] = ""
-    decodes: ClassVar[bool] = True
 
     def package(self, module: str = "") -> Any:
         """Returns a module of the package that writes the format, by default its own.
@@ -75,81 +70,34 @@ class Format:
         """Returns the name of a shard."""
         return f"{split}-{shard:05d}-of-{num_shards:05d}.{self.name}"
 
-    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
-        """Writes a shard: its blocks, in order.
+    def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
+        """Returns the function from consecutive records to what is written of them.
 
-        Raises:
-            FeatureError: a value cannot be written; it names file, byte and record.
+        It raises a FeatureError if a value cannot be written, and is then called with each record alone.
+
+        Args:
+            features: of the examples that are exported.
+            schema: their columns.
+            names: under which the records have these features; None if they have no others.
+        """
+        raise NotImplementedError
+
+    def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
+        """Writes a shard.
+
+        Args:
+            blocks: what `maker` makes of its records, in order.
+            schema: the columns.
+            out: the file.
+            split: that is written.
+            start: the index in it of the shard's first example.
         """
         raise NotImplementedError
 
 
-class RecordDecoder:
-    """Makes examples of records.
-
-    Attributes:
-        each: returns the example of a record.
-        many: returns the examples of several records.
-        columns: returns the values of several records by feature, see `ColumnarDecoder.columns`; None for records.
-    """
-
-    def __init__(self, step: Step) -> None:
-        self.each = compose((step,))
-        self.many = compose_many((step,))
-        self.columns: Callable[[Any], Any] | None = None
-        if isinstance(step, Decode):
-            self.columns = ColumnarDecoder(chosen(step.features, step.decoders)).columns
-
-
-@dataclass(frozen=True)
-class RowBlock:
-    """Consecutive examples of a run.
-
-    Attributes:
-        run: of the source's shard, by its whole path.
-        record: the number of the first one in the shard.
-        first: its index in the split that is written.
-        records: their records, checked.
-        decoder: makes the examples.
-    """
-
-    run: FileInstruction
-    record: int
-    first: int
-    records: list[bytes]
-    decoder: RecordDecoder
-
-    @cached_property
-    def examples(self) -> list[Any]:
-        """The examples: decoded, or their records.
-
-        Raises:
-            FeatureError: a record does not fit the features; it names file, byte and record.
-        """
-        try:
-            return list(self.decoder.many(self.records))
-        except UNDECODED:
-            list(self._apply(self.decoder.each, self.records))
-            raise
-
-    def map(self, function: Callable[[Any], _Made]) -> Iterator[_Made]:
-        """Yields what a function makes of each example; a FeatureError names file, byte and record."""
-        return self._apply(function, self.examples)
-
-    def columns(self) -> Any:
-        """Returns the values by feature; None for records, or if one does not decode."""
-        try:
-            return self.decoder.columns and self.decoder.columns(self.records)
-        except UNDECODED:
-            return None  # `examples` raises the error that names the record
-
-    def _apply(self, function: Callable[[Any], _Made], items: list[Any]) -> Iterator[_Made]:
-        for number, item in enumerate(items, self.record):
-            try:
-                yield function(item)
-            except UNDECODED as error:
-                place = place_of(Shard(self.run.filename, self.run.examples_in_shard), number)
-                raise type(error)(f"{place}: {error}") from error
+def decoder_of(features: Any) -> ColumnarDecoder:
+    """Returns the decoder of examples with images and sound as they are stored."""
+    return ColumnarDecoder(chosen(as_files(features)))
 
 
 class Output(io.RawIOBase):
@@ -198,12 +146,15 @@ class JsonLines(Format):
 
     name: ClassVar[str] = "jsonl"
 
-    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
+    def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
+        """Returns the function to lines; see `Format.maker`."""
+        decode, convert = decoder_of(features).examples, json_converter(schema)
+        return lambda records: "".join(f"{json_text(convert(example))}\n" for example in decode(records)).encode()
+
+    def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard; see `Format.write`."""
-        convert = json_converter(schema)
-        for block in blocks:
-            lines = block.map(lambda example: json_text(convert(example)))
-            out.write("\n".join([*lines, ""]).encode())
+        for lines in blocks:
+            out.write(lines)
 
 
 def json_text(value: Any) -> str:
@@ -282,22 +233,24 @@ class ArrayRecord(Format):
 
     name: ClassVar[str] = "arrayrecord"
     module: ClassVar[str] = "array_record.python.array_record_module"
-    decodes: ClassVar[bool] = False
 
     def filename(self, dataset: str, split: str, shard: int, num_shards: int) -> str:
         """Returns the name of a shard."""
         return FilenameTemplate(dataset, split, FILE_FORMAT).filenames(num_shards)[shard]
 
-    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
+    def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
+        """Returns the function to records of the exported features; see `Format.maker`."""
+        return list if names is None else lambda records: [keep(record, names) for record in records]
+
+    def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard, by way of this machine's directory for temporary files."""
         with tempfile.TemporaryDirectory(prefix="beam_datasets-") as folder:
             path = os.path.join(folder, "shard")
             # each record is compressed alone, as by TensorFlow Datasets: reading one reads no other
             writer = self.package().ArrayRecordWriter(path, "group_size:1")
             try:
-                for block in blocks:
-                    for _ in block.map(writer.write):
-                        pass
+                for record in chain.from_iterable(blocks):
+                    writer.write(record)
             finally:
                 writer.close()
             with open(path, "rb") as file:
@@ -357,15 +310,18 @@ class WebDataset(Format):
         """Returns the name of a shard."""
         return f"{split}-{shard:06d}.tar"
 
-    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
+    def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
+        """Returns the function to the files of each example; see `Format.maker`."""
+        decode, sample = decoder_of(features).examples, _sample_maker(schema)
+        return lambda records: list(map(sample, decode(records)))
+
+    def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard; see `Format.write`."""
-        sample = _sample_maker(schema)
         prefix = split.replace(".", "_")
         writer = self.package().TarWriter(out, encoder=False, mtime=0)
         try:
-            for block in blocks:
-                for index, files in enumerate(block.map(sample), block.first):
-                    writer.write({"__key__": f"{prefix}-{index:09d}", **files})
+            for index, files in enumerate(chain.from_iterable(blocks), start):
+                writer.write({"__key__": f"{prefix}-{index:09d}", **files})
                 writer.tarstream.members.clear()  # tarfile keeps what it has written
         except BaseException:
             with contextlib.suppress(Exception):  # it writes the end of the tar, and its error would hide this one
@@ -593,16 +549,26 @@ class ParquetFormat(Format):
         """Checks that there is an Arrow type for each feature; see `Format.check`."""
         arrow_schema(self.package(), schema)
 
-    def write(self, blocks: Iterator[RowBlock], schema: Struct, out: Output, split: str) -> None:
+    def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
+        """Returns the function to an Arrow array, which it makes of columns; see `Format.maker`."""
+        arrow, decoder = self.package(), decoder_of(features)
+
+        def rows(records: Any) -> Any:
+            try:
+                return arrow_array(arrow, schema, decoder.columns(records))
+            except arrow.ArrowInvalid:
+                list(map(json_converter(schema), decoder.examples(records)))  # raises the error that names the feature
+                raise
+
+        return rows
+
+    def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard; see `Format.write`."""
         arrow, parquet = self.package(), self.package("pyarrow.parquet")
         types = arrow_schema(arrow, schema)
-
-        def batch(block: RowBlock) -> Any:
-            return arrow.RecordBatch.from_arrays(_to_arrow(arrow, schema, block).flatten(), schema=types)
-
+        made = (arrow.RecordBatch.from_arrays(rows.flatten(), schema=types) for rows in blocks)
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
-            for batches in _row_groups(map(batch, blocks)):
+            for batches in _row_groups(made):
                 table = arrow.Table.from_batches(batches, types)
                 writer.write_table(table, row_group_size=table.num_rows)
 
@@ -619,14 +585,3 @@ def _row_groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
             pending, num_bytes = [], 0
     if pending:
         yield pending
-
-
-def _to_arrow(pa: Any, schema: Struct, block: RowBlock) -> Any:
-    """Returns the Arrow array of a block; an error names the record."""
-    columns = block.columns()
-    try:
-        return arrow_array(pa, schema, block.examples if columns is None else columns)
-    except (FeatureError, pa.ArrowInvalid):
-        convert = json_converter(schema)  # names the feature
-        list(block.map(lambda example: (convert(example), arrow_array(pa, schema, [example]))))
-        raise

@@ -7,22 +7,25 @@ Datasets writes them) stays whole: to find a record in it takes a walk from its 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import intact, sizes
-from beam_datasets.reading.decoding import Maker, Step
+from beam_datasets.reading.decoding import Maker, Map, Step
 from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
 from beam_datasets.reading.undecoded import UNDECODED, place_of
 
 if TYPE_CHECKING:
     from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.shards import ShardPool
+
+_Made = TypeVar("_Made")
 
 _BLOCK_RECORDS = 512  # that are handed on at once
 _REMOTE_CHUNK = 4 << 20  # bytes; two are in memory, one of which is read ahead
@@ -97,6 +100,32 @@ def read_range(
             place = place_of(pool.open(run.filename, run.examples_in_shard), number)
             raise type(error)(f"{place}: {error}") from error
         yield number, value
+
+
+def map_blocks(
+    function: Callable[[Any], _Made], blocks: Iterable[Any], run: FileInstruction, pool: ShardPool
+) -> Iterator[_Made]:
+    """Yields what a function makes of each block of the records of a run.
+
+    Args:
+        function: from records, several or one, to what is made of them.
+        blocks: all records of the run, in order.
+        run: which records.
+        pool: of the dataset's shards.
+
+    Raises:
+        FeatureError: the function raised it; it names file, byte and record.
+    """
+    first = run.skip
+    for block in blocks:
+        try:
+            made = function(block)
+        except UNDECODED:
+            part = replace(run, skip=first, take=len(block))
+            list(read_range(part, pool, (Map(lambda record: function([record])),)))  # raises the error of the record
+            raise
+        yield made
+        first += len(block)
 
 
 def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:

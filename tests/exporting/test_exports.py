@@ -258,7 +258,7 @@ def test_memory_does_not_grow_with_a_shard(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_shard_that_loses_examples_is_not_written(tmp_path: Path) -> None:
     class Lossy(JsonLines):
-        def write(self, blocks: Iterator[list[Any]], schema: Any, out: Any, split: str) -> None:
+        def write(self, blocks: Iterator[Any], schema: Any, out: Any, split: str, start: int) -> None:
             next(blocks)
 
     plan = plan_export(INTER, tmp_path / "out", "jsonl")

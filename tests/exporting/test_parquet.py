@@ -16,10 +16,13 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from beam_datasets.exporting.schema import as_files, schema_of
-from beam_datasets.exporting.writing import RowBlock, _row_groups, arrow_array, arrow_schema
+from beam_datasets.exporting.writing import _row_groups, arrow_array, arrow_schema
 from beam_datasets.features import compile_decoder
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.formats.example import serialize
 from tests import strategies
 from tests.cases import cases
+from tests.diffing.versions import Made
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 
 
@@ -131,6 +134,14 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
     assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}
 
 
+def test_a_record_whose_lists_differ_in_length_is_named(tmp_path: Path) -> None:
+    features = F.FeaturesDict({"pairs": F.Sequence({"x": np.int64, "y": np.int64})})
+    records = [serialize({"pairs/x": [1, 2], "pairs/y": [3, 4] if i != 7 else [3]}) for i in range(20)]
+    made = Made(features, {"train": dict(enumerate(records))}, orders={"train": range(20)}, encode=bytes)
+    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): pairs: .* different numbers"):
+        export(made.write(tmp_path, "1.0.0"), tmp_path / "out")
+
+
 def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
     features = {
         "pair": F.Tensor(shape=(2,), dtype=np.float32, optional=True),
@@ -216,5 +227,5 @@ def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, mo
     decode = compile_decoder(as_files(tree))
     rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
     assert by_columns.to_pylist() == arrow_array(pa, schema_of(tree), rows).to_pylist()
-    monkeypatch.setattr(RowBlock, "examples", None)  # it would be an error to call it
+    monkeypatch.setattr(ColumnarDecoder, "examples", None)  # it would be an error to call it
     assert parquet.read_table(export(source, tmp_path / "again")).equals(by_columns)
