@@ -16,18 +16,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
+from beam_datasets.errors import FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen, compile_decoder
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
-from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
 from beam_datasets.reading.shards import ShardPool
-from beam_datasets.reading.undecoded import place_of
 from beam_datasets.statistics.sketches import DistinctValues, Spread, codes_of, hashes_of, mixed, occurrences, widened
 
 NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"
@@ -480,16 +478,15 @@ def gather(part: ShardRange, request: StatisticsRequest) -> Gathered:
     leaves = list(request.leaves)
     summaries = [empty(leaf) for leaf in leaves]
     columns = compile_columns(request.features, leaves)
-    done = 0
-    for records in _blocks(part, request.pool):
-        numbers = np.arange(part.first + done, part.first + done + len(records))
-        try:
-            found = columns(records)
-        except (FeatureError, ExampleError, ValueError) as error:
-            raise _named(error, records, part, done, request) from error
+    first = part.first
+    made = ranges.map_blocks(
+        lambda records: (len(records), columns(records)), _blocks(part, request.pool), part.run, request.pool
+    )
+    for count, found in made:
+        numbers = np.arange(first, first + count)
         for summary, leaf, column in zip(summaries, leaves, found):
             add(summary, leaf, column, numbers)
-        done += len(records)
+        first += count
     return {part.number: summaries}
 
 
@@ -515,17 +512,3 @@ def _blocks(part: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
             block, size = [], 0
     if block:
         yield block
-
-
-def _named(
-    error: Exception, records: list[bytes], part: ShardRange, done: int, request: StatisticsRequest
-) -> Exception:
-    """Finds the first record that cannot be decoded, and returns its error with file, byte and record."""
-    decode = compile_decoder(stored_tree(request.features, {leaf.path for leaf in request.leaves}))
-    for number, record in enumerate(records, part.run.skip + done):
-        try:
-            decode(record)
-        except (FeatureError, ExampleError) as problem:
-            place = place_of(request.pool.open(part.run.filename, part.run.examples_in_shard), number)
-            return type(problem)(f"{place}: {problem}")
-    return error
