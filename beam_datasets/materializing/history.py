@@ -71,12 +71,15 @@ def remove_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: O
     """Takes a tag from the version of a dataset that has it; returns the version.
 
     Raises:
-        PathNotFoundError: no version has the tag.
+        PathNotFoundError: no version has the tag, or another one than that of `name`, if it has one.
     """
-    folder = storage.dirname(catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options)))
+    directory = catalog.find_dataset_dir(name, catalog.root_dir(data_dir, storage_options))
+    folder, version = storage.dirname(directory), storage.basename(directory)
     known = tags_in(folder)
     if tag not in known:
         raise PathNotFoundError(f"{folder}: no version has the tag {tag!r}; tags: {', '.join(known) or 'none'}")
+    if DatasetName.parse(name).version is not None and known[tag] != version:
+        raise PathNotFoundError(f"{directory}: expected the tag {tag!r}, but version {known[tag]} has it")
     storage.remove(_tag_path(folder, tag))
     return known[tag]
 

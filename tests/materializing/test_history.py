@@ -111,6 +111,10 @@ def test_tags(tmp_path):
     with pytest.raises(ValueError, match="expected letters, .* got '../up'"):
         history.add_tag("ds", "../up", tmp_path)
     assert history.tags_in(f"{tmp_path}/ds") == {"now": "2.0.0"}
+    with pytest.raises(PathNotFoundError, match=r"ds/1\.0\.0: expected the tag 'now', but version 2\.0\.0 has it"):
+        history.remove_tag("ds:1.0.0", "now", tmp_path)
+    assert history.remove_tag("ds:2.0.0", "now", tmp_path) == "2.0.0"
+    history.add_tag("ds", "now", tmp_path)
     assert history.remove_tag("ds", "now", tmp_path) == "2.0.0"
     with pytest.raises(PathNotFoundError, match="no version has the tag 'now'; tags: none"):
         history.remove_tag("ds", "now", tmp_path)
@@ -164,6 +168,15 @@ def test_contents_list_splits_in_their_order(tmp_path, capsys):
     assert main(["list", "--versions", f"--data_dir={tmp_path}"]) == 0
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("ds:2.0.0")]
     assert re.search("train 2, test 2; train = train.*; test = test.*; train: 1 added.*; test: 1 added", line)
+
+
+def test_contents_name_what_a_version_was_materialized_of(tmp_path, capsys):
+    """A version that `prune` keeps for it."""
+    days(tmp_path, 2)
+    bd.materialize("ds:1.0.0", data_dir=tmp_path, to="both", split={"train": "train+day_1:train"})
+    assert main(["list", "--versions", f"--data_dir={tmp_path}"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("both:1.0.0")]
+    assert line.endswith("train 2; train = train+day_1:1.0.0:train; of ds:1.0.0 and day_1:1.0.0")
 
 
 def test_the_commands(tmp_path, capsys):
