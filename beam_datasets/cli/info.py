@@ -115,7 +115,10 @@ def _history(directory: str) -> dict[str, Any]:
         tags = tags_in(storage.dirname(directory))
         known["tags"] = sorted(tag for tag, version in tags.items() if version == storage.basename(directory))
         lineage = builder_from_directory(directory).lineage
-        known["contents"] = [] if lineage is None else list(lineage_facts(lineage))
+        if lineage is not None:
+            known["contents"] = list(lineage_facts(lineage))
+            if lineage.appended is None:
+                known["contents"].append(f"of {' and '.join(each.full_name for each in lineage.datasets)}")
         run = json.loads(storage.read_bytes(storage.join(directory, RUN_FILE)))
         known["published"] = utc(run["started"] + run["seconds"])
     return known
