@@ -317,7 +317,9 @@ class CustomFeature(Wrapped):
 
     Examples:
         >>> class Money(CustomFeature):
-        ...     def get_tensor_info(self):
+        ...     def get_tensor_info(self):  # of decoded values
+        ...         return TensorInfo(shape=(), dtype="float64")
+        ...     def get_serialized_info(self):  # of what is stored
         ...         return TensorInfo(shape=(), dtype="int64")
         ...     def encode_example(self, euros):
         ...         return round(euros * 100)

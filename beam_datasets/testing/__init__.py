@@ -1,4 +1,4 @@
-"""What the author of a dataset tests it with: a builder on fake data, without a network, and the builders of TFDS."""
+"""What authors test with: a builder on fake data, without a network; a connector; and the builders of TFDS."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.downloads import DownloadManager, DownloadSettings, Resource, read_checksums
+from beam_datasets.testing.connectors import check_connector as check_connector
 from beam_datasets.testing.tfds_catalogue import load_tfds_builder as load_tfds_builder
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Datasets with connectors that users write, compared with the same values in connectors of this package."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import features as F
+from beam_datasets import testing
 from beam_datasets.diffing.features import identical
 from beam_datasets.features import wrapped
 from beam_datasets.statistics import compute
@@ -138,6 +140,75 @@ def registered() -> Iterator[None]:
         for kind in (Money, Colour, Negative, Pair, Grade):
             F.register(kind)
         yield
+
+
+class Broken(Colour):
+    """A connector of which one thing is wrong, by its name."""
+
+    def __init__(self, problem: str = "") -> None:
+        super().__init__()
+        self.problem, self.count = problem, 0
+
+    def get_tensor_info(self) -> Any:
+        return {"sky": super().get_tensor_info()} if self.problem == "structure" else super().get_tensor_info()
+
+    def encode_example(self, value: str) -> Any:
+        self.count += self.problem == "bytes"
+        return value[: 7 - 2 * (self.count > 1)]
+
+    def decode_example(self, stored: bytes) -> Any:
+        found = super().decode_example(stored)
+        wrong = {"dtype": found.astype(int), "shape": found[:2], "text": "text"}
+        return wrong.get(self.problem, found)
+
+    def lift_rows(self, path: str, rank: int) -> Any:
+        lift = super().lift_rows(path, rank)
+        return (lambda rows: lift(rows)[::-1]) if self.problem == "items" else lift
+
+    def to_json_content(self) -> Any:
+        return {"problem": self.problem}
+
+    @classmethod
+    def from_json_content(cls, value: Any, doc: Any = None) -> Any:
+        return cls("" if value["problem"] == "content" else value["problem"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        ("bytes", "'#010203': expected the same bytes each time"),
+        ("content", "'value': Broken(problem='content'),\n}) of features.json, got "),
+        ("structure", "expected a dict of ['sky'], as declared, got 'ndarray'"),
+        ("dtype", "expected uint8 of shape (3,), as declared, got int64 of shape (3,)"),
+        ("shape", "expected uint8 of shape (3,), as declared, got uint8 of shape (2,)"),
+        ("text", "expected uint8 of shape (3,), as declared, got <U4 of shape ()"),
+        ("items", "expected item 0 of Sequence(Broken(problem='items')) to be read as the value alone"),
+    ],
+)
+def test_a_check_finds_what_is_wrong(problem: str, message: str) -> None:
+    F.register(Broken)
+    assert len(testing.check_connector(Broken(), ["#010203", "#040506"])) == 2
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        testing.check_connector(Broken(problem), ["#010203", "#040506"])
+
+
+def test_a_check_of_a_connector() -> None:
+    found = testing.check_connector(Money(optional=True), [None, "1.25 EUR"])
+    assert found == [{"cents": None, "currency": None}, {"cents": 125, "currency": b"EUR"}]
+    image = np.full((2, 2, 1), 3, np.uint8)
+    for feature, value in (
+        (Negative(shape=(2, 2, 1)), image),
+        (Negative(), np.full((2, 2, 3), 3, np.uint8)),
+        (Pair(), image),
+        (Grade(num_classes=3), "b"),
+        (F.ClassLabel(names=["a", "b"]), "b"),
+        (F.Sequence(Colour()), ["#010203"]),
+        (F.Tensor(shape=(None,), dtype=np.int64), [1, 2]),
+        (F.TranslationVariableLanguages(), {"de": "a"}),
+    ):
+        assert len(testing.check_connector(feature, [value, value])) == 2
+    with pytest.raises(ValueError, match="at least one"):
+        testing.check_connector(Colour(), [])
 
 
 @pytest.fixture(scope="module")

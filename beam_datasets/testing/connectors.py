@@ -1,0 +1,104 @@
+"""A check of connectors that users write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from beam_datasets import features as F
+from beam_datasets.diffing.features import identical
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.base import STRING
+from beam_datasets.features.config import from_json_text, to_json_text
+from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.numbers import shape_fits
+
+
+def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
+    """Checks a connector with values that it takes, and returns what each of them is read as.
+
+    The values are encoded, and decoded by the connector that features.json describes, as another process makes it. They
+    are given alone and, if the connector can be in sequences, as items of a sequence and of a sequence of sequences.
+
+    Args:
+        feature: the connector.
+        values: examples of the feature, at least one. None is given alone only.
+
+    Raises:
+        AssertionError: features.json makes another connector; two encodings of a value differ; a value does not have
+            the shape and dtype that the connector declares; or an item of a sequence is not read as the value alone.
+        FeatureError: a value cannot be encoded or decoded, or the class is not registered.
+        ValueError: there are no values.
+    """
+    connector = to_feature(feature)
+    given, found = list(values), []
+    if not given:
+        raise ValueError("values: expected at least one, got none")
+    for value in given:
+        found.append(_through(connector, value))
+        _check_declared(found[-1], connector.decoded(), repr(connector))
+    items = [index for index, value in enumerate(given) if value is not None]
+    _check_items(connector, [given[index] for index in items], [found[index] for index in items])
+    return found
+
+
+def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:
+    """Checks that values are read as items of sequences as they are alone."""
+    many = F.Sequence(connector)
+    for tree, nested in ((many, given), (F.Sequence(many), [[], given])):
+        if not _can_be_encoded(tree):
+            break
+        _through(tree, [])
+        items = _through(tree, nested)
+        items = items if tree is many else _item(items, 1)
+        for index, alone in enumerate(expected):
+            assert identical(item := _item(items, index), alone), (
+                f"{connector!r}: expected item {index} of {tree!r:.200} to be read as the value alone, {alone!r:.200}, "
+                f"got {item!r:.200}"
+            )
+
+
+def _can_be_encoded(tree: Any) -> bool:
+    """Returns whether values of these features can be read again: not arrays of any length in a sequence."""
+    try:
+        F.compile_encoder({"value": tree})
+    except FeatureValueError:
+        return False
+    return True
+
+
+def _through(feature: Any, value: Any) -> Any:
+    """Returns a value as it is read after it was encoded."""
+    tree = F.FeaturesDict({"value": feature})
+    encode = F.compile_encoder(tree)
+    record = encode({"value": value})
+    assert encode({"value": value}) == record, f"{value!r:.200}: expected the same bytes each time, got others"
+    read: Any = from_json_text(to_json_text(tree))
+    assert read.to_json() == tree.to_json(), f"expected {tree!r} of features.json, got {read!r}"
+    return F.compile_decoder(read.load_labels(tree.label_files().get))(record)["value"]
+
+
+def _item(items: Any, index: int) -> Any:
+    """Returns an item of a decoded sequence; of dicts, a dict."""
+    return {name: _item(column, index) for name, column in items.items()} if isinstance(items, dict) else items[index]
+
+
+def _check_declared(value: Any, feature: Any, what: str) -> None:
+    """Checks that a value has the structure, the shapes and the dtypes of features; items are not looked at."""
+    if isinstance(feature, F.FeaturesDict):
+        names = sorted(value) if isinstance(value, dict) else type(value).__name__
+        assert names == sorted(feature), (
+            f"{what}: expected a dict of {sorted(feature)}, as declared, got {names!r:.200}"
+        )
+        for name, child in feature.items():
+            _check_declared(value[name], child, f"{what}, {name!r}")
+    elif not isinstance(feature, F.Sequence) and not (value is None and feature.is_optional):
+        array = np.asarray(value)
+        is_bytes = all(isinstance(item, bytes) for item in array.ravel().tolist())
+        fits = is_bytes if feature.dtype == STRING else array.dtype == feature.dtype
+        assert fits and shape_fits(array.shape, feature.shape), (  # noqa: PT018  # one message for both
+            f"{what}: expected {'bytes' if feature.dtype == STRING else feature.dtype} of shape {feature.shape}, as "
+            f"declared, got {array.dtype} of shape {array.shape}: {value!r:.200}"
+        )
