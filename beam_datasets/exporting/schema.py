@@ -151,13 +151,18 @@ def text_of(data: bytes, name: str) -> str:
         ) from None
 
 
-def items_of(value: Any) -> Any:
+def items_of(value: Any, name: str) -> Any:
     """Returns the items of a decoded sequence, in order: of a dict of sequences, dicts.
 
-    >>> items_of({"a": [1, 2], "b": [3, 4]})
+    >>> items_of({"a": [1, 2], "b": [3, 4]}, "pairs")
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
+
+    Raises:
+        FeatureValueError: the sequences have different numbers of items.
     """
     if not isinstance(value, dict):
         return value
-    columns = {key: items_of(column) for key, column in value.items()}
+    columns = {key: items_of(column, name) for key, column in value.items()}
+    if len(set(map(len, columns.values()))) > 1:
+        raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
     return [dict(zip(columns, row)) for row in zip(*columns.values())]

@@ -169,7 +169,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
         return lambda value: {key: convert(value[key]) for key, convert in fields}
     if isinstance(column, Items):
         item = json_converter(column.item, name)
-        return numbers_json if _is_number(column.item) else lambda value: [item(part) for part in items_of(value)]
+        return numbers_json if _is_number(column.item) else lambda value: [item(part) for part in items_of(value, name)]
     is_numeric, is_text = column.is_numeric, column.kind == "text"
 
     def convert(value: Any) -> Any:
@@ -505,23 +505,23 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
     kind = arrow_type(pa, column)
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
-        return pa.array([_plain(column, value) for value in values], kind)
+        return pa.array([_plain(column, value, name) for value in values], kind)
     found = pa.array(_known(values).reshape(-1))
     for length in reversed(values.shape[1:]):
         found = pa.FixedSizeListArray.from_arrays(found, length)
     return found.cast(kind)
 
 
-def _plain(column: Column, value: Any) -> Any:
+def _plain(column: Column, value: Any, name: str) -> Any:
     """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
     if value is None:
         return None
     if isinstance(column, Struct):
-        return {name: _plain(field, value[name]) for name, field in column.fields.items()}
+        return {key: _plain(field, value[key], join(name, key)) for key, field in column.fields.items()}
     if isinstance(column, Items):
         if _is_number(column.item):
             return _known(np.asarray(value))
-        return [_plain(column.item, item) for item in items_of(value)]
+        return [_plain(column.item, item, name) for item in items_of(value, name)]
     if column.is_file:
         return {"bytes": value, "path": None}
     return _nested(_known(np.asarray(value))) if column.is_numeric or column.shape else value

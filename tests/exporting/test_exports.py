@@ -23,8 +23,10 @@ from beam_datasets.beam import export as beam_export
 from beam_datasets.exporting.run import FORMATS, finish, run_in_process, staging, write_shard
 from beam_datasets.exporting.writing import JsonLines
 from beam_datasets.features.config import UnknownFeature
+from beam_datasets.formats.example import serialize
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.progress import measure
+from tests.diffing.versions import Made
 from tests.directories import contents
 from tests.exporting.conftest import INTER, MANY, dataset_of, export, plan_export
 from tests.published import flip, upload
@@ -227,6 +229,26 @@ def test_damage_names_file_byte_and_record(tmp_path: Path) -> None:
             export(source, tmp_path / "out", name)
         assert export(source, tmp_path / name, name, split="train[:30]")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", *FORMATS])
+
+
+@pytest.mark.parametrize("depth, lists", [(0, [""]), (1, ["/ragged_flat_values", "/ragged_row_lengths_0"])])
+@pytest.mark.parametrize("name", ["parquet", "jsonl", "webdataset"])
+def test_a_record_whose_lists_differ_in_length_is_an_error(
+    tmp_path: Path, name: str, depth: int, lists: list[str]
+) -> None:
+    """No item is left out because it lacks one of its features."""
+    pairs = F.Sequence({"x": np.int64, "y": np.int64})
+    tree = F.FeaturesDict({"more": {"pairs": F.Sequence(pairs) if depth else pairs}})
+
+    def record(lengths: dict[str, int]) -> bytes:
+        of = {f"more/pairs/{key}": ([7] * count, [count]) for key, count in lengths.items()}
+        return serialize({key + end: value for key, values in of.items() for end, value in zip(lists, values)})
+
+    records = dict.fromkeys(range(20), record({"x": 2, "y": 2})) | {7: record({"x": 2, "y": 1})}
+    made = Made(tree, {"train": records}, orders={"train": range(20)}, encode=bytes).write(tmp_path, "1.0.0")
+    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): more/pairs: .* different numbers of items"):
+        export(made, tmp_path / "out", name)
+    assert export(made, tmp_path / "good", name, split="train[:7]+train[8:]")
 
 
 def test_only_the_bytes_of_the_slice_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

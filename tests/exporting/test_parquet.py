@@ -19,10 +19,8 @@ from beam_datasets.exporting.schema import as_files, schema_of
 from beam_datasets.exporting.writing import _row_groups, arrow_array, arrow_schema
 from beam_datasets.features import compile_decoder
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.formats.example import serialize
 from tests import strategies
 from tests.cases import cases
-from tests.diffing.versions import Made
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
 
 
@@ -132,14 +130,6 @@ def test_text_that_is_none_is_named_and_can_be_binary(tmp_path: Path) -> None:
         export(source, tmp_path / "second" / "out")
     made = export(source, tmp_path / "second" / "out", binary=["more/words"])
     assert parquet.read_table(made)["more"][5].as_py() == {"words": [b"a", b"\xff"]}
-
-
-def test_a_record_whose_lists_differ_in_length_is_named(tmp_path: Path) -> None:
-    features = F.FeaturesDict({"pairs": F.Sequence({"x": np.int64, "y": np.int64})})
-    records = [serialize({"pairs/x": [1, 2], "pairs/y": [3, 4] if i != 7 else [3]}) for i in range(20)]
-    made = Made(features, {"train": dict(enumerate(records))}, orders={"train": range(20)}, encode=bytes)
-    with pytest.raises(errors.FeatureError, match=r"byte \d+ \(record 7\): pairs: .* different numbers"):
-        export(made.write(tmp_path, "1.0.0"), tmp_path / "out")
 
 
 def test_arrays_that_may_be_missing(tmp_path: Path) -> None:
