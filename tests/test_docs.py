@@ -116,7 +116,8 @@ def test_the_api_reference_has_every_public_name() -> None:
 def test_public_names_have_docstrings(name: str) -> None:
     target: Any = bd
     for part in name.split(".")[1:]:
-        target = importlib.import_module("beam_datasets.beam") if part == "beam" else getattr(target, part)
+        is_module = part in ("beam", "testing")
+        target = importlib.import_module(f"beam_datasets.{part}") if is_module else getattr(target, part)
     assert inspect.getdoc(target)
     members = vars(target) if isinstance(target, type) else {}
     functions = (types.FunctionType, property, classmethod, staticmethod)
