@@ -104,6 +104,10 @@ class Decoded(Wrapped):
     shape: ClassVar[None] = None  # a function may return anything
     dtype: ClassVar[None] = None
 
+    def decoded(self) -> FeatureConnector:
+        """Returns the feature itself."""
+        return self
+
     def inner(self) -> FeatureConnector:
         """Returns the connector of the stored form."""
         return self.feature.stored()

@@ -84,10 +84,6 @@ class TranslationVariableLanguages(Wrapped):
         """Returns the sequence of pairs."""
         return Sequence({"language": Text(), "translation": Text()})
 
-    def decoded(self) -> FeatureConnector:
-        """Returns the sequence of pairs."""
-        return self.inner()
-
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a dict of translations to sorted pairs."""
         known = self.language_codes

@@ -43,7 +43,7 @@ from beam_datasets.features.base import (
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import array_unpacker, stack
+from beam_datasets.features.raw import array_unpacker, no_items, stack
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Encoding, Tensor
 
@@ -76,8 +76,8 @@ class Wrapped(FeatureConnector):
         return lift_each
 
     def no_items(self) -> Any:
-        """Returns the items of an empty sequence as they are decoded."""
-        return _columns([])
+        """Returns the items of an empty sequence as they are decoded: of the type of others."""
+        return _no_items(self.shape, self.dtype)
 
     @property
     def shape(self) -> Any:
@@ -88,6 +88,10 @@ class Wrapped(FeatureConnector):
     def dtype(self) -> Any:
         """The inner connector's dtype."""
         return dtype_of(self.inner())
+
+    def decoded(self) -> FeatureConnector:
+        """Returns that of the inner connector."""
+        return self.inner().decoded()
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns those of the inner connector."""
@@ -183,6 +187,10 @@ class DynamicTensor(Wrapped):
             return {"shape": np.array(array.shape, np.int64), "value": codec.pack(array)[0]}
 
         return lower
+
+    def no_items(self) -> Any:
+        """Returns an empty array."""
+        return no_items(self.tensor.shape, self.tensor.dtype)
 
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a shape and bytes to the array."""
@@ -373,10 +381,6 @@ class CustomFeature(Wrapped):
         _check_content(self, path)
         return _with_path(self.encode_example, path)
 
-    def no_items(self) -> Any:
-        """Returns the items of an empty sequence as they are decoded: of the type of others."""
-        return _no_items(self.shape, self.dtype)
-
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from what is stored to a value."""
         return _decoder(self, path)
@@ -493,4 +497,4 @@ def _as_tensors(feature: Any) -> FeatureConnector:
 def _no_items(shape: Any, dtype: Any) -> Any:
     if isinstance(dtype, dict):
         return {name: _no_items(shape[name], dtype[name]) for name in dtype}
-    return np.zeros((0, *(size or 0 for size in shape or ())), dtype)
+    return stack([]) if dtype is None else no_items(shape or (), dtype)

@@ -50,7 +50,9 @@ def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:
     for tree, nested in ((many, given), (F.Sequence(many), [[], given])):
         if not _can_be_encoded(tree):
             break
-        _through(tree, [])
+        empty = _through(tree, [])
+        if tree is many:
+            _check_declared(empty, connector.decoded(), f"{tree!r} without items", 0)
         items = _through(tree, nested)
         items = items if tree is many else _item(items, 1)
         for index, alone in enumerate(expected):
@@ -85,20 +87,20 @@ def _item(items: Any, index: int) -> Any:
     return {name: _item(column, index) for name, column in items.items()} if isinstance(items, dict) else items[index]
 
 
-def _check_declared(value: Any, feature: Any, what: str) -> None:
-    """Checks that a value has the structure, the shapes and the dtypes of features; items are not looked at."""
+def _check_declared(value: Any, feature: Any, what: str, *lengths: int) -> None:
+    """Checks that a value, or an array of such values, has the structure, the shapes and the dtypes of features."""
     if isinstance(feature, F.FeaturesDict):
         names = sorted(value) if isinstance(value, dict) else type(value).__name__
         assert names == sorted(feature), (
             f"{what}: expected a dict of {sorted(feature)}, as declared, got {names!r:.200}"
         )
         for name, child in feature.items():
-            _check_declared(value[name], child, f"{what}, {name!r}")
+            _check_declared(value[name], child, f"{what}, {name!r}", *lengths)
     elif not isinstance(feature, F.Sequence) and not (value is None and feature.is_optional):
-        array = np.asarray(value)
+        array, shape = np.asarray(value), (*lengths, *feature.shape)
         is_bytes = all(isinstance(item, bytes) for item in array.ravel().tolist())
         fits = is_bytes if feature.dtype == STRING else array.dtype == feature.dtype
-        assert fits and shape_fits(array.shape, feature.shape), (  # noqa: PT018  # one message for both
-            f"{what}: expected {'bytes' if feature.dtype == STRING else feature.dtype} of shape {feature.shape}, as "
+        assert fits and shape_fits(array.shape, shape), (  # noqa: PT018  # one message for both
+            f"{what}: expected {'bytes' if feature.dtype == STRING else feature.dtype} of shape {shape}, as "
             f"declared, got {array.dtype} of shape {array.shape}: {value!r:.200}"
         )

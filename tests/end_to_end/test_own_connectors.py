@@ -165,6 +165,9 @@ class Broken(Colour):
         lift = super().lift_rows(path, rank)
         return (lambda rows: lift(rows)[::-1]) if self.problem == "items" else lift
 
+    def no_items(self) -> Any:
+        return np.zeros(0) if self.problem == "empty" else super().no_items()
+
     def to_json_content(self) -> Any:
         return {"problem": self.problem}
 
@@ -182,6 +185,7 @@ class Broken(Colour):
         ("dtype", "expected uint8 of shape (3,), as declared, got int64 of shape (3,)"),
         ("shape", "expected uint8 of shape (3,), as declared, got uint8 of shape (2,)"),
         ("text", "expected uint8 of shape (3,), as declared, got <U4 of shape ()"),
+        ("empty", "expected uint8 of shape (0, 3), as declared, got float64 of shape (0,)"),
         ("items", "expected item 0 of Sequence(Broken(problem='items')) to be read as the value alone"),
     ],
 )
@@ -201,6 +205,7 @@ def test_a_check_of_a_connector() -> None:
         (Negative(), np.full((2, 2, 3), 3, np.uint8)),
         (Pair(), image),
         (Grade(num_classes=3), "b"),
+        (F.Tensor(shape=(None, None), dtype=np.uint8, encoding="bytes"), image[..., 0]),
         (F.ClassLabel(names=["a", "b"]), "b"),
         (F.Sequence(Colour()), ["#010203"]),
         (F.Tensor(shape=(None,), dtype=np.int64), [1, 2]),
