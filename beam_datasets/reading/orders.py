@@ -354,7 +354,6 @@ class RangeShuffle:
         length: how many positions there are, less than 2^62.
         seed: any integer.
         epoch: any integer; each epoch has a permutation of its own.
-        salt: keeps shuffles of one seed apart that have different uses.
 
     >>> RangeShuffle(10**9, seed=1).sources([0]).tolist()
     [522323491]
@@ -363,7 +362,6 @@ class RangeShuffle:
     length: int
     seed: int
     epoch: int = 0
-    salt: str = "range"
 
     def sources(self, positions: Sequence[int] | NDArray[Any]) -> Ints:
         """Returns the unshuffled position of the item at each shuffled position, as an array of the same length."""
@@ -386,7 +384,7 @@ class RangeShuffle:
 
     @functools.cached_property
     def _keys(self) -> tuple[int, ...]:
-        return _keyed(_ROUNDS, self.salt, self.seed, self.epoch)
+        return _keyed(_ROUNDS, "range", self.seed, self.epoch)
 
     def _mixed(self, numbers: Words) -> Words:
         """Returns the permuted numbers of a range that is a little larger."""

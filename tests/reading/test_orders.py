@@ -233,8 +233,8 @@ def test_one_position_is_as_in_an_array(length, seed, data):
     assert sources.tolist() == [shuffle.sources([position])[0] for position in positions]
 
 
-def test_epochs_seeds_and_salts_differ():
-    orders = [RangeShuffle(1000, *key).sources(range(1000)) for key in ((1,), (1, 1), (2,), (1, 0, "other"))]
+def test_epochs_and_seeds_differ():
+    orders = [RangeShuffle(1000, *key).sources(range(1000)) for key in ((1,), (1, 1), (2,))]
     for a, b in itertools.combinations(orders, 2):
         assert (a == b).sum() < 10
         assert abs(np.corrcoef(a, b)[0, 1]) < 0.15
