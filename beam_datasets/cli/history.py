@@ -60,15 +60,19 @@ def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
     known = PRUNE.parse(args)
     with as_usage_errors():
-        judged = plan_prune(known.dataset, **given(known, plan_prune))
-    sizes = {version: storage.usage(version.directory).num_bytes for version in judged}
+        planned = plan_prune(known.dataset, **given(known, plan_prune))
+    sizes = {}
+    for version in planned:
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it meanwhile
+            sizes[version] = storage.usage(version.directory).num_bytes
+    judged = list(sizes)
     rows = [[version.name, size_text(sizes[version]), version.kept or "to be removed"] for version in judged]
     say(table(["version", "files", ""], rows, left=(0, 2)))
     old = [version for version in judged if not version.kept]
     if known.yes:
         removed = {}
         for version in old:
-            with contextlib.suppress(FileNotFoundError):  # another process has removed it meanwhile
+            with contextlib.suppress(FileNotFoundError):
                 num_bytes = storage.freed([version.directory])  # of shared shards, those without another name by now
                 if remove_version(version):
                     removed[version] = num_bytes

@@ -137,7 +137,7 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: _opened(each) for each in found}
+    opened = {each.name: published for each in found if (published := _opened(each)) is not None}
     digests = {name: described(published).digest for name, published in opened.items()}
     needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
     while more := {
@@ -151,10 +151,13 @@ def plan_prune(
     return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
 
 
-def _opened(judged: Judged) -> ReadOnlyBuilder:
+def _opened(judged: Judged) -> ReadOnlyBuilder | None:
+    """Returns a version, or None if another process has removed it meanwhile."""
     try:
         return builder_from_directory(judged.directory)
     except BeamDatasetsError as error:
+        if not catalog.is_published(judged.directory):
+            return None
         problem = f"{str(error).rstrip('.')}. What {judged.name} needs is unknown, so nothing was removed."
         raise BeamDatasetsError(f"{problem} Mend it, or move it away.") from error
 

@@ -149,6 +149,21 @@ def test_a_version_that_another_process_removes_is_not_counted(tmp_path, monkeyp
     assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
 
 
+@pytest.mark.parametrize("name", ["_opened", "described"])
+def test_a_version_that_another_process_removes_during_the_plan_is_no_error(tmp_path, monkeypatch, capsys, name):
+    days(tmp_path, 3)
+    real = getattr(history, name)
+
+    def after_a_removal(given):
+        shutil.rmtree(tmp_path / "ds/1.0.0", ignore_errors=True)
+        return real(given)
+
+    monkeypatch.setattr(history, name, after_a_removal)
+    assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["version", "ds:2.0.0", "ds:3.0.0", "1"]
+    assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
+
+
 def test_versions_that_are_not_removed_are_named(tmp_path, monkeypatch, capsys):
     days(tmp_path, 3)
     monkeypatch.setattr("beam_datasets.cli.history.remove_version", lambda version: version.name == "ds:2.0.0")
