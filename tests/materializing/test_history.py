@@ -160,7 +160,8 @@ def test_a_version_that_another_process_removes_during_the_plan_is_no_error(tmp_
 
     monkeypatch.setattr(history, name, after_a_removal)
     assert main(["prune", "ds", "--keep=1", "--yes", f"--data_dir={tmp_path}"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["version", "ds:2.0.0", "ds:3.0.0", "1"]
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert words == ["version", "ds:2.0.0", "ds:3.0.0", "1"]
     assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
 
 
