@@ -26,6 +26,7 @@ from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, ro
 from beam_datasets.files.fields import (
     UNKNOWN,
     Field,
+    as_exact,
     has_images,
     override,
     parse_field,
@@ -599,7 +600,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             if name in found and name not in self._specs and str(found[name]) != spec:
                 field = parse_field(spec)
                 is_missing = found[name].optional or (self._may_lack and found[name].kind == UNKNOWN)
-                found[name] = replace(field, optional=field.optional or is_missing, exact=True)
+                found[name] = replace(as_exact(field), optional=field.optional or is_missing)
         return found
 
     def _features(self) -> FeatureConnector:

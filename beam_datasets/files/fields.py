@@ -167,6 +167,11 @@ def as_optional(field: Field) -> Field:
     return replace(field, fields=inner, optional=True, problem="")
 
 
+def as_exact(field: Field) -> Field:
+    """Returns the field, of which values that it does not keep are errors, also inside of lists; see Field.exact."""
+    return replace(field, item=field.item and as_exact(field.item), exact=field.kind in ("float32", "string"))
+
+
 def with_absent(
     fields: Mapping[str, Field], columns: Mapping[str, Collection[str]], *, may_lack: bool = False
 ) -> dict[str, Field]:

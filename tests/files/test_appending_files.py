@@ -446,6 +446,38 @@ def test_other_features_are_an_error_that_names_the_files_and_no_option_that_doe
         assert "--union_features" not in str(error.value)
 
 
+def appended_column(tmp_path, *days, **options):
+    """Returns the values of a column of JSON Lines that are built, and then appended, a day at a time."""
+    (tmp_path / "logs").mkdir()
+    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
+    for number, values in enumerate(days):
+        lines = [json.dumps({"id": f"{number}-{i}", "x": value}) for i, value in enumerate(values)]
+        (tmp_path / f"logs/{number}.jsonl").write_text("\n".join(lines))
+        made = bd.append("ds", files, data_dir=tmp_path, **options) if number else files.elsewhere(tmp_path).build()
+    found = {row["id"].decode(): row["x"] for row in rows_of(made)}
+    return [found[key] for key in sorted(found)]
+
+
+@pytest.mark.parametrize("days", [([0.1 + 0.2, None], [1 / 3]), ([0.1 + 0.2], [1 / 3, None])])
+def test_digits_of_float64_are_kept_whether_or_not_a_day_lacks_a_value(tmp_path, days):
+    assert appended_column(tmp_path, *days, union_features=True) == [value for day in days for value in day]
+
+
+@pytest.mark.parametrize(
+    ("days", "problem"),
+    [
+        (([[0.5]], [[1 / 3]]), "0.333.* has more digits, or is larger, than float32 keeps"),
+        (([[[0.5]]], [[[1 / 3]]]), "0.333.* has more digits, or is larger, than float32 keeps"),
+        ((["a"], [5]), r"5 \(int\) is not text"),
+        (([["a"]], [[5]]), r"5 \(int\) is not text"),
+        (([1 / 3], [2**63 - 1]), "9223372036854775807 has more digits than float64 keeps"),
+    ],
+)
+def test_what_the_published_type_does_not_keep_is_an_error(tmp_path, days, problem):
+    with pytest.raises(InputError, match=rf"1\.jsonl, line 1 .*'x': {problem}"):
+        appended_column(tmp_path, *days)
+
+
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     lines = [
         {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
