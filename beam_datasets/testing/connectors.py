@@ -30,7 +30,7 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
         AssertionError: features.json makes another connector; two encodings of a value differ; a value does not have
             the shape and dtype that the connector declares; or an item of a sequence is not read as the value alone.
         FeatureError: a value cannot be encoded or decoded, or the class is not registered.
-        ValueError: there are no values.
+        ValueError: `values` is empty.
     """
     connector = to_feature(feature)
     given, found = list(values), []

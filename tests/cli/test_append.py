@@ -1,11 +1,15 @@
 """`append` and `adopt` as a user types them: what they print, their exit codes, and each of their errors."""
 
+import dataclasses
+import inspect
 import shutil
 from pathlib import Path
 
 import pytest
 
 import beam_datasets as bd
+from beam_datasets.cli.append import COMMAND
+from beam_datasets.materializing.appending import AppendOptions
 from tests.materializing.generated import generate
 
 
@@ -76,6 +80,14 @@ def test_plan_append_and_again(data, run):
 def test_errors(data, run, args, code, error):
     found, _, err = run("append", "ds", "--data_dir=data", *args)
     assert (found, error in err) == (code, True), err
+
+
+def test_the_function_and_the_command_have_the_options():
+    defaults = {field.name: field.default for field in dataclasses.fields(AppendOptions)}
+    arguments = inspect.signature(bd.append).parameters
+    assert {name: arguments[name].default for name in defaults} == defaults
+    options = {action.dest for action in COMMAND.parser()._actions}
+    assert options >= set(arguments) - {"source", "progress"}
 
 
 def test_a_builder_of_several_configs_appends_the_one_of_the_dataset(tmp_path, monkeypatch, run):
