@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import warnings
 from collections import Counter
@@ -59,6 +60,7 @@ from beam_datasets.reading.opening import ReadOnlyBuilder
 
 ON_DUPLICATE = ("error", "keep_old", "replace", "skip_identical")
 NEXT = "next"
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _BUILDER = "beam_datasets:append"  # part of the digests of published manifests, so it stays
 
 
@@ -474,10 +476,9 @@ def _as_key(key: Key, is_integer: bool) -> Key:
     """
     if not (is_integer and isinstance(key, str)):
         return key
-    try:
-        return int(key)
-    except ValueError:
-        raise InvalidKeyError(f"key {key!r} to delete: expected an integer, as all keys of this dataset are.") from None
+    if not _INTEGER.fullmatch(key):  # int() also reads 1_000, 007 and digits of other scripts
+        raise InvalidKeyError(f"key {key!r:.60} to delete: expected an integer, as all keys of this dataset are.")
+    return int(key)
 
 
 def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
