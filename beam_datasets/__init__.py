@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from beam_datasets import decode as decode
     from beam_datasets import errors as errors
     from beam_datasets import features as features
     from beam_datasets.adopting import adopt as adopt
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
     from beam_datasets.diffing import DatasetDiff as DatasetDiff
     from beam_datasets.diffing import diff as diff
-    from beam_datasets.features import decode as decode
     from beam_datasets.generate.repair import repair as repair
     from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from beam_datasets.verifying import verify as verify
 
 _HOMES = {
-    "": ("errors", "features"),
-    ".features": ("decode",),
+    "": ("decode", "errors", "features"),
     ".builders": ("BeamBasedBuilder", "BuilderConfig", "DatasetBuilder", "GeneratorBasedBuilder"),
     ".metadata.info": ("DatasetInfo", "MetadataDict"),
     ".metadata.split_by": ("SplitByHash", "SplitByTime", "SplitByValue"),
@@ -83,11 +82,8 @@ def __getattr__(name: str) -> Any:
 
         message = f"module {__name__!r} has no attribute {name!r}.{did_you_mean(name, __all__)}"
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
-    home = __name__ + _HOME_OF[name]
-    if home in (__name__, f"{__name__}.features"):
-        value = importlib.import_module(f"{home}.{name}")
-    else:
-        value = getattr(importlib.import_module(home), name)
+    home = importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
+    value = getattr(home, name) if _HOME_OF[name] else home
     globals()[name] = value
     return value
 

@@ -114,10 +114,8 @@ def test_the_api_reference_has_every_public_name() -> None:
 
 @pytest.mark.parametrize("name", documented())
 def test_public_names_have_docstrings(name: str) -> None:
-    target: Any = bd
-    for part in name.split(".")[1:]:
-        is_module = part in ("beam", "testing")
-        target = importlib.import_module(f"beam_datasets.{part}") if is_module else getattr(target, part)
+    module, _, last = name.rpartition(".")
+    target = getattr(importlib.import_module(module), last)
     assert inspect.getdoc(target)
     members = vars(target) if isinstance(target, type) else {}
     functions = (types.FunctionType, property, classmethod, staticmethod)

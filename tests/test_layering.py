@@ -17,7 +17,7 @@ LAYERS = (
     ("extras",),
     ("storage", "formats"),
     ("downloads", "features"),
-    ("metadata",),
+    ("decode", "metadata"),
     ("catalog",),
     ("adapters",),
     ("reading",),

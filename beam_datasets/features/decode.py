@@ -1,4 +1,4 @@
-"""Decoding only a part of the features, or some in another way than their own. Public as `beam_datasets.decode`."""
+"""Decoding only a part of the features, or some in another way than their own."""
 
 from __future__ import annotations
 

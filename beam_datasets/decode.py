@@ -1,0 +1,6 @@
+"""Decoding only some of the features, or some in another way than their own: the names of `features.decode`."""
+
+from beam_datasets.features.decode import Decoder as Decoder
+from beam_datasets.features.decode import PartialDecoding as PartialDecoding
+from beam_datasets.features.decode import SkipDecoding as SkipDecoding
+from beam_datasets.features.decode import make_decoder as make_decoder
