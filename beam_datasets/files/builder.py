@@ -599,7 +599,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         for name, spec in self._published_types.items():
             if name in found and name not in self._specs and str(found[name]) != spec:
                 field = parse_field(spec)
-                is_missing = found[name].optional or (self._may_lack and found[name].kind == UNKNOWN)
+                guess = self._guess.fields.get(name)  # none of Parquet
+                has_value = found[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
+                is_missing = found[name].optional or (self._may_lack and not has_value)
                 found[name] = replace(as_exact(field), optional=field.optional or is_missing)
         return found
 

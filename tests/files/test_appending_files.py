@@ -463,6 +463,19 @@ def test_digits_of_float64_are_kept_whether_or_not_a_day_lacks_a_value(tmp_path,
     assert appended_column(tmp_path, *days, union_features=True) == [value for day in days for value in day]
 
 
+def test_numbers_that_are_empty_in_all_rows_of_a_day_may_be_missing(tmp_path):
+    files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path)
+    csv(tmp_path / "logs", "1.csv", "id,n,text", "a,1,x")
+    files.elsewhere(tmp_path).build()
+    csv(tmp_path / "logs", "2.csv", "id,n,text", "b,,", "c,,")
+    rows = rows_of(bd.append("ds", files, data_dir=tmp_path, union_features=True))
+    assert {row["id"]: (row["n"], row["text"]) for row in rows} == {
+        b"a": (1, b"x"),
+        b"b": (None, b""),
+        b"c": (None, b""),
+    }
+
+
 @pytest.mark.parametrize(
     ("days", "problem"),
     [
