@@ -119,7 +119,7 @@ def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field
     Args:
         kind: the type.
         path: `a/x` is x in struct a, `a[]` an item of list a.
-        nulls: the columns that may have nulls, as Parquet writes their paths.
+        nulls: the columns that may have nulls; see `_columns_with_nulls`.
     """
     import pyarrow as pa
 
@@ -154,14 +154,14 @@ def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field
 
 
 def _columns_with_nulls(metadata: Any) -> set[str]:
-    """Returns the paths of columns that hold a null somewhere, or might."""
+    """Returns the paths of columns that hold a null somewhere, or might, with dots also where a name has slashes."""
     found = set()
     for group in range(metadata.num_row_groups):
         for i in range(metadata.num_columns):
             column = metadata.row_group(group).column(i)
             known = column.is_stats_set and column.statistics.has_null_count
             if not known or column.statistics.null_count:
-                found.add(column.path_in_schema)
+                found.add(column.path_in_schema.replace("/", "."))
     return found
 
 

@@ -43,12 +43,14 @@ def test_types(tmp_path):
         "o": [{"x": 1, "y": "p"}, {"x": 2, "y": None}],
         "t": [day, day],
         "m": [decimal.Decimal("1.50"), decimal.Decimal("2.00")],
+        "km/h": [3, None],
     }
     write(tmp_path / "in.parquet", columns)
     fields, _ = row_groups(find(str(tmp_path / "in.parquet")))
     assert {name: str(field) for name, field in fields.items()} == {
         "i": "int16", "d": "float64", "n": "int64?", "s": "string", "c": "string", "b": "string", "l": "int64[]",
         "v": "float32[2]", "o": "{x: int64, y: string?}?", "t": "string", "m": "string",
+        "km/h": "int64?",
     }  # fmt: skip
     (key, first), (_, second) = read(tmp_path / "in.parquet")
     assert key == "in.parquet:0"
