@@ -19,6 +19,7 @@ from beam_datasets.features.base import (
     Json,
     Shape,
     dtype_name,
+    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -140,18 +141,13 @@ class Audio(Leaf):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'audio', shape, dtype, encoding, and what else was given."""
-        content: Json = {
+        rate = str(self.sample_rate or "")
+        return "audio", {
             "shape": shape_to_json(self.shape),
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).name,
+            **if_set(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
         }
-        if self.file_format:
-            content["fileFormat"] = self.file_format
-        if self.sample_rate:
-            content["sampleRate"] = str(self.sample_rate)
-        if self.lazy_decode:
-            content["lazyDecode"] = True
-        return "audio", content
 
     @classmethod
     def from_content(cls, content: Json) -> Audio:

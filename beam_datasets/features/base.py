@@ -461,6 +461,11 @@ def shape_to_json(shape: Shape) -> Json:
     return {"dimensions": [str(-1 if length is None else length) for length in shape]} if shape else {}
 
 
+def if_set(**options: Any) -> Json:
+    """Returns the options that are set: neither None, False nor empty."""
+    return {name: value for name, value in options.items() if value}
+
+
 def shape_from_json(shape: Any) -> Shape:
     """Returns the shape that the content contains, or of the plain list that old files have.
 

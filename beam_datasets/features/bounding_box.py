@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import FeatureConnector, Json, Shape, to_member
+from beam_datasets.features.base import FeatureConnector, Json, Shape, if_set, to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
@@ -114,10 +114,8 @@ class BBoxFeature(Leaf):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'boundingBox', shape, dtype and format."""
-        content: Json = {"shape": {"dimensions": ["4"]}, "dtype": "float32"}
-        if self.bbox_format is not None:
-            content["bboxFormat"] = BBoxFormat(self.bbox_format).value
-        return "boundingBox", content
+        kind = self.bbox_format and BBoxFormat(self.bbox_format).value
+        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **if_set(bboxFormat=kind)}
 
     @classmethod
     def from_content(cls, content: Json) -> BBoxFeature:

@@ -25,6 +25,7 @@ from beam_datasets.features.base import (
     Json,
     Shape,
     dtype_name,
+    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -201,12 +202,8 @@ class Image(Leaf):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'image', shape and dtype, and what else was given."""
-        content: Json = {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype)}
-        if self.encoding_format:
-            content["encodingFormat"] = self.encoding_format
-        if self.use_colormap:
-            content["useColormap"] = True
-        return "image", content
+        options = if_set(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
+        return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
     @classmethod
     def from_content(cls, content: Json) -> Image:
@@ -370,16 +367,12 @@ class Video(Sequence):
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'video', shape, dtype, format, and what else was given."""
         frame = self.frame
-        content: Json = {
+        return "video", {
             "shape": shape_to_json((self.length, *(frame.shape or ()))),
             "dtype": dtype_name(frame.dtype),
             "encodingFormat": frame.encoding_format,
+            **if_set(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
         }
-        if self.ffmpeg_extra_args:
-            content["ffmpegExtraArgs"] = list(self.ffmpeg_extra_args)
-        if frame.use_colormap:
-            content["useColormap"] = True
-        return "video", content
 
     @classmethod
     def from_content(cls, content: Json) -> Video:

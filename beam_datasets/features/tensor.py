@@ -22,6 +22,7 @@ from beam_datasets.features.base import (
     RowsEncode,
     Shape,
     dtype_name,
+    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -168,17 +169,14 @@ class Tensor(Leaf):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'tensor' and dtype, encoding, shape, and what else differs from the default."""
-        content: Json = {
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
+        return "tensor", {
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).value,
             "shape": shape_to_json(self.shape),
+            **if_set(optional=self.optional),
+            **{key: _bound_to_json(key, bound) for key, bound in bounds.items() if bound is not None},
         }
-        if self.optional:
-            content["optional"] = True
-        for key, bound in (("minimum", self.minimum), ("maximum", self.maximum)):
-            if bound is not None:
-                content[key] = _bound_to_json(key, bound)
-        return "tensor", content
 
     @classmethod
     def from_content(cls, content: Json) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import DocArg, FeatureConnector, Json, to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, Json, if_set, to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
@@ -41,7 +41,7 @@ class Translation(FeaturesDict):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation' and the languages."""
-        return "translation", {"languages": self.languages} if self.languages else {}
+        return "translation", if_set(languages=self.languages)
 
     @classmethod
     def from_content(cls, content: Json) -> Translation:
@@ -114,10 +114,7 @@ class TranslationVariableLanguages(Wrapped):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation' and the languages."""
-        content: Json = {"variableLanguagesPerExample": True}
-        if self.languages:
-            content["languages"] = self.languages
-        return "translation", content
+        return "translation", {"variableLanguagesPerExample": True, **if_set(languages=self.languages)}
 
     @classmethod
     def from_content(cls, content: Json) -> TranslationVariableLanguages:
