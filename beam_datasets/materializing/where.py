@@ -57,7 +57,7 @@ class Where:
         """
         duckdb = framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
-        found = {name: _column(pa, feature) for name, feature in features.items()}
+        found = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in found.items() if column is not None}
         connection = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
         connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on

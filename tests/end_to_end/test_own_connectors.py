@@ -13,6 +13,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import testing
+from beam_datasets.cli.explorer import searching
 from beam_datasets.diffing.features import identical
 from beam_datasets.features import wrapped
 from beam_datasets.statistics import compute
@@ -251,6 +252,19 @@ def test_exports(directories: tuple[Path, Path], tmp_path: Path) -> None:
         assert found == expected
     table = pyarrow.parquet.read_table(export(directories[0], tmp_path / "bytes", "parquet", binary=["price/currency"]))
     assert table["price"][0].as_py()["currency"] == b"USD"
+
+
+@pytest.mark.parametrize("where", ["price.cents > 1000 and inside.n % 2 = 0", "sky[3] < 5", "offer.currency is null"])
+def test_conditions(directories: tuple[Path, Path], tmp_path: Path, where: str) -> None:
+    made = [
+        bd.materialize(one, split={"train": "train"}, to=f"some{i}", data_dir=tmp_path, where=where)
+        for i, one in enumerate(directories)
+    ]
+    found, expected = (list(bd.builder_from_directory(one).as_dataset("train")) for one in made)
+    assert 0 < len(found) < 25
+    assert identical(found, expected)
+    indices, _ = searching.search(str(directories[0]), "train", where, 0, 25, 10.0)
+    assert len(indices) == len(found)
 
 
 def test_batches(directories: tuple[Path, Path]) -> None:

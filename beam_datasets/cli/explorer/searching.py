@@ -67,7 +67,8 @@ def search(
             process has ended.
     """
     ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = start_process(_serve, theirs, directory, expression, where, start, count, seconds)
+    features = opened(directory).info.features  # it imports the modules of connectors of users with them
+    process = start_process(_serve, theirs, directory, features, expression, where, start, count, seconds)
     theirs.close()
     answer: Any = None
     problem = f"an example takes more than {MAX_EXAMPLE:g} s"
@@ -95,12 +96,12 @@ def _stopped(where: str, problem: str) -> BeamDatasetsError:
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
-def _serve(pipe: Connection, directory: str, expression: str, where: str, *limits: Any) -> None:
+def _serve(pipe: Connection, directory: str, features: Any, expression: str, where: str, *limits: Any) -> None:
     """Sends None first, then what is found so far and where the search is, again and again, or an error."""
     pipe.send(None)
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
     try:
-        for progress in _search(builder_from_directory(directory), expression, where, *limits):
+        for progress in _search(builder_from_directory(directory), features, expression, where, *limits):
             pipe.send(progress)
     except (BeamDatasetsError, MemoryError) as error:
         lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
@@ -109,9 +110,8 @@ def _serve(pipe: Connection, directory: str, expression: str, where: str, *limit
 
 
 def _search(
-    published: ReadOnlyBuilder, expression: str, where: str, start: int, count: int, seconds: float
+    published: ReadOnlyBuilder, features: Any, expression: str, where: str, start: int, count: int, seconds: float
 ) -> Iterator[tuple[list[int], int]]:
-    features = published.info.features
     places = Where(where).compile(features)
     records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
     found: list[int] = []
