@@ -305,7 +305,9 @@ def test_what_a_killed_append_to_an_object_store_built_is_removed(tmp_path, monk
     assert not leftovers.find_leftovers(root)
     process.kill()
     process.wait()
-    while scratch_of_workers(temporary):
+    deadline = time.monotonic() + 120
+    while left := scratch_of_workers(temporary):
+        assert time.monotonic() < deadline, left
         time.sleep(0.01)
     [found] = leftovers.find_leftovers(root)
     assert (found.path, found.kind, found.abandoned) == (str(builds[0].parent), "build", True)
