@@ -33,6 +33,7 @@ import numpy as np
 from beam_datasets import __version__, storage
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InvalidKeyError, ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
+from beam_datasets.features.sequence import below, innermost
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import runs
 from beam_datasets.generate.blocks import FileRange, SpilledBlocks, cuts, size_array
@@ -376,9 +377,15 @@ def fingerprint(builder: Any) -> dict[str, str]:
         **{f"library {name}": version for name, version in libraries.items()},
         "features": _digest(schema.encode()),
         "disable_shuffling": str(builder.info.disable_shuffling),
-        **{f"code of {name}": digest for name, digest in _modules(type(builder))},
+        **{f"code of {name}": digest for kind in _kinds(builder, features) for name, digest in _modules(kind)},
         **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
     }
+
+
+def _kinds(builder: Any, features: Any) -> set[type]:
+    """Returns the classes of a builder and of its features."""
+    connectors = [innermost(feature) for _, _, feature in below(features)]
+    return {type(builder), *(type(getattr(feature, "connector", feature)) for feature in connectors)}
 
 
 def _is_cached(value: Any) -> bool:

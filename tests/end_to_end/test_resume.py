@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import beam_datasets as bd
+from beam_datasets import features as F
 from beam_datasets.beam import engine
 from beam_datasets.downloads import DownloadSettings
 from beam_datasets.errors import BeamDatasetsError, ResumeError, StorageError
@@ -26,6 +28,7 @@ from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.generate.units import Resumable, fingerprint
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
+from tests.end_to_end.test_own_connectors import Grade, Money
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, Units, write_sources
 from tests.processes import kill, started
 
@@ -227,6 +230,7 @@ def test_an_engine_that_runs_a_bundle_again_reuses_what_the_attempt_before_has_f
 
 SCRIPT = """
 import sys
+from tests.end_to_end.test_own_connectors import Grade, Money
 from tests.end_to_end.units_dataset import Units
 Units(data_dir=sys.argv[1], paths=sys.argv[2:]).build(num_workers=2, block_size=1000, num_shards=2, resume=True)
 """
@@ -278,6 +282,16 @@ def test_arguments_of_any_kind_are_compared(tmp_path, paths, one, other):
 
     assert of(one) == of(copy.deepcopy(one)) != of(other)
     assert of(threading.Lock()) != of(threading.Lock())  # of which nobody knows whether it is the same
+
+
+@pytest.mark.parametrize("feature", [Money(), F.Sequence(Money()), {"of": Grade(num_classes=2)}])
+def test_the_code_of_connectors_is_compared(tmp_path, paths, feature):
+    class Own(Units, skip_registration=True):
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"own": feature})
+
+    assert f"code of {Money.__module__}" in fingerprint(Own(data_dir=tmp_path, paths=paths))
+    assert f"code of {Money.__module__}" not in fingerprint(Units(data_dir=tmp_path, paths=paths))
 
 
 def test_where_downloads_are_does_not_matter(tmp_path, paths):
