@@ -708,7 +708,12 @@ def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **co
     known, notes = publishing.read_inputs(parent.dataset_dir), []
     if known is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
-    if changed := builder.only_new(known or Inputs(), take_changed=take_changed, **comparing):
+        known = Inputs()
+    if not comparing["may_lack"]:  # a text that some days lacked is a Text still, which takes no None
+        features: Any = parent.info.features
+        texts = {name for name in known.columns if name in features and type(features[name]) is Text}
+        known = replace(known, columns={**known.columns, **dict.fromkeys(texts, "string")})
+    if changed := builder.only_new(known, take_changed=take_changed, **comparing):
         way = "taken" if take_changed else "not taken; --take_changed (take_changed=True) takes them"
         notes.append(f"files that have changed since {parent.version} was built: {', '.join(changed)}: {way}")
     return notes

@@ -465,6 +465,16 @@ def test_digits_of_float64_are_kept_whether_or_not_a_day_lacks_a_value(tmp_path,
     assert appended_column(tmp_path, *days, union_features=True) == [value for day in days for value in day]
 
 
+@pytest.mark.parametrize("value", ["a", 1, [1]])
+def test_a_day_that_has_what_earlier_ones_lacked_needs_no_option(tmp_path, value):
+    assert appended_column(tmp_path, [value], [value])[-1] == (value.encode() if value == "a" else value)
+    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
+    for number, row in ((2, {"id": "lacks it"}), (3, {"id": "has it", "x": value})):
+        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps(row))
+        made = bd.append("ds", files, data_dir=tmp_path, union_features=number == 2)
+    assert len(rows_of(made)) == 4
+
+
 def test_numbers_that_are_empty_in_all_rows_of_a_day_may_be_missing(tmp_path):
     files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path)
     csv(tmp_path / "logs", "1.csv", "id,n,text", "a,1,x")
