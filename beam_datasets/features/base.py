@@ -172,9 +172,9 @@ class FeatureConnector(abc.ABC):
         """Returns name and kind of the lists in the record of a feature called `name`; None if it is not known."""
         return tuple(pair for path, leaf, levels in self.leaves(name, rank) for pair in leaf.own_lists(path, levels))
 
-    def wire_names(self, name: str, rank: int = 0) -> tuple[str, ...]:
-        """Returns the names in the record of a feature called `name`, below `rank` sequences."""
-        return tuple(key for key, _ in self.lists(name, rank))
+    def wire_names(self, name: str) -> tuple[str, ...]:
+        """Returns the names in the record of a feature called `name`."""
+        return tuple(key for key, _ in self.lists(name))
 
     def encoder(self, name: str) -> Encode:
         """Returns the function that encodes one value of a feature called `name`.

@@ -79,7 +79,6 @@ class Destination:
         ordered: the sort keys are integers in their order, not hashes.
         ignore_duplicates: keep one example of each key.
         keyless: the splits whose indexes hold no sort keys, because these only decide an order.
-        chunk_bytes: payload read at once, in bytes; None for what `merge` chooses.
     """
 
     directory: str
@@ -87,7 +86,6 @@ class Destination:
     ordered: bool = False
     ignore_duplicates: bool = False
     keyless: Collection[str] = ()
-    chunk_bytes: int | None = None
 
     def path(self, split: str, shard: int, num_shards: int) -> str:
         """Returns the path for a shard that is written now; see `new_dir`."""
@@ -132,7 +130,7 @@ def write_group(group: Group, blocks: Iterable[AnyBlock], destination: Destinati
         merge = merge.slice(group.skip, group.skip + group.take)
         path = destination.group_path(group)
         with storage.open_writer(path) as writer:
-            checksum = write_chunks(writer, merge.chunks(destination.chunk_bytes))
+            checksum = write_chunks(writer, merge.chunks())
         keys = None if group.split in destination.keyless else merge.ordered_keys()
         offsets = np.zeros(len(merge) + 1, np.uint64)
         np.cumsum(merge.sizes[merge.order], dtype=np.uint64, out=offsets[1:])

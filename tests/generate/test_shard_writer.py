@@ -34,10 +34,16 @@ def build_blocks(examples, num_blocks, spill_dir=None, ordered=False):
     return [block for builder in builders if (block := builder.flush()) is not None]
 
 
-def write_all(blocks, options, directory, **destination):
+def read_at_once(monkeypatch, chunk_bytes):
+    """Lets a merge read about so many bytes at once; None for as many as it chooses."""
+    chunks = merge.Merge.chunks
+    monkeypatch.setattr(merge.Merge, "chunks", lambda whole: chunks(whole, chunk_bytes))
+
+
+def write_all(blocks, options, directory):
     """Plans, routes, writes and joins in a loop, as the pipeline does."""
     where = shard_writer.Destination(
-        str(directory), "ds", ordered=options.ordered, ignore_duplicates=options.ignore_duplicates, **destination
+        str(directory), "ds", ordered=options.ordered, ignore_duplicates=options.ignore_duplicates
     )
     blocks = [loaded for block in blocks for loaded in block.load()]
     if options.ignore_duplicates:
@@ -112,7 +118,8 @@ def test_shards_are_the_sorted_examples_cut(
     examples = some_examples(500)
     blocks = build_blocks(examples, num_blocks, str(tmp_path / "spill") if spilled else None)
     options = plan.ShardingOptions(num_shards=num_shards)
-    shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=chunk_bytes)
+    read_at_once(monkeypatch, chunk_bytes)
+    shards = write_all(blocks, options, tmp_path / "out")
     check(shards, expected_files(examples, num_shards, lambda key: hash_key("train", key)))
 
 
@@ -194,7 +201,8 @@ def test_what_is_shown_of_duplicates(tmp_path):
     assert shown in str(error.value)
 
 
-def test_an_attempt_killed_half_way_does_no_harm(tmp_path):
+def test_an_attempt_killed_half_way_does_no_harm(tmp_path, monkeypatch):
+    read_at_once(monkeypatch, 500)
     examples = some_examples(300)
     blocks, options = build_blocks(examples, 3, str(tmp_path / "spill")), plan.ShardingOptions(num_shards=1)
     child = os.fork()
@@ -207,10 +215,10 @@ def test_an_attempt_killed_half_way_does_no_harm(tmp_path):
                 return os.kill(os.getpid(), signal.SIGKILL) if len(calls) == 5 else checksum(*arguments)
 
             shard_writer.crc32c = checksum_or_die
-            write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+            write_all(blocks, options, tmp_path / "out")
         finally:
             os._exit(0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert [path.name.startswith(TEMPORARY_PREFIX) for path in (tmp_path / "out").iterdir()] == [True]
-    shards = write_all(blocks, options, tmp_path / "out", chunk_bytes=500)
+    shards = write_all(blocks, options, tmp_path / "out")
     check(shards, expected_files(examples, 1, lambda key: hash_key("train", key)))
