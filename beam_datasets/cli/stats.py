@@ -160,7 +160,7 @@ def lines(found: Statistics) -> Iterator[str]:
             if texts:
                 yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"
     if found.unknown:
-        yield f"\nleft out, as their class is not known here: {', '.join(found.unknown)}"
+        yield f"\nleft out; --imports the module that registers their class: {', '.join(found.unknown)}"
 
 
 def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:

@@ -107,10 +107,7 @@ def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
 
 def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
     if isinstance(feature, UnknownFeature):
-        raise BeamDatasetsError(
-            f"feature {name!r} is of the class {feature.python_class_name!r}, which is not known here, so it cannot be "
-            "exported. Name the others: --features."
-        )
+        raise BeamDatasetsError(f"feature {name!r}, {feature!r}, cannot be exported. Name the others: --features.")
     if isinstance(feature, FeaturesDict):
         return _struct(feature, name, binary)
     if isinstance(feature, Sequence):

@@ -302,8 +302,8 @@ def record_names(tree: Any) -> frozenset[bytes]:
         inner = innermost(feature)
         if isinstance(inner, UnknownFeature):
             raise BeamDatasetsError(
-                f"feature {name!r} is of the class {inner.python_class_name!r}, which is not known here, so neither "
-                "is where a record holds it. Leave it out, or copy the dataset with all its features."
+                f"feature {name!r}, {inner!r}, cannot be copied without others, because its class alone knows what of "
+                "a record it is. Leave it out, or copy the dataset with all its features."
             )
     return frozenset(name.encode() for name in tree.wire_names(""))
 

@@ -219,7 +219,8 @@ class Expected:
         for name in label_files:
             tree = self._with_labels(tree, name)
         if unknown := [name for name, _, feature in below(tree) if isinstance(innermost(feature), UnknownFeature)]:
-            self.not_known.append(f"what the features {', '.join(unknown)} hold: their class is not known here")
+            names = ", ".join(unknown)
+            self.not_known.append(f"what the features {names} hold: --imports the module that registers their class")
         if catalog.FEATURES_FILE not in self._found:
             self.features = tree  # features of another version would fit no record
 

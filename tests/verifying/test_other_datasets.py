@@ -136,7 +136,7 @@ def test_connectors_that_are_not_known(bare: Path) -> None:
     for decode in (False, True):
         report = bd.verify(bare, decode=decode)
         assert report.whole, report.findings
-        assert "what the features text hold: their class is not known here" in report.not_known
+        assert "what the features text hold: --imports the module that registers their class" in report.not_known
 
 
 def test_numbers_of_bytes_with_framing(bare: Path) -> None:
