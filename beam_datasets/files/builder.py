@@ -544,7 +544,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         split_of = given.split_of
         if split_of is None:
             self._fields  # noqa: B018  # looks at the rows
-            found = sorted({value.strip() for value in self._values_at(given.column)})
+            found = sorted({value.strip() for value in self._values_at(given.column)} - {""})  # which is missing
             if not 0 < len(found) <= MAX_FOUND_SPLITS:
                 raise InputError(
                     f"column {given.column!r}: expected values that name splits, got {len(found)} values in the rows "

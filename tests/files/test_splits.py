@@ -146,6 +146,13 @@ def test_missing_values(files):
     assert len(ids(files, "csv", stratify="user", **options)) == 60
 
 
+def test_an_empty_text_names_no_split(files):
+    rows = [{**row, "part": row["part"] if row["id"] % 5 else ["", " ", None][row["id"] % 3]} for row in ROWS]
+    write(files, "jsonl", rows)
+    found = ids(files, "jsonl", split_by=SplitBy(column="part", missing="dev"))
+    assert found == {row["id"]: row["part"] if row["id"] % 5 else "dev" for row in ROWS}
+
+
 @pytest.mark.slow
 def test_the_command(files):
     """The published splits, also of a run that continues and of a trial."""
