@@ -762,6 +762,8 @@ def assignment(
         return None
     split_of = _assigning(way, splits, pattern)
     missing = by.missing if by else None
+    if missing is not None and way == "stratify":
+        raise ValueError(f"missing: expected none with --stratify: rows without {column!r} are a label of their own")
     if missing is not None and split_of is not None and missing not in split_of.names:
         raise ValueError(f"missing: expected one of the splits {list(split_of.names)}, got {missing!r}")
     return Assignment(split_of, column, way == "stratify", missing)

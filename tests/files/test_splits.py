@@ -33,6 +33,7 @@ GROUP = SplitBy(group="user")
         (EIGHTY, "x", {"by": SplitBy(group="a", time="b")}, "expected one of --split_by group=COLUMN"),
         (EIGHTY, "x", {"by": SplitBy(missing="train")}, "expected one of --split_by group=COLUMN"),
         (EIGHTY, "x", {"by": GROUP, "stratify": "label"}, "expected one of --split_by group=COLUMN"),
+        (EIGHTY, "x", {"by": SplitBy(missing="train"), "stratify": "label"}, "missing: expected none with --stratify"),
         (EIGHTY, None, {"by": GROUP}, "expected the files of all splits .* beside {'group': 'user'}"),
         ({}, "x", {"by": GROUP}, "such as --split train=80%"),
         ({"train": "a"}, "x", {"by": GROUP}, "'train': expected a share"),
