@@ -204,6 +204,8 @@ def _moment(value: Any) -> Any:
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
+    if isinstance(value, Decimal):
+        value = float(value)  # as a bound is read: Decimal("0.1") is less than 0.1
     if isinstance(value, str):
         text = value.strip()
         for read in (_from_iso, float, int):  # of a text that several read, the last counts

@@ -80,8 +80,11 @@ def test_dates_and_numbers():
     assert by_date(datetime.date(2026, 1, 1)) == by_date("2026-01-31") == "val"
     by_number = SplitByTime({"old": "..1767225600", "new": "1767225600.."})
     assert [by_number(each) for each in (0, "1767225599.9", 1767225600, np.float64(2e9))] == ["old"] * 2 + ["new"] * 2
+    by_fraction = SplitByTime({"old": "..0.1", "new": "0.1.."})
+    assert [by_fraction(decimal.Decimal(each)) for each in ("0.09", "0.10", "2")] == ["old", "new", "new"]
     for split_of, value in (
         (by_date, 5),
+        (by_number, decimal.Decimal("NaN")),
         (by_number, "2026-01-01"),
         (by_date, "soon"),
         (by_date, None),
