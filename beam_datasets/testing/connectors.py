@@ -24,7 +24,7 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
 
     Args:
         feature: the connector.
-        values: examples of the feature, at least one. None is given alone only.
+        values: examples of the feature, at least one. Those of which something is missing are given alone only.
 
     Raises:
         AssertionError: features.json makes another connector; two encodings of a value differ; a value does not have
@@ -39,7 +39,7 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
     for value in given:
         found.append(_through(connector, value))
         _check_declared(found[-1], connector.decoded(), repr(connector))
-    items = [index for index, value in enumerate(given) if value is not None]
+    items = [index for index, value in enumerate(found) if _is_complete(value)]
     _check_items(connector, [given[index] for index in items], [found[index] for index in items])
     return found
 
@@ -80,6 +80,11 @@ def _through(feature: Any, value: Any) -> Any:
     read: Any = from_json_text(to_json_text(tree))
     assert read.to_json() == tree.to_json(), f"expected {tree!r} of features.json, got {read!r}"
     return F.compile_decoder(read.load_labels(tree.label_files().get))(record)["value"]
+
+
+def _is_complete(value: Any) -> bool:
+    """Returns whether a value has no None in it, which items of a sequence cannot have."""
+    return all(map(_is_complete, value.values())) if isinstance(value, dict) else value is not None
 
 
 def _item(items: Any, index: int) -> Any:

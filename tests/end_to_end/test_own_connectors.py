@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 import pytest
+from hypothesis import given
 
 import beam_datasets as bd
 from beam_datasets import features as F
@@ -18,7 +19,8 @@ from beam_datasets.diffing.features import identical
 from beam_datasets.features import wrapped
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
-from tests.exporting.conftest import dataset_of, export
+from tests.exporting.conftest import dataset_of, encoder_of, export
+from tests.strategies import assert_equal, dicts, leaves, sequences
 
 
 class Money(F.CustomFeature):
@@ -201,7 +203,9 @@ def test_a_check_of_a_connector() -> None:
     found = testing.check_connector(Money(optional=True), [None, "1.25 EUR"])
     assert found == [{"cents": None, "currency": None}, {"cents": 125, "currency": b"EUR"}]
     image = np.full((2, 2, 1), 3, np.uint8)
+    optional = F.FeaturesDict({"a": F.Scalar(np.int64, optional=True)})
     for feature, value in (
+        (optional, {"a": None}),
         (Negative(shape=(2, 2, 1)), image),
         (Negative(), np.full((2, 2, 3), 3, np.uint8)),
         (Pair(), image),
@@ -215,6 +219,14 @@ def test_a_check_of_a_connector() -> None:
         assert len(testing.check_connector(feature, [value, value])) == 2
     with pytest.raises(ValueError, match="at least one"):
         testing.check_connector(Colour(), [])
+
+
+@given(leaves(2) | dicts(2) | sequences(2))
+def test_a_check_passes_all_connectors_of_this_package(sample: Any) -> None:
+    encoder_of({"value": sample.feature})  # else two features have one name in the record
+    found = testing.check_connector(sample.feature, sample.values)
+    for value, expected in zip(found, sample.decoded, strict=True):
+        assert_equal(value, expected)
 
 
 @pytest.fixture(scope="module")
