@@ -15,6 +15,7 @@ import math
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,21 +33,24 @@ _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "floa
 _MAX_EXACT = 2.0**53 - 1  # up to here every integer is a float64
 
 
-def survives(number: float) -> bool:
-    """Returns whether the float32 nearest to a number is the number, or has it as its shortest text.
+def survives(number: float, kind: str = "float32") -> bool:
+    """Returns whether the float32 (or float16) nearest to a number is the number, or has it as its shortest text.
 
     >>> [survives(x) for x in (0.1, 1 / 2**30, 3.4028235e38, 16777217.0, 52.123456789, 1e300, float("nan"))]
     [True, True, True, False, False, False, True]
+    >>> [survives(x, "float16") for x in (0.1, 0.25, 1 / 3, 65504.0, 1e5)]
+    [True, True, False, True, False]
     """
     if number == 0 or number != number:
         return True
-    if _MIN_NORMAL < abs(number) < _MAX_FLOAT and float("%.6g" % number) == number:  # noqa: UP031  # in half the time
+    is_normal = kind == "float32" and _MIN_NORMAL < abs(number) < _MAX_FLOAT
+    if is_normal and float("%.6g" % number) == number:  # noqa: UP031  # in half the time
         return True
     try:
-        [narrow] = _PACKED["float32"].unpack(_PACKED["float32"].pack(number))
+        [narrow] = _PACKED[kind].unpack(_PACKED[kind].pack(number))
     except OverflowError:
         return False
-    return narrow == number or float(str(np.float32(narrow))) == number
+    return narrow == number or float(str(np.dtype(kind).type(narrow))) == number
 
 
 def value_converter(
@@ -195,9 +199,10 @@ def _integer(kind: str) -> Convert:
 def _float(field: Field, path: str) -> Convert:
     """Returns the converter of numbers; what the type does not keep is an error, but where float32 was asked for."""
     packed, rounds, optional = _PACKED[field.kind], field.kind != "float64" and not field.exact, "?" * field.optional
+    keeps = partial(survives, kind=field.kind)
 
     def convert(value: Any) -> float:
-        if type(value) is float and not rounds and (not field.exact or survives(value)):
+        if type(value) is float and not rounds and (not field.exact or keeps(value)):
             return value
         if type(value) not in (int, float, decimal.Decimal):
             raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a number")
@@ -209,7 +214,7 @@ def _float(field: Field, path: str) -> Convert:
         is_kept = value == number or (isinstance(value, decimal.Decimal) and value == decimal.Decimal(repr(number)))
         if math.isinf(number) and not is_kept and not field.exact:
             raise ValueError(f"{value!r:.60} does not fit {field.kind}, where it would be infinite")
-        if rounds or number != number or (is_kept and (not field.exact or survives(number))):
+        if rounds or number != number or (is_kept and (not field.exact or keeps(number))):
             return number
         if not field.exact:
             raise ValueError(
@@ -217,9 +222,9 @@ def _float(field: Field, path: str) -> Convert:
                 f"{advice(path, 'float32' + optional)} rounds it"
             )
         raise ValueError(
-            f"{value!r:.60} has more digits, or is larger, than float32 keeps, and the rows that the schema was taken "
-            f"from have no such number; {advice(path, 'float64' + optional)} keeps it, "
-            f"{advice(path, 'float32' + optional)} rounds what it can"
+            f"{value!r:.60} has more digits, or is larger, than {field.kind} keeps, and the rows that the schema was "
+            f"taken from have no such number; {advice(path, 'float64' + optional)} keeps it, "
+            f"{advice(path, field.kind + optional)} rounds what it can"
         )
 
     return convert

@@ -43,8 +43,8 @@ class Field:
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
-        exact: of a `float32` that was inferred: digits that it does not keep are an error. Of a `string` that only most
-            rows have: other values are an error.
+        exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of a
+            `string` that only most rows have: other values are an error.
         fields: of an `object`, by name.
         source: the Arrow type, of text that is made of other values.
         problem: why the field cannot be used as it was found, and what to do.
@@ -169,7 +169,8 @@ def as_optional(field: Field) -> Field:
 
 def as_exact(field: Field) -> Field:
     """Returns the field, of which values that it does not keep are errors, also inside of lists; see Field.exact."""
-    return replace(field, item=field.item and as_exact(field.item), exact=field.kind in ("float32", "string"))
+    is_exact = field.kind in ("float16", "float32", "string")
+    return replace(field, item=field.item and as_exact(field.item), exact=is_exact)
 
 
 def with_absent(

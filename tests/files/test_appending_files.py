@@ -503,6 +503,17 @@ def test_what_the_published_type_does_not_keep_is_an_error(tmp_path, days, probl
         appended_column(tmp_path, *days)
 
 
+def test_digits_that_a_published_float16_does_not_keep_are_an_error(tmp_path):
+    (tmp_path / "logs").mkdir()
+    files = Parquet(name="ds", pattern=f"{tmp_path}/logs/*.parquet", key="id", data_dir=tmp_path)
+    for number, column in enumerate([pa.array([np.float16(0.1)]), pa.array([0.1], pa.float32())]):
+        pq.write_table(pa.table({"id": [number], "x": column}), tmp_path / f"logs/{number}.parquet")
+        if number == 0:
+            files.elsewhere(tmp_path).build()
+    with pytest.raises(InputError, match=r"1\.parquet, row 0: 'x': 0\.1000.* than float16 keeps"):
+        bd.append("ds", files, data_dir=tmp_path)
+
+
 def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
     lines = [
         {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
