@@ -40,7 +40,7 @@ from beam_datasets.features.base import (
     shape_of,
     to_dtype,
 )
-from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import array_unpacker, no_items, stack
@@ -310,7 +310,7 @@ def _stored_by(spec: Any) -> FeatureConnector:
     if isinstance(spec, Mapping):
         return FeaturesDict({name: _stored_by(inner) for name, inner in spec.items()})
     if not isinstance(spec, TensorInfo):
-        return spec  # type: ignore[no-any-return]
+        return to_feature(spec)
     is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
     bounds = {"minimum": spec.minimum, "maximum": spec.maximum, "optional": spec.optional}
     return Tensor(shape=spec.shape, dtype=spec.dtype, allow_rounding=is_float, **bounds)
@@ -353,15 +353,23 @@ class CustomFeature(Wrapped):
         made = cls(**value)
         return made.with_doc(doc) if doc else made  # type: ignore[return-value]
 
+    def _declared(self, declare: Callable[[], Any]) -> FeatureConnector:
+        try:
+            return _stored_by(declare())
+        except (TypeError, ValueError) as error:
+            raise FeatureTypeError(
+                f"{self.python_class_name}: what get_tensor_info or get_serialized_info returns is unusable: {error}"
+            ) from error
+
     @property
     def shape(self) -> Any:
         """Shapes of decoded values."""
-        return shape_of(_stored_by(self.get_tensor_info()))
+        return shape_of(self._declared(self.get_tensor_info))
 
     @property
     def dtype(self) -> Any:
         """Dtypes of decoded values."""
-        return dtype_of(_stored_by(self.get_tensor_info()))
+        return dtype_of(self._declared(self.get_tensor_info))
 
     @property
     def python_class_name(self) -> str:
@@ -370,11 +378,11 @@ class CustomFeature(Wrapped):
 
     def decoded(self) -> FeatureConnector:
         """Returns the connector that `get_tensor_info` describes."""
-        return _stored_by(self.get_tensor_info()).decoded()
+        return self._declared(self.get_tensor_info).decoded()
 
     def inner(self) -> FeatureConnector:
         """Returns the connector of what is stored."""
-        return _stored_by(self.get_serialized_info())
+        return self._declared(self.get_serialized_info)
 
     def lower(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to what is stored."""

@@ -339,6 +339,25 @@ def unregistered(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ((3,), r"expected a feature, .* got \(3,\)"),
+        (features.Text, r"expected a feature, .* the class Text; write Text\(...\)"),
+        (features.TensorInfo((), int), "<class 'int'> is not a dtype of a feature"),
+        ({"a": {"b": features.TensorInfo("3", np.int64)}}, "shape: expected a tuple of lengths"),
+    ],
+)
+def test_a_declaration_that_is_unusable_names_the_class(declared: Any, problem: str) -> None:
+    class Odd(Scaled):
+        def get_tensor_info(self) -> Any:
+            return declared
+
+    F.register(Odd)
+    with pytest.raises(FeatureTypeError, match=rf"Odd: what get_tensor_info or get_serialized_info .*: {problem}"):
+        F.compile_encoder({"a": Odd(2)})
+
+
+@pytest.mark.parametrize(
     ("value", "kind", "problem"),
     [
         ("value", ValueError, r"invalid literal for int\(\).* \(at .*test_config.py:\d+ in encode_example\)"),
