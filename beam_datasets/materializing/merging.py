@@ -4,6 +4,9 @@ Sources are runs of shards whose sort keys ascend: one run of the published vers
 keys of all runs are cut into ranges of up to about `RANGE_RECORDS` of each. What a range keeps follows from its keys
 (and, of repeated ones, from their records), so it is counted first, and worked out again when a shard is written:
 memory holds a few ranges and the index of each shard that is being written.
+
+Records are copied in the order of their sort keys, and shards end at the ranks at which those of one generation of all
+examples do (`choose_shards`, `shard_ends`), so the bytes are the same, unless shards are shared.
 """
 
 from __future__ import annotations
