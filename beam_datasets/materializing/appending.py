@@ -394,14 +394,16 @@ def _taken_whole(
 
 
 def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
-    """Returns the files of which some datasets were built, all of them; None if there are none.
+    """Returns the files of which some datasets were built, and the columns of all; None if no files are known.
 
     Args:
         taken: these datasets.
-        datasets: all that are appended, which may lack columns.
+        datasets: all.
         features: of the next version.
     """
-    known = [inputs for each in taken if (inputs := publishing.read_inputs(each.dataset_dir))]
+    found = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
+    known = [inputs for inputs in found.values() if inputs]
+    files = [inputs for each in taken if (inputs := found[each.dataset_dir])]
     types = {name: spec for each in known for name, spec in each.columns.items()}
     lacking = {
         name
@@ -411,7 +413,7 @@ def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder
         or any(each.columns.get(name, "").endswith("?") for each in known)
     }
     columns = {name: f"{spec.rstrip('?')}?" if name in lacking else spec for name, spec in types.items()}
-    return replace(reduce(Inputs.with_files, known), columns=columns) if known else None
+    return replace(reduce(Inputs.with_files, files), columns=columns) if files else None
 
 
 def _renumbered(split: SelectedSplit, base: int) -> SelectedSplit:

@@ -465,6 +465,17 @@ def test_digits_of_float64_are_kept_whether_or_not_a_day_lacks_a_value(tmp_path,
     assert appended_column(tmp_path, *days, union_features=True) == [value for day in days for value in day]
 
 
+def test_a_column_of_a_part_of_a_day_keeps_its_type(tmp_path):
+    assert appended_column(tmp_path, [1], [1]) == [1, 1]
+    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
+    day = tmp_path / "logs/2.jsonl"
+    day.write_text("".join(json.dumps({"id": f"2-{n}", "x": 1, "new": n}) + "\n" for n in range(2)))
+    bd.append("ds", files, split="train=train[:1]", data_dir=tmp_path, union_features=True)
+    day.write_text(json.dumps({"id": "3", "x": 1, "new": 3}))
+    made = bd.append("ds", files, data_dir=tmp_path)
+    assert {row["id"]: row["new"] for row in rows_of(made)}[b"3"] == 3
+
+
 @pytest.mark.parametrize("value", ["a", 1, [1]])
 def test_a_day_that_has_what_earlier_ones_lacked_needs_no_option(tmp_path, value):
     assert appended_column(tmp_path, [value], [value])[-1] == (value.encode() if value == "a" else value)
