@@ -224,7 +224,8 @@ def register(kind: _Class) -> _Class:
 
 def class_name(kind: type[FeatureConnector]) -> str:
     """Returns the name of a user's class in features.json."""
-    return f"{kind.__module__}.{kind.__name__}"
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # the script, in its new processes
+    return f"{module}.{kind.__name__}"
 
 
 def from_registered(name: str, content: Json) -> FeatureConnector | None:

@@ -427,6 +427,15 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     assert len({Rgb(2), Rgb(2)}) == 1
 
 
+def test_a_script_has_the_same_name_in_processes_that_it_starts(monkeypatch: Any) -> None:
+    node = {"pythonClassName": "__main__.Rgb", "jsonFeature": {"json": '{"scale": 2}'}}
+    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(Rgb, "__module__", "__mp_main__")  # as multiprocessing names it
+    features.register(Rgb)
+    assert features.from_json(node) == Rgb(2)  # without a warning
+    assert Rgb(2).to_json()["pythonClassName"] == "__main__.Rgb"
+
+
 @pytest.mark.parametrize(
     "content, problem",
     [
