@@ -12,6 +12,7 @@ import functools
 import io
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -30,6 +31,7 @@ Convert = Callable[[Any], Any]
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
 _PACKED = {"float16": struct.Struct("<e"), "float32": struct.Struct("<f"), "float64": struct.Struct("<d")}
+LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 _MAX_EXACT = 2.0**53 - 1  # up to here every integer is a float64
 
 
@@ -88,6 +90,8 @@ def value_converter(
     if missing is None:
         return from_value
     parse = _parse_json if field.item is not None or field.fields is not None else _PARSERS.get(field.kind, str)
+    if field.exact and field.kind != "string":
+        parse = _without_leading_zero(parse, path, str(field))
     keeps_all = field.kind in ("string", "image") and not field.optional
 
     def from_text(text: str | None) -> Any:
@@ -103,6 +107,16 @@ def _parse_int(text: str) -> int:
     except ValueError:
         pass
     raise ValueError(f"{text!r:.60} is not an integer")
+
+
+def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
+    def parse_exactly(text: str) -> Any:
+        if text[:1] in "0+- \t" and LEADING_ZERO.match(text):
+            ways = f"{advice(path, kind)} drops it, {advice(path, 'string')} keeps it"
+            raise ValueError(f"{text!r:.60} has a leading zero, which a number does not keep; {ways}")
+        return parse(text)
+
+    return parse_exactly
 
 
 def _parse_float(text: str) -> float | int:
@@ -168,7 +182,8 @@ def _optional(field: Field) -> str:
         last = last.item
     if last.kind == "class":
         return "class?" if last is field else f"{replace(field, item=Field('class'))}?"
-    return "?" if last.exact or last.fields is not None or last.kind == UNKNOWN else f"{field}?"
+    is_found = (last.exact and last.kind not in INTEGERS) or last.fields is not None or last.kind == UNKNOWN
+    return "?" if is_found else f"{field}?"
 
 
 def _scalar(field: Field, path: str, image: Convert | None) -> Convert:

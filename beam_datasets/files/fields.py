@@ -25,6 +25,7 @@ from beam_datasets.features import FeatureConnector
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
+EXACT = (*INTEGERS, "float16", "float32", "string")  # of which `exact` has a meaning
 SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
 FOUND = "found"  # of a description `?`
 UNKNOWN = "unknown"  # of a column whose type has to be named; `problem` says why
@@ -43,8 +44,8 @@ class Field:
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
-        exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of a
-            `string` that only most rows have: other values are an error.
+        exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of these
+            and of integers: texts with leading zeros are. Of a `string` that only most rows have: other values are.
         fields: of an `object`, by name.
         source: the Arrow type, of text that is made of other values.
         problem: why the field cannot be used as it was found, and what to do.
@@ -169,8 +170,7 @@ def as_optional(field: Field) -> Field:
 
 def as_exact(field: Field) -> Field:
     """Returns the field, of which values that it does not keep are errors, also inside of lists; see Field.exact."""
-    is_exact = field.kind in ("float16", "float32", "string")
-    return replace(field, item=field.item and as_exact(field.item), exact=is_exact)
+    return replace(field, item=field.item and as_exact(field.item), exact=field.kind in EXACT)
 
 
 def with_absent(

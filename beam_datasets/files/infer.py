@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_datasets.files.convert import missing_problem, survives
+from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 
 KindOf = Callable[[Any], str]
 
 _INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
-_LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 _KINDS = {bool: "bool", float: "float", str: "string", type(None): "missing", list: "list", dict: "object"}
 _INT64 = range(-(2**63), 2**63)
 
@@ -37,7 +36,7 @@ def text_kinds(missing: Collection[str] = ("",)) -> Callable[[str], str]:
     def kind(text: str) -> str:
         if text in missing:
             return "missing"
-        if _LEADING_ZERO.match(text):
+        if LEADING_ZERO.match(text):
             return "string"
         if _INT.fullmatch(text):
             return "int" if int(text) in _INT64 else "string"
@@ -167,7 +166,7 @@ class Inference:
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
-            found = Field(kind, optional=may_miss, exact=kind == "float32" or is_majority)
+            found = Field(kind, optional=may_miss, exact=kind in ("int64", "float32") or is_majority)
         if not missing or (kind != "list" and not inside_list):
             return found
         if self.may_lack and not inside_list:

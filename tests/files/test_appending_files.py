@@ -95,6 +95,29 @@ def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
     assert sorted(path.name for path in (tmp_path / "data/ds").iterdir()) == ["1.0.0", "2.0.0", "3.0.0"]
 
 
+def test_codes_with_leading_zeros_are_not_taken_for_numbers(tmp_path):
+    """They would be other codes: 00123 would replace 123. Those of the published version count, or the first rows."""
+    logs, data = tmp_path / "logs", tmp_path / "data"
+
+    def files(**options):
+        return Csv(pattern=f"{logs}/*.csv", key="id", data_dir=data, **options)
+
+    csv(logs, "1.csv", "id,zip", "123,10115", "456,80331")
+    made = files().build(num_workers=1)
+    for row, column in (("00123,7", "id"), ("7,01067", "zip")):
+        csv(logs, "2.csv", "id,zip", row)
+        problem = rf"line 2: column '{column}': '0\d+' has a leading zero, .*; --feature {column}=int64 drops it"
+        with pytest.raises(InputError, match=problem):
+            bd.append("csv", files(), data_dir=data, on_duplicate="replace")
+    assert sorted(row["zip"] for row in rows_of(made)) == [10115, 80331]
+    made = bd.append("csv", files(features={"zip": "int64"}), data_dir=data)
+    assert sorted(row["zip"] for row in rows_of(made)) == [1067, 10115, 80331]
+    csv(logs, "1.csv", "id,zip", "123,10115", "456,01067")
+    (logs / "2.csv").unlink()
+    with pytest.raises(InputError, match=r"1\.csv, line 3: .* has a leading zero"):
+        files(version="9.0.0", infer_rows=1).build(num_workers=1)
+
+
 def test_files_of_two_splits_may_have_the_same_name(tmp_path):
     """Also where they are appended a split at a time, and `train` is named or not."""
 
