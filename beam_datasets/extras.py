@@ -35,7 +35,9 @@ def needs(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingDependencyError(f"{what}: {install_command(extra)}") from error
+        cause = error.__cause__  # of Beam, if `importing_beam` has seen that it cannot be imported
+        problem = _problem(cause, "apache_beam") if extra == "beam" and isinstance(cause, ImportError) else ""
+        raise MissingDependencyError(f"{what}{problem}: {install_command(extra)}") from error
 
 
 @contextlib.contextmanager
