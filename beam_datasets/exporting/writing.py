@@ -505,7 +505,8 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
     kind = arrow_type(pa, column)
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
-        return pa.array([_plain(column, value, name) for value in values], kind)
+        is_plain = isinstance(column, Values) and not (column.shape or column.is_numeric or column.is_file)
+        return pa.array(list(values) if is_plain else [_plain(column, value, name) for value in values], kind)
     found = pa.array(_known(values).reshape(-1))
     for length in reversed(values.shape[1:]):
         found = pa.FixedSizeListArray.from_arrays(found, length)
