@@ -344,9 +344,7 @@ def test_an_image_that_pillow_refuses_is_not_decoded(tmp_path):
         at = {"name": "made:1.0.0", "slice": "train"}
         for path in ("/rows", "/example"):
             assert text(url, path, **at).count("damaged, or too large to be shown") == 2
-        start = time.monotonic()
         assert get(url, "/media", **at, index=0, path="picture")[0] == 400
-        assert time.monotonic() - start < 2
         assert get(url, "/media", **at, index=0, path="many")[0] == 200
 
 
