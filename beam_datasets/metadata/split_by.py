@@ -41,12 +41,14 @@ class SplitByHash:
         shares: split -> its share, such as "80%" or 0.8; they add up to 1.
 
     Raises:
+        TypeError: they are not a dict.
         ValueError: a share is not a number from 0 to 1, or they do not add up to 1.
     """
 
     shares: Mapping[str, str | float]
 
     def __post_init__(self) -> None:
+        _check_dict("shares", self.shares)
         total = Fraction(0)
         for split, share in self.shares.items():
             fraction = share_of(share)
@@ -122,6 +124,11 @@ def share_of(text: str | float) -> Fraction | None:
         return None
 
 
+def _check_dict(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}: expected a dict with what belongs to each split, got {value!r:.100}")
+
+
 def _text(value: Any) -> str:
     if isinstance(value, np.generic):
         value = value.item()
@@ -146,12 +153,14 @@ class SplitByTime:
         ranges: split -> its range; the first has no START, the last no STOP, and each begins where another ends.
 
     Raises:
+        TypeError: they are not a dict.
         ValueError: a range cannot be read, or they leave a gap or overlap.
     """
 
     ranges: Mapping[str, str]
 
     def __post_init__(self) -> None:
+        _check_dict("ranges", self.ranges)
         bounds = [(start, stop) for start, stop, _ in self._sorted]
         if [None, *(stop for _, stop in bounds)] != [*(start for start, _ in bounds), None] or not bounds:
             raise ValueError(
@@ -235,12 +244,14 @@ class SplitByValue:
         values: split -> its value, or several.
 
     Raises:
+        TypeError: they are not a dict.
         ValueError: two splits have the same value, or a split has none.
     """
 
     values: Mapping[str, str | Sequence[str]]
 
     def __post_init__(self) -> None:
+        _check_dict("values", self.values)
         listed = [value for values in self.values.values() for value in several(values)]
         twice = sorted({value for value in listed if listed.count(value) > 1})
         if twice or not all(map(several, self.values.values())):

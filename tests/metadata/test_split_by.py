@@ -125,6 +125,13 @@ def test_refused(kind, splits, message):
         kind(splits)
 
 
+@pytest.mark.parametrize("kind", [SplitByHash, SplitByTime, SplitByValue])
+@pytest.mark.parametrize("splits", [["train", "test"], "train", 5, None])
+def test_only_dicts_name_splits(kind, splits):
+    with pytest.raises(TypeError, match="expected a dict with what belongs to each split, got "):
+        kind(splits)
+
+
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}, np.zeros(2), {1, 2}, (1,), object(), float("nan")])
 def test_only_single_values_have_a_hash(value):
     with pytest.raises(ValueError, match="expected a text, number, bool, date or time to split by"):
