@@ -105,7 +105,8 @@ def reported(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int,
 
     def write() -> None:
         with contextlib.suppress(StorageError):  # the run goes on without
-            storage.write_bytes(path, " ".join(map(str, encoded())).encode())
+            if storage.is_dir(spill_dir):  # else the launcher has given the run up and removed it
+                storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
     with _every(REPORT_SECONDS, write):
         yield

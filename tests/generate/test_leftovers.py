@@ -5,6 +5,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 from beam_datasets import catalog, storage
 from beam_datasets.cli import main
 from beam_datasets.errors import AbandonedError, PathNotFoundError, StorageError
-from beam_datasets.generate import leftovers, publish, runs
+from beam_datasets.generate import leftovers, progress, publish, runs
 from beam_datasets.generate.leftovers import WEEK, find_leftovers, remove_leftover
 from beam_datasets.generate.owners import Owner
 from tests.generate.test_publish import announced
@@ -434,3 +435,11 @@ def test_no_directory(tmp_path: Path) -> None:
         find_leftovers(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="older_than is -1"):
         find_leftovers(tmp_path, older_than=-1)
+
+
+def test_a_worker_that_outlives_its_run_reports_no_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.01)
+    asked = threading.Event()
+    with progress.reported(str(tmp_path / "removed"), "train", lambda: asked.set() or (1, 1)):
+        asked.wait(0.5)
+    assert not list(tmp_path.iterdir())
