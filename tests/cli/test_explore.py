@@ -131,6 +131,7 @@ def test_a_condition_goes_on_where_it_ended(data, monkeypatch, seconds):
     assert found == [i for i, example in enumerate(dataset[:]) if example["kind"] == 0 and len(example["text"]) < 50]
 
 
+@pytest.mark.slow
 def test_a_slow_condition_is_answered_with_what_was_found(tmp_path):
     """An example takes minutes; the search ends before it, and says so if it goes on there."""
     dataset_of(tmp_path, {"n": np.int64}, [{"n": n} for n in range(99)])

@@ -26,6 +26,7 @@ def store(tmp_path, monkeypatch):
         yield running
 
 
+@pytest.mark.slow
 def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
     def version_of(place):
         """Builds the first file in a place, and appends the second; returns the version's directory."""
