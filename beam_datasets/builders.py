@@ -358,8 +358,8 @@ class DatasetBuilder:
             split: SourceUnits([source], functools.partial(iterated, split, self)) if _is_iterated(source) else source
             for split, source in sources.items()
         }
-        is_small = all(isinstance(source, SourceUnits) and len(source.units) <= 1 for source in found.values())
-        return found if is_small else None
+        by_one_worker = all(isinstance(source, SourceUnits) and len(source.units) <= 1 for source in found.values())
+        return found if by_one_worker else None
 
     def _generate_in_process(
         self, sources: Mapping[str, SourceUnits], *, inputs: Any = None, checksums: Any = None, **options: Any
