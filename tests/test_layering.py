@@ -16,6 +16,7 @@ LAYERS = (
     ("arguments", "errors", "frames", "native"),
     ("extras",),
     ("storage", "formats"),
+    ("intake",),
     ("downloads", "features"),
     ("decode", "metadata"),
     ("catalog",),
