@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.base import (
     STRING,
     FeatureConnector,
@@ -29,29 +27,35 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.image import read_file
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import check_rounding, convert
+from beam_datasets.features.numbers import check_rounding, check_shape, convert
 from beam_datasets.features.raw import one_value_codec
 from beam_datasets.features.tensor import Encoding, Tensor
+from beam_datasets.intake.sound import CheckedSound, Sound, SoundInfo, kind_of_format, read_sound
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
+
+_FLAC_DTYPES = ("uint8", "int16", "int32")  # of files that TFDS decodes by TensorFlow I/O
 
 
 @dataclass(frozen=True, repr=False)
 class Audio(Leaf):
     """Samples of sound. Decodes to an array of shape (samples,) or (samples, channels).
 
-    Takes an array or a list of samples; or a path or an open file, which pydub reads (and ffmpeg, but for WAV).
+    Takes an array or a list of samples; or a WAV, FLAC, OGG, MP3 or AIFF file as a path, an open file or bytes, which
+    soundfile reads. Samples of files are not scaled: those of a 16-bit file are -32768 to 32767, also as floats, and so
+    are those of OGG and MP3; those of a file of floats need a dtype of floats.
 
     Attributes:
-        file_format: the format of files, as ffmpeg calls it; from the path's suffix if None.
-        shape: (samples,) or (samples, channels); the number of samples may be None.
+        file_format: the format of files, as ffmpeg calls it; a file of another format is an error. None for any.
+        shape: (samples,) or (samples, channels); the number of samples may be None. A file of other channels is an
+            error, and with `lazy_decode` its channels are mixed when it is decoded.
         dtype: the dtype of the samples.
-        sample_rate: samples a second; nothing is done with it.
+        sample_rate: samples a second; a file of another rate is an error. None for any.
         encoding: how samples are stored, see `Encoding`; with one, arrays must come from files.
         doc: what it means.
         allow_rounding: whether samples that the dtype does not hold exactly are rounded, of floats; see `Tensor`.
-        lazy_decode: store files as they are and read them when decoding.
+        lazy_decode: store files as they are, after they were read once to check them, and read them when decoding.
     """
 
     file_format: str | None = field(default=None, kw_only=True)
@@ -73,6 +77,11 @@ class Audio(Leaf):
         self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if len(shape) not in (1, 2):
             raise ValueError(f"the shape of audio is (samples,) or (samples, channels), not {shape}")
+        if self.lazy_decode and self.file_format == "flac" and dtype_name(self.dtype) not in _FLAC_DTYPES:
+            raise ValueError(
+                f"the dtype of FLAC files that are decoded when read is one of {_FLAC_DTYPES}, as for TFDS, not "
+                f"{self.dtype}; without file_format it may be any"
+            )
 
     @property
     def samples(self) -> Tensor:
@@ -89,15 +98,16 @@ class Audio(Leaf):
     def codec(self, path: str) -> Codec:
         """Returns how audio is packed: as its samples, or as a file."""
         if self.lazy_decode:
-            read = partial(self._read, name=None, path=path, may_mix=True)
-            return one_value_codec(lambda value: _file(value, path)[0], read, path)
+            return one_value_codec(
+                lambda value: self._checked_file(value, path), lambda data: self._decode(data, path), path
+            )
         inner = self.samples.codec(path)
         pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
 
         def pack(value: Any) -> Any:
             if not isinstance(value, (list, tuple, np.ndarray)):
                 data, name = _file(value, path)
-                return inner.pack(self._read(data, name, path, may_mix=False))
+                return inner.pack(self._samples(self._read(data, name, path), path))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
                     f"{path}: samples of an Audio with an encoding must come from a file, not an array"
@@ -108,30 +118,75 @@ class Audio(Leaf):
 
         return replace(inner, pack=pack, pack_many=None)
 
-    def _read(self, data: bytes, name: str | None, path: str, *, may_mix: bool) -> NDArray[Any]:
-        """Returns the samples of a file; `may_mix` allows another number of channels than the feature has."""
+    def _checked_file(self, value: Any, path: str) -> bytes:
+        """Returns the bytes of a file that decodes."""
+        data, name = _file(value, path)
+        is_any_length = self.shape[0] is None
+        if isinstance(data, CheckedSound) and is_any_length and np.can_cast(data.info.dtype, self.dtype):
+            self._check(data.info, name, path)
+        else:
+            self._samples(self._read(data, name, path, may_mix=True), path)
+        return data if type(data) is bytes else bytes(data)
+
+    def _read(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
+        """Returns the content of a file that fits the feature; `may_mix` allows other channels."""
         try:
-            from pydub import AudioSegment
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"{path}: to read audio files: pip install pydub (and install ffmpeg)"
-            ) from error
-        suffix = os.path.splitext(name)[1].lstrip(".").lower() if name else None
+            sound = read_sound(data)
+        except InputError as error:
+            raise FeatureValueError(f"{path}: {name}: {error}") from error
+        self._check(sound.info, name, path)
+        channels = self._channels
+        if not may_mix and channels not in (None, sound.info.channels):
+            raise FeatureValueError(
+                f"{path}: {name}: expected {channels} channels, as the feature has, got {sound.info.channels}. "
+                f"Mix them first, or give the feature shape=(None, {sound.info.channels})"
+            )
+        return sound
+
+    def _check(self, info: SoundInfo, name: str, path: str) -> None:
+        """Raises FeatureValueError if a file has another rate or format than the feature."""
+        kind = kind_of_format(self.file_format)
+        if kind not in (None, info.kind):
+            raise FeatureValueError(
+                f"{path}: {name}: expected {self.file_format!r}, as the feature's file_format is, got {info.kind}. "
+                "Leave file_format out to accept any"
+            )
+        if self.sample_rate and info.sample_rate != self.sample_rate:
+            raise FeatureValueError(
+                f"{path}: {name}: expected {self.sample_rate} samples a second, as the feature's sample_rate is, got "
+                f"{info.sample_rate}. Resample it, or give the feature the sample_rate of the files"
+            )
+
+    @property
+    def _channels(self) -> int | None:
+        """The number of channels; None for any."""
+        return self.shape[1] if len(self.shape) == 2 else 1
+
+    def _samples(self, sound: Sound, path: str) -> NDArray[Any]:
+        """Returns the samples of a file in the dtype and shape of the feature."""
+        samples, channels = sound.samples, self._channels
+        if samples.dtype.kind == "f" and self.dtype.kind in "biu":
+            raise FeatureValueError(
+                f"{path}: expected integers, got a file of {sound.info.samples} samples. Give the feature "
+                f"dtype=np.{samples.dtype}"
+            )
+        if channels not in (None, samples.shape[1]):
+            samples = _mixed(samples, channels or 1, path)
+        if np.can_cast(samples.dtype, self.dtype):
+            samples = samples.astype(self.dtype, copy=False)
+        else:
+            samples = convert(samples, self.dtype, path, allow_rounding=self.allow_rounding)
+        samples = samples if len(self.shape) == 2 else samples[:, 0]
+        check_shape(samples.shape, self.shape, path)
+        return samples
+
+    def _decode(self, data: bytes, path: str) -> NDArray[Any]:
+        """Returns the samples of a stored file, whatever its rate is: the features of others declare it at will."""
         try:
-            segment = AudioSegment.from_file(io.BytesIO(data), format=self.file_format or suffix or None)
-        except Exception as error:  # pydub raises whatever its readers do
-            raise FeatureValueError(f"{path}: the audio file {name or ''} cannot be read: {error}") from error
-        channels = (self.shape[1] or 1) if len(self.shape) == 2 else 1
-        if segment.channels != channels:
-            if not may_mix:
-                raise FeatureValueError(
-                    f"{path}: the audio file {name or ''} has {segment.channels} channels; the feature has {channels}. "
-                    f"Mix them first, or give the feature shape=(None, {segment.channels})"
-                )
-            segment = segment.set_channels(channels)
-        samples = np.array(segment.get_array_of_samples())
-        samples = convert(samples, self.dtype, path, allow_rounding=self.allow_rounding)
-        return samples.reshape(-1, channels) if len(self.shape) == 2 else samples
+            sound = read_sound(data)
+        except InputError as error:
+            raise FeatureValueError(f"{path}: {error}") from error
+        return self._samples(sound, path)
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the samples as they are stored, or of the file's bytes."""
@@ -151,24 +206,50 @@ class Audio(Leaf):
 
     @classmethod
     def from_content(cls, content: Json) -> Audio:
-        """Returns the Audio with this content."""
-        return cls(
+        """Returns the Audio with this content, of any dtype: published datasets have what was allowed then."""
+        audio = cls(
             file_format=content.get("fileFormat") or None,
             shape=shape_from_json(content.get("shape")),
             dtype=content["dtype"],
             sample_rate=int_from_json(content.get("sampleRate")),
             encoding=content.get("encoding") or Encoding.NONE,
-            lazy_decode=bool(content.get("lazyDecode")),
         )
+        audio._set(lazy_decode=bool(content.get("lazyDecode")))
+        return audio
 
     def __repr__(self) -> str:
         return f"Audio(shape={self.shape}, dtype={dtype_name(self.dtype)})"
 
 
-def _file(value: Any, path: str) -> tuple[bytes, str | None]:
-    """Returns the bytes of an audio file, and its name where there is one."""
+def _file(value: Any, path: str) -> tuple[bytes, str]:
+    """Returns the bytes of an audio file, and its name for errors."""
+    if isinstance(value, bytes):
+        return value, "the sound"
     if isinstance(value, (str, os.PathLike)):
-        return read_file(value, path), os.fspath(value)
+        return read_file(value, path), f"the sound {os.fspath(value)!r}"
     if hasattr(value, "read"):
-        return bytes(value.read()), None
-    raise FeatureTypeError(f"{path}: {type(value).__name__} is not audio; expected an array, a list, a path or a file")
+        return bytes(value.read()), "the sound"
+    raise FeatureTypeError(
+        f"{path}: {type(value).__name__} is not audio; expected an array, a list, a path, a file or its bytes"
+    )
+
+
+def _mixed(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:
+    """Returns samples with another number of channels, by the rules of pydub, which TFDS mixes by.
+
+    One channel is repeated; of two, the mean is taken and rounded down; of more, each is divided and rounded down.
+    """
+    number = samples.shape[1]
+    if number == 1:
+        return np.repeat(samples, channels, axis=1)
+    if channels != 1:
+        raise FeatureValueError(
+            f"{path}: expected {channels} channels, got {number}, which can be mixed to one alone. Mix them first"
+        )
+    if samples.dtype.kind == "f":
+        mixed = samples.mean(axis=1)
+    elif number == 2:
+        mixed = samples.sum(axis=1, dtype=np.int64) // 2
+    else:
+        mixed = (samples // number).sum(axis=1, dtype=np.int64)
+    return np.asarray(mixed, samples.dtype)[:, np.newaxis]

@@ -1,8 +1,7 @@
-"""Audio, video files and translations, and the libraries that encoded them."""
+"""Samples, video files and translations, and the libraries that encoded them."""
 
 import io
 import stat
-import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from beam_datasets import features as F
 from beam_datasets.beam import WriteDataset
 from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
 from beam_datasets.features import image_codec
-from beam_datasets.formats import example
 from beam_datasets.generate.histogram import Histogram, count_keys, merge
 from beam_datasets.metadata.manifest import Manifest
 
@@ -45,53 +43,6 @@ def test_audio_that_does_not_fit():
         round_trip(F.Audio(), np.zeros(3))
     with pytest.raises(FeatureTypeError, match="^x: int is not audio"):
         round_trip(F.Audio(), 5)
-
-
-class Segment:
-    """Stands for what pydub makes of a file: as many samples as the file has bytes."""
-
-    channels = 1
-
-    def __init__(self, data):
-        self.data = data
-
-    def get_array_of_samples(self):
-        return list(self.data)
-
-    @classmethod
-    def from_file(cls, file, format):
-        if format != "wav":
-            raise OSError(f"format {format}")
-        return cls(file.read())
-
-
-@pytest.fixture
-def _pydub(monkeypatch):
-    module = type(sys)("pydub")
-    module.AudioSegment = Segment
-    monkeypatch.setitem(sys.modules, "pydub", module)
-
-
-@pytest.mark.usefixtures("_pydub")
-@pytest.mark.parametrize("encoding", ["none", "zlib"])
-@pytest.mark.parametrize("lazy", [False, True])
-def test_audio_files(tmp_path, encoding, lazy):
-    file = tmp_path / "sound.WAV"
-    file.write_bytes(b"\x01\x02\x03")
-    feature = F.Audio(encoding=encoding, lazy_decode=lazy, file_format="wav" if lazy else None, dtype=np.int32)
-    got = round_trip(feature, file)
-    assert got.dtype == np.int32
-    assert got.tolist() == [1, 2, 3]
-    if lazy:
-        assert example.parse(F.compile_encoder({"x": feature})({"x": io.BytesIO(b"raw")})) == {"x": [b"raw"]}
-    with pytest.raises(FeatureValueError, match="^x: the audio file .* cannot be read: format mp3"):
-        round_trip(F.Audio(file_format="mp3"), file)
-
-
-def test_audio_files_need_pydub(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydub", None)
-    with pytest.raises(MissingDependencyError, match="pip install pydub"):
-        round_trip(F.Audio(), io.BytesIO(b""))
 
 
 FRAMES = np.arange(2 * 2 * 2 * 3, dtype=np.uint8).reshape(2, 2, 2, 3)
