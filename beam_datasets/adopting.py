@@ -30,6 +30,7 @@ from beam_datasets.features.features_dict import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
+from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import (
@@ -166,19 +167,23 @@ def _check_free(directory: str, *, new: bool) -> None:
 
 def _shard(checks: tuple[Check, Check], path: str, target: str, write: Write) -> tuple[int, ...]:
     """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
-    crc, offsets = 0, [np.zeros(1, np.int64)]
+    crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
         writer = None if path == target else stack.enter_context(storage.open_writer(target))
         for chunk in _scan(reader, path):
-            _check_records(checks, path, chunk)
+            records = chunk.records()
+            _check_records(checks, path, chunk, records)
+            is_empty = is_empty and not any(map(has_features, records))
             crc = crc32c(chunk.buffer, crc)
             offsets.append(chunk.offsets[1:] + chunk.start)
             if writer is not None:
                 writer.write([chunk.buffer])
         size = reader.size
+    count = sum(map(len, offsets)) - 1
+    if is_empty and count:
+        raise InputError(f"{path}: expected tf.train.Examples with features, got none in any of {count} records.")
     index = Index(np.concatenate(offsets)).to_bytes()
     write(target + INDEX_SUFFIX, index)
-    count = sum(map(len, offsets)) - 1
     return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
 
 
@@ -188,27 +193,30 @@ def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
     except CorruptRecordError as error:
         if error.offset == 0 and bytes(reader.read(0, min(2, reader.size))) == _GZIP:
             raise InputError(f"{path} is compressed by gzip; a dataset's shards are not. Unpack it.") from error
-        raise
+        # it is no dataset yet, which could be repaired
+        raise CorruptRecordError(
+            error.problem, path=path, offset=error.offset, record=error.record, repairable=False
+        ) from None
 
 
-def _check_records(checks: tuple[Check, Check], path: str, chunk: tfrecord.Chunk) -> None:
-    """Checks the names of the features in a file's first record, and that each record of a chunk decodes.
+def _check_records(checks: tuple[Check, Check], path: str, chunk: tfrecord.Chunk, records: Sequence[bytes]) -> None:
+    """Checks the names of the features in a file's first record, and that each record of a chunk decodes as a whole.
 
     Raises:
         CorruptRecordError, FeatureValueError: one is not an example of the dataset; the error names the place.
     """
     number, (check_names, check) = 0, checks
-    records = chunk.records()
     try:
-        if not chunk.first_record:
-            check_names(records[0])
-        for number, record in enumerate(records):  # noqa: B007 - the error names it
+        for number, record in enumerate(records):
+            check_example(record)
+            if not chunk.first_record + number:
+                check_names(record)
             check(record)
     except (ExampleError, FeatureError) as error:
         offset, number = chunk.start + int(chunk.offsets[number]), chunk.first_record + number
         if isinstance(error, ExampleError):
             problem = f"the record is not a tf.train.Example: {error}"
-            raise CorruptRecordError(problem, path=path, offset=offset, record=number) from error
+            raise CorruptRecordError(problem, path=path, offset=offset, record=number, repairable=False) from error
         raise FeatureValueError(
             f"{path}, byte {offset} (record {number}): the record does not fit the features: {error}"
         ) from error

@@ -82,25 +82,30 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
         path: the shard.
         offset: where the record begins in the file, in bytes.
         record: the record's number in the file, from 0; None where it cannot be known.
+        repairable: whether `beam-datasets verify --repair` may help: not if the file was never published, or was
+            published so.
     """
 
-    def __init__(self, problem: str, *, path: str, offset: int, record: int | None = None) -> None:
+    def __init__(
+        self, problem: str, *, path: str, offset: int, record: int | None = None, repairable: bool = True
+    ) -> None:
         place = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
         advice = ""
-        if _SHARD.search(path) and "beam-datasets verify" not in problem:
+        if repairable and _SHARD.search(path) and "beam-datasets verify" not in problem:
             advice = f". To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
         super().__init__(f"{place}: {problem.removesuffix('.') if advice else problem}{advice}")
         self.problem = problem
         self.path = path
         self.offset = offset
         self.record = record
+        self.repairable = repairable
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _corrupt, (self.problem, self.path, self.offset, self.record)
+        return _corrupt, (self.problem, self.path, self.offset, self.record, self.repairable)
 
 
-def _corrupt(problem: str, path: str, offset: int, record: int | None) -> CorruptRecordError:
-    return CorruptRecordError(problem, path=path, offset=offset, record=record)
+def _corrupt(problem: str, path: str, offset: int, record: int | None, repairable: bool) -> CorruptRecordError:
+    return CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
 
 
 class WorkerError(BeamDatasetsError, RuntimeError):

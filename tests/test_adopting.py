@@ -230,6 +230,7 @@ def test_flipped_byte(bare: Path, refused: Any, place: str, monkeypatch: pytest.
     (bare / "part-00001").write_bytes(data)
     error = refused(CorruptRecordError)
     assert (error.path, error.offset, error.record) == (str(bare / "part-00001"), start, 2)
+    assert "verify" not in str(error)
 
 
 def test_cut_off_anywhere(bare: Path) -> None:
@@ -263,6 +264,34 @@ def test_features_that_do_not_fit(bare: Path, refused: Any, features: Any, probl
 def test_records_that_are_no_examples(bare: Path, refused: Any) -> None:
     (bare / "part-00000").write_bytes(tfrecord.frame(b"a line of text\n"))
     assert "part-00000, byte 0 (record 0): the record is not a tf.train.Example: " in str(refused(CorruptRecordError))
+
+
+@pytest.mark.parametrize(
+    "record, problem",
+    [
+        (serialize({"id": [1], "text": [b"x"]}) + b"\x12\x05\x0a\x03\x0a\x01s", "a tf.train.SequenceExample with the "),
+        (serialize({"id": [1], "text": [b"x"]}) + b"\x2a\x01x", "another message: its field 5 at byte 32 is unknown"),
+        (b"\x0a\x0c\x0a\x0a\x0a\x02id\x12\x04\x20\x01\x1a\x00", "field 4 of a Feature, at byte 11, is unknown"),
+    ],
+)
+def test_records_that_protobuf_would_not_read_whole(bare: Path, record: bytes, problem: str) -> None:
+    name = "d-train.tfrecord-00000-of-00001"
+    (bare / name).write_bytes(tfrecord.frame(serialize({"id": [0], "text": [b""]})) + tfrecord.frame(record))
+    before = contents(bare)
+    with pytest.raises(CorruptRecordError) as caught:
+        bd.adopt(bare / name, FEATURES, name="parts")
+    assert contents(bare) == before
+    assert (caught.value.path, caught.value.offset, caught.value.record) == (str(bare / name), 45, 1)
+    assert problem in str(caught.value)
+    assert "verify" not in str(caught.value)  # nothing was published that it could repair
+
+
+def test_records_without_features(bare: Path, refused: Any) -> None:
+    (bare / "part-00000").write_bytes(tfrecord.frame(b"") * 3)
+    features = {"id": F.Scalar(np.int64, optional=True)}
+    assert "part-00000: expected tf.train.Examples with features, got none in any of 3 records" in str(
+        refused(InputError, features)
+    )
 
 
 def test_nested_items_are_decoded_too(bare: Path, refused: Any) -> None:

@@ -8,6 +8,7 @@ The features are found in the records: one value or a list, its type, text or im
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,15 +16,15 @@ from itertools import islice
 from typing import Any
 
 from beam_datasets.catalog import read_features
-from beam_datasets.errors import BeamDatasetsError, NoExamplesError
+from beam_datasets.errors import BeamDatasetsError, InputError, NoExamplesError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import Example, Row, Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import InputFile, Piece, open_bytes
-from beam_datasets.formats import example as examples
-from beam_datasets.formats import tfrecord
+from beam_datasets.formats.example import ExampleError, Kind
+from beam_datasets.intake.examples import check_example, has_features, lists_of, place_of, record_blocks, regularity
 
 
 class Tfrecord(RowsBuilder):
@@ -48,15 +49,19 @@ class Tfrecord(RowsBuilder):
 
     def _found_fields(self) -> dict[str, Field]:
         found: dict[str, ObservedValues] = {}
-        total = 0
+        total, problem = 0, ""
         for file in self._all_files:
-            with open_bytes(file.path) as stream:
-                for _, record in islice(tfrecord.scan_stream(stream, file.path), self._rows_of_each_file):
-                    total += 1
-                    for name, values in examples.parse(record).items():
-                        found.setdefault(name, ObservedValues()).add(values)
+            for _, place, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
+                if isinstance(row, str):
+                    problem = problem or f"{file.path}{place and ', '}{place}: {row}"
+                    if not self._skip_bad:
+                        raise InputError(f"{problem}\nTo count and leave out what cannot be used: --skip_bad.")
+                    continue
+                total += 1
+                for name, values in row.items():
+                    found.setdefault(name, ObservedValues()).add(values)
         if not found:
-            raise NoExamplesError(f"no file has a record: {self.files_text}")
+            raise NoExamplesError(problem or f"no file has a record: {self.files_text}")
         self._values = found
         return {name: values.field(name, total) for name, values in sorted(found.items())}
 
@@ -79,7 +84,8 @@ class Tfrecord(RowsBuilder):
             return partial(rows, decoder=partial(decoder, self._fields))
         # images stay encoded: decoding and encoding would change a JPEG
         stored = skip_decoding(self._known, Image)
-        return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored))
+        lists = {name.encode(): kind for name, kind in self._known.lists("") if kind is not None}
+        return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored), lists=lists)
 
     def _rows_reader(self) -> Rows:
         if self._known is None:
@@ -87,6 +93,7 @@ class Tfrecord(RowsBuilder):
         return Rows(self._rows, None, key=self._key, assign=self._assign)
 
 
+_LEAVE_OUT = "Leave the file out of --pattern or --split, or write it again"
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
@@ -126,8 +133,9 @@ class ObservedValues:
         """Returns the field that holds the values; `total` is the number of records."""
         if len(self.kinds) != 1:
             found = " and ".join(sorted(self.kinds)) or "only empty lists"
-            drop = advice(name, "drop")
-            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in these records; leave it out by {drop}")
+            drop = f"leave it out by {advice(name, 'drop')}"
+            ways = drop if self.kinds else f"say what they are lists of by {advice(name, 'int64[]')}, or {drop}"
+            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in these records; {ways}")
         [kind] = self.kinds
         if self.lengths == {1}:
             whole = self.seen == total
@@ -137,28 +145,64 @@ class ObservedValues:
         return Field("list", item=Field(kind))
 
 
-def rows(piece: Piece, decoder: Callable[[], Callable[[bytes], Example]]) -> Iterator[Row]:
-    """Yields the records of a file; a damaged one ends it, because the next cannot be found.
+def rows(
+    piece: Piece,
+    decoder: Callable[[], Callable[[bytes], Example]],
+    lists: Mapping[bytes, Kind] | None = None,
+) -> Iterator[Row]:
+    """Yields the records of a file; where the next one cannot be found, a problem ends it.
 
     Args:
         piece: the file.
         decoder: makes the function from a record to an example.
+        lists: the lists that it reads, by their names; None if it refuses records that protobuf would not read whole.
     """
-    decode = decoder()
-    with open_bytes(piece.file.path) as stream:
-        for number, (_, record) in enumerate(tfrecord.scan_stream(stream, piece.file.path)):
-            try:
-                yield number, f"record {number}", decode(record)
-            except (BeamDatasetsError, ValueError) as error:
-                yield number, f"record {number}", str(error)
+    decode, path = decoder(), piece.file.path
+    is_regular = regularity(lists) if lists is not None else None
+    without = array("q")  # where the records before the first one with features begin
+    is_empty = True
+    with open_bytes(path) as stream:
+        for block in record_blocks(stream, path):
+            is_checked = is_regular is None or is_regular(block.records)
+            for number, (offset, record) in enumerate(zip(block.offsets, block.records), block.first):
+                if is_empty and not has_features(record):
+                    without.append(offset)
+                    continue
+                if is_empty:
+                    yield from (_row(b"", each, at, decode, is_checked=True) for each, at in enumerate(without))
+                    is_empty = False
+                yield _row(record, number, offset, decode, is_checked=is_checked)
+            if block.problem:
+                number = block.first + len(block.records)
+                yield number, place_of(block.offsets[-1], number), block.problem
+    if is_empty and without:
+        yield (
+            0,
+            "",
+            f"expected tf.train.Examples with features, got none in any of {len(without)} records. {_LEAVE_OUT}",
+        )
+
+
+def _row(record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool) -> Row:
+    """Returns the row of a record, or the problem of one that is no example."""
+    place = place_of(offset, number)
+    try:
+        if not is_checked:
+            check_example(record)
+        return number, place, decode(record)
+    except ExampleError as error:
+        return number, place, f"the record is not a tf.train.Example: {error}"
+    except (BeamDatasetsError, ValueError) as error:
+        return number, place, str(error)
 
 
 def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
-    """Returns the function from a record to its lists and values; a missing list is an empty one, as in the format."""
+    """Returns the function from a record to its lists and values; a missing list is an empty one, as in the format.
+
+    It refuses records that protobuf would not read whole.
+    """
     lists: dict[str, Any] = {name: [] for name, field in fields.items() if field.kind == "list"}
-    return lambda record: (
-        lists | {name: _value(name, values, fields) for name, values in examples.parse(record).items()}
-    )
+    return lambda record: lists | {name: _value(name, values, fields) for name, values in lists_of(record).items()}
 
 
 def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
@@ -27,7 +28,9 @@ HEADER = struct.Struct("<QI")
 U32 = struct.Struct("<I")
 LENGTH = struct.Struct("<Q")
 
+MAX_RECORD_BYTES = (1 << 31) - 1  # protobuf refuses longer messages, so no tf.train.Example has more
 _MASK_DELTA = 0xA282EAD8
+_PIECE_BYTES = 16 << 20  # of a stream that are read at once
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
 
@@ -60,7 +63,7 @@ class Chunk(NamedTuple):
 
     def records(self) -> list[bytes]:
         """Returns the data of each record; `scan_file` has checked them."""
-        return _good_records(self.buffer, self.offsets, False)
+        return good_records(self.buffer, self.offsets, False)
 
 
 def masked_crc32c(data: Any) -> int:
@@ -100,7 +103,7 @@ def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0) -
         CorruptRecordError: a CRC differs, or the buffer ends within a record; the first such record is named.
     """
     view = _as_bytes(buffer)
-    offsets = _good_offsets(view, True)
+    offsets = good_offsets(view, True)
     end = int(offsets[-1])
     if end < len(view):
         _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1)
@@ -136,13 +139,13 @@ def scan_file(
     want = chunk_size
     while start < size:
         view = _as_bytes(reader.read(start, min(start + want, size)))
-        offsets = _good_offsets(view, check)
+        offsets = good_offsets(view, check)
         n, end = len(offsets) - 1, int(offsets[-1])
         if n:
             yield Chunk(first_record, start, offsets, view[:end])
         first_record, start = first_record + n, start + end
         if start < size:
-            need, problem = _next_size(view[end:], size - start)
+            need, problem = next_size(view[end:], size - start)
             if problem:
                 raise CorruptRecordError(problem, path=path, offset=start, record=first_record)
             want = max(chunk_size, need)
@@ -161,17 +164,34 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
         CorruptRecordError: a CRC differs, or the stream ends within a record. All records before it are yielded first.
     """
     while header := stream.read(HEADER.size):
-        length, stored = HEADER.unpack(header.ljust(HEADER.size))
         # A damaged length may be any number: only one of the right CRC is read.
-        is_good = len(header) == HEADER.size and masked_crc32c(header[:8]) == stored
-        if not (is_good or offset):
-            expected = "expected a TFRecord file, which begins with a length of 8 bytes and their CRC-32C"
-            problem = f"{expected}, got {header!r}. Name its format, or restore it if it is damaged"
-            raise CorruptRecordError(problem, path=path, offset=0, record=0)
-        framed = header + stream.read(length + 4 if is_good else 0)
-        [data] = unframe(framed, [0, length + OVERHEAD], path=path, offset=offset, first_record=first_record)
+        size, problem = next_size(memoryview(header), sys.maxsize if len(header) == HEADER.size else len(header))
+        if problem and not offset:
+            problem = not_tfrecord(header) or problem
+        if problem:
+            raise CorruptRecordError(problem, path=path, offset=offset, record=first_record)
+        framed = header + read_up_to(stream, size - HEADER.size)
+        [data] = unframe(framed, [0, size], path=path, offset=offset, first_record=first_record)
         offset, first_record = offset + len(framed), first_record + 1
         yield offset, data
+
+
+def not_tfrecord(head: Buffer) -> str:
+    """Returns what is wrong with the first bytes of a file that is no TFRecord file; '' if it may be one."""
+    view = memoryview(head)[: HEADER.size]
+    if len(view) == HEADER.size and masked_crc32c(view[:8]) == U32.unpack(view[8:])[0]:
+        return ""
+    expected = "expected a TFRecord file, which begins with a length of 8 bytes and their CRC-32C"
+    return f"{expected}, got {bytes(view)!r}. Name its format, or restore it if it is damaged"
+
+
+def read_up_to(stream: BinaryIO, size: int) -> bytes:
+    """Returns so many bytes of a stream, or fewer at its end; takes no memory for more than there are."""
+    parts = []
+    while size > 0 and (part := stream.read(min(size, _PIECE_BYTES))):
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def unframe(
@@ -195,20 +215,22 @@ def unframe(
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
     view = _as_bytes(buffer)
-    records = _good_records(view, offsets, True)
+    records = good_records(view, offsets, True)
     bad = len(records)
     if bad < len(offsets) - 1:
         _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad)
     return records
 
 
-def _good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
+def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
+    """Returns where the good records before the first bad or cut one begin; see `plain_offsets`."""
     if core is None:
         return plain_offsets(view, check)
     return np.frombuffer(core.scan(view, check), np.int64)
 
 
-def _good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
+def good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
+    """Returns the data of the good records before the first bad one; see `plain_records`."""
     if core is None:
         return plain_records(view, offsets, check)
     records: list[bytes] = core.unframe(view, np.ascontiguousarray(offsets, np.int64), check)
@@ -282,6 +304,8 @@ def _header_problem(view: memoryview, left: int, space: int | None = None) -> st
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > left:
         return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_CUT}"
+    if length > MAX_RECORD_BYTES:
+        return f"the record has {length:,} bytes; no tf.train.Example has more than {MAX_RECORD_BYTES:,}. {_DAMAGED}"
     return None
 
 
@@ -294,10 +318,14 @@ def _data_problem(view: memoryview) -> str | None:
     return None
 
 
-def _next_size(view: memoryview, left: int) -> tuple[int, str | None]:
+def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
     """Returns how many bytes to read for a record that is cut by the view's end, and what is wrong with it.
 
-    No more than the file has, so that a wrong length allocates nothing.
+    No more than the file has, so that a wrong length allocates nothing; 0 if the next record cannot be found.
+
+    Args:
+        view: the rest of what was read, which begins with the record; it has one.
+        left: how many bytes the file has from there on.
     """
     if len(view) < min(HEADER.size, left):
         return HEADER.size, None

@@ -318,13 +318,13 @@ def test_examples(records_path):
     )
     found = rows_of_records(records_path, specs | {"l": "int64?"})
     assert found[0][1]["l"] is None
-    assert "record 2: 'l' has 2 values, not one" in found[2]
+    assert "(record 2): 'l' has 2 values, not one" in found[2]
 
 
 def test_not_an_example(records_path):
     records_path.write_bytes(frame(b"\xff\xff\xff") + frame(serialize({"n": [1]})))
     found = rows_of_records(records_path, {"n": "int64"})
-    assert "record 0: " in found[0]
+    assert "byte 0 (record 0): the record is not a tf.train.Example: 3 bytes" in found[0]
     assert found[1] == ("in.tfrecord:1", {"n": 1})
 
 
