@@ -275,6 +275,12 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Name
 
 def _show_counters(counters: Mapping[str, Any]) -> None:
     """Prints what the dataset's own transforms counted."""
-    for name, value in sorted(counters.items(), key=lambda item: isinstance(item[1], frozenset)):
+    if any(name.startswith("files/") for name in counters):
+        from beam_datasets.files.builder import report
+
+        for text in report(counters):
+            say(text)
+    own = {name: value for name, value in counters.items() if not name.startswith("files/")}
+    for name, value in sorted(own.items(), key=lambda item: isinstance(item[1], frozenset)):
         shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
         say(f"{name}: {shown}")

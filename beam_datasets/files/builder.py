@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,7 +20,14 @@ from typing import Any
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
-from beam_datasets.errors import DuplicateKeyError, InputError, did_you_mean
+from beam_datasets.errors import (
+    CorruptRecordError,
+    DuplicateKeyError,
+    FeatureError,
+    InputError,
+    MissingDependencyError,
+    did_you_mean,
+)
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
 from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
@@ -44,11 +52,12 @@ from beam_datasets.files.inputs import (
     count,
     counted_here,
     find,
-    is_plain,
     note,
     pieces,
 )
+from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
 from beam_datasets.generate.units import SourceUnits
+from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.manifest import Inputs
@@ -69,7 +78,12 @@ Item = tuple[Key, Example] | tuple[Key, Example, str]
 KEYS_IN_FILE = 1 << 16
 CHECKSUMS_AT_ONCE = 16
 SHOWN = 5  # bad rows of a piece that are shown if they are left out
+MAX_REASONS = 20  # of a piece that are counted each by itself
+MAX_REASON = 120  # characters
 _LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
+SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
+_RESTS = "files of which the rest cannot be read"
+_REASON = "left out because: "
 log = logging.getLogger(__name__)
 
 
@@ -80,13 +94,31 @@ class Bad:
     Attributes:
         place: what names it, as its text; see `place_of`.
         problem: what is wrong, and what to do.
+        is_rest: the rest of the file cannot be read either.
     """
 
     place: object
     problem: str
+    is_rest: bool = False
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"
+        return self.problem if self.is_rest else f"{self.place}: {self.problem}"
+
+
+_PATH = re.compile(r"^(?:[^:]*/|\w+://)[^:]*: ")
+_VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\b|-?\d[\d,.]*")
+
+
+def reason_of(problem: str) -> str:
+    """Returns a problem without the values and the place of one row, by which such rows are counted together.
+
+    >>> reason_of("column 'price': 'n/a' is not a number"), reason_of("/in/a.gz, byte 17: expected gzip data; get it")
+    ("column 'price': ... is not a number", 'expected gzip data')
+    """
+    text = _PATH.sub("", problem.partition("\n")[0])
+    column = re.match(r"(?:column )?'[^']*': ", text)
+    start = column.end() if column else 0
+    return text[:start] + _VALUES.sub("...", text[start:]).partition(";")[0].partition(" (")[0][:MAX_REASON]
 
 
 def place_of(file: InputFile, place: Place, offset: int) -> object:
@@ -118,6 +150,8 @@ class Rows:
     missing: tuple[str, ...] | None = None
     exif_orientation: str = "keep"
     assign: Assignment | None = None
+    decimal: str = "."
+    folders: PartitionColumns = NO_PARTITIONS
 
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
         """Yields the rows of a piece; a row that cannot be used does not end it."""
@@ -125,11 +159,15 @@ class Rows:
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
-            convert = row_converter(self.fields, dropped, image=image, missing=self.missing)
+            convert = row_converter(self.fields, dropped, image=image, missing=self.missing, decimal=self.decimal)
+        is_text = self.missing is not None
+        add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
         for number, place, row in self.rows(piece):
             try:
                 if isinstance(row, str):
                     raise ValueError(row)
+                if add_folders is not None:
+                    row = add_folders(row)
                 example = convert(row)
                 key = f"{piece.file.name}:{number}" if self.key is None else self._key(self.key, row, example)
                 item = (key, example) if self.assign is None else (key, example, self.assign(key, row))
@@ -165,20 +203,39 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
 def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_bad: bool) -> Iterator[Item]:
     """Yields the rows of a piece, which `reader` reads.
 
+    With skip_bad, rows that cannot be used are left out and counted by reason; so is the rest of a file from a place
+    on that cannot be read, such as the end of a compressed file that is cut off.
+
     Raises:
         InputError: a row cannot be used, and skip_bad is False.
     """
-    bad = 0
-    for row in reader(piece):
+    reasons: Counter[str] = Counter()
+    shown = 0
+    for row in with_unreadable_rest(reader(piece)):
         if not isinstance(row, Bad):
             yield row
             continue
         if not skip_bad:
-            raise InputError(f"{row}\nTo count and leave out what cannot be used: --skip_bad.")
-        bad += 1
-        if bad <= SHOWN:
+            raise InputError(f"{row}\n{SKIP_ADVICE}")
+        reason = reason_of(row.problem)
+        reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
+        count(_RESTS, row.is_rest)
+        if shown < SHOWN:
             note(_EXAMPLES, str(row))
-    count(_LEFT_OUT, bad)
+            shown += 1
+    count(_LEFT_OUT, reasons.total())
+    for reason, number in reasons.items():
+        count(_REASON + reason, number)
+
+
+def with_unreadable_rest(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
+    """Yields the rows; an error of the file at some place becomes the last one."""
+    try:
+        yield from rows
+    except MissingDependencyError:
+        raise
+    except (InputError, CorruptRecordError, FeatureError) as error:
+        yield Bad("", str(error), is_rest=True)
 
 
 def read_and_record(piece: Any, read: Callable[[Any], Iterator[Any]], folder: str) -> Iterator[Any]:
@@ -219,15 +276,29 @@ def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksu
     return same
 
 
-def log_left_out(counters: Mapping[str, Any]) -> None:
-    """Logs what `read_piece` left out and what readers counted, given the counters of a run."""
+def report(counters: Mapping[str, Any]) -> list[str]:
+    """Returns a text for each thing that readers of files counted, and for what `read_piece` left out.
+
+    Args:
+        counters: of a run; names that do not begin with `files/` are ignored.
+    """
     counted = {name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")}
-    some = "".join(f"\n  {text}" for text in sorted(counted.pop(_EXAMPLES, ())))
+    examples = sorted(counted.pop(_EXAMPLES, ()))
     left_out = counted.pop(_LEFT_OUT, 0)
-    for what, number in counted.items():
-        log.warning("%s: %d", what, number)
+    by_reason = {what: counted.pop(what) for what in list(counted) if what.startswith(_REASON)}
+    texts = [f"{what}: {number:,}" for what, number in sorted(counted.items())]
     if left_out:
-        log.warning("left out: %d, among them%s", left_out, some)
+        most_first = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
+        reasons = "".join(f"\n  {number:,}: {what.removeprefix(_REASON)}" for what, number in most_first)
+        shown = "".join(f"\n  {text}" for text in examples)
+        texts.append(f"left out: {left_out:,}{reasons}\nfor example:{shown}")
+    return texts
+
+
+def log_left_out(counters: Mapping[str, Any]) -> None:
+    """Logs what readers of files counted and left out, given the counters of a run."""
+    for text in report(counters):
+        log.warning(text)
 
 
 INFER_ROWS = 20_000
@@ -298,6 +369,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     _guess = Guess()  # of the rows that were looked at
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
+    _decimal = "."  # the decimal separator of numbers, if values are text
     _packing = 1  # how many times as large as the files their rows are, about
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
@@ -504,7 +576,26 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def _rows_reader(self) -> Rows:
         dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
-        return Rows(self._rows, self._fields, dropped, self._key, self._missing, self._exif_orientation, self._assign)
+        return Rows(
+            self._rows,
+            self._fields,
+            dropped,
+            self._key,
+            self._missing,
+            self._exif_orientation,
+            self._assign,
+            self._decimal,
+            self._folders,
+        )
+
+    @cached_property
+    def _folders(self) -> PartitionColumns:
+        """The columns that folders of the files are named after."""
+        return PartitionColumns.of(file.name for file in self._all_files)
+
+    def _label_values(self, path: str) -> Collection[str]:
+        """Returns the distinct values of a column of the files or of their folders, as names of labels."""
+        return self._folders.values[path] if path in self._folders.values else self._values_at(path)
 
     def _guess_of(
         self, rows: Callable[[Piece], Iterator[Row]], guess: Guess | None = None, kind_of: KindOf = kind_of_value
@@ -512,11 +603,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Looks at the first rows of each file; returns what they have in common and the first problem."""
         self._guess, problem = guess or Guess(), ""
         for file in self._all_files:
-            for number, place, row in islice(rows(Piece(file)), self._rows_of_each_file):
-                if isinstance(row, str):
-                    problem = problem or str(Bad(place_of(file, place, number), row))
-                else:
-                    self._guess.add_row(row, place_of(file, place, number), kind_of)
+            try:
+                for number, place, row in islice(rows(Piece(file)), self._rows_of_each_file):
+                    if isinstance(row, str):
+                        problem = problem or str(Bad(place_of(file, place, number), row))
+                    else:
+                        self._guess.add_row(row, place_of(file, place, number), kind_of)
+            except InputError as error:
+                if not self._skip_bad:
+                    raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+                problem = problem or str(error)
         return self._guess, problem
 
     def _values_at(self, path: str) -> Collection[str]:
@@ -544,7 +640,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         split_of = given.split_of
         if split_of is None:
             self._fields  # noqa: B018  # looks at the rows
-            found = sorted({value.strip() for value in self._values_at(given.column)} - {""})  # which is missing
+            found = sorted({value.strip() for value in self._label_values(given.column)} - {""})  # which is missing
             if not 0 < len(found) <= MAX_FOUND_SPLITS:
                 raise InputError(
                     f"column {given.column!r}: expected values that name splits, got {len(found)} values in the rows "
@@ -576,7 +672,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: columns cannot be stored as they were found; all of them are named.
         """
-        found = self._found_fields()
+        in_files = self._found_fields()
+        found = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
         paths = list(paths_of(found))
         if self._key is not None and self._key not in {*paths, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, paths))}")
@@ -592,7 +689,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")
         if wrong:
             raise InputError("\n  ".join(wrong))
-        return {name: with_labels(field, name, self._values_at) for name, field in fields.items()}
+        return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
 
     def _as_published(self, found: dict[str, Field]) -> dict[str, Field]:
         """Returns the fields with the types of the version that is appended to; what is missing may be missing."""

@@ -24,7 +24,8 @@ import numpy as np
 from beam_datasets.errors import InputError
 from beam_datasets.extras import needs
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
-from beam_datasets.files.inputs import count, file_systems, open_bytes
+from beam_datasets.files.inputs import count
+from beam_datasets.intake.streams import file_systems, open_bytes
 
 Convert = Callable[[Any], Any]
 
@@ -61,6 +62,7 @@ def value_converter(
     dropped: Collection[str] = (),
     image: Convert | None = None,
     missing: Collection[str] | None = None,
+    decimal: str = ".",
 ) -> Convert:
     """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
 
@@ -70,6 +72,7 @@ def value_converter(
         dropped: paths, without `[]`, that are left out.
         image: from bytes, or a path, to an image.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
+        decimal: the decimal separator of numbers, if values are text.
     """
     absent: Any = [] if field.kind == "list" else -1 if field.kind == "class" else None
     if field.fields is not None:
@@ -92,12 +95,28 @@ def value_converter(
     parse = _parse_json if field.item is not None or field.fields is not None else _PARSERS.get(field.kind, str)
     if field.exact and field.kind != "string":
         parse = _without_leading_zero(parse, path, str(field))
+    if decimal != "." and field.kind in _PACKED:
+        parse = _of_locale(parse, decimal)
     keeps_all = field.kind in ("string", "image") and not field.optional
 
     def from_text(text: str | None) -> Any:
         return from_value(None if text is None or (text in missing and not keeps_all) else parse(text))
 
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
+
+
+def _of_locale(parse: Convert, decimal: str) -> Convert:
+    """Returns the function from the text of a number with this decimal separator to what `parse` returns."""
+    return lambda text: parse(with_point(text, decimal))
+
+
+def with_point(text: str, decimal: str) -> str:
+    """Returns a text with point and decimal separator swapped, so that a number of a locale is one of Python.
+
+    >>> with_point("1,5", ","), with_point("1.5", ","), with_point("1.000,5", ",")
+    ('1.5', '1,5', '1,000.5')
+    """
+    return text.translate({ord("."): decimal, ord(decimal): "."})
 
 
 def _parse_int(text: str) -> int:
@@ -311,6 +330,8 @@ def as_text(value: Any) -> str | bytes:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_json_text)
     except TypeError as error:
         raise ValueError(f"{value!r:.60} cannot be written as text: {error}") from None
+    except RecursionError:
+        raise ValueError("the value is nested too deeply to be written as text") from None
 
 
 def _json_text(value: Any) -> str:
@@ -350,6 +371,7 @@ def row_converter(
     path: str = "",
     image: Convert | None = None,
     missing: Collection[str] | None = None,
+    decimal: str = ".",
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Returns the function from a row, or an object in a row, to an example.
 
@@ -360,8 +382,11 @@ def row_converter(
         path: of the object, with its `/`, if it is inside a row.
         image: from bytes, or a path, to an image.
         missing: texts that mean a missing value; None if the values are not text.
+        decimal: the decimal separator of numbers, if the values are text.
     """
-    converters = [(name, value_converter(each, path + name, dropped, image, missing)) for name, each in fields.items()]
+    converters = [
+        (name, value_converter(each, path + name, dropped, image, missing, decimal)) for name, each in fields.items()
+    ]
     prefix = "column " * (missing is not None)
     place = path.replace("[]", "")
     known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}

@@ -15,8 +15,9 @@ from typing import Any
 from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
 from beam_datasets.files.builder import Bad, Item
 from beam_datasets.files.convert import storable_image
-from beam_datasets.files.inputs import InputFile, open_bytes
+from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
+from beam_datasets.intake.streams import open_bytes
 from beam_datasets.metadata.info import DatasetInfo
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives
+from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives, with_point
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 
 KindOf = Callable[[Any], str]
@@ -17,6 +17,9 @@ _INT = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE)
 _KINDS = {bool: "bool", float: "float", str: "string", type(None): "missing", list: "list", dict: "object"}
 _INT64 = range(-(2**63), 2**63)
+_INT64_DIGITS = 20  # with the sign; Python refuses to convert thousands of digits
+MAX_DEPTH = 32  # of objects and lists that become features
+TOO_DEEP = "too deep"
 
 
 def kind_of_value(value: Any) -> str:
@@ -26,20 +29,28 @@ def kind_of_value(value: Any) -> str:
     return _KINDS[type(value)]
 
 
-def text_kinds(missing: Collection[str] = ("",)) -> Callable[[str], str]:
+def text_kinds(missing: Collection[str] = ("",), decimal: str = ".") -> Callable[[str], str]:
     """Returns a function from a CSV field to its kind; numbers with leading zeros are codes, not numbers.
+
+    Args:
+        missing: texts that mean a missing value.
+        decimal: between the integer part and the fraction of numbers.
 
     >>> [text_kinds()(text) for text in ("", "7", "007", "1e3", "TRUE", "9" * 20, "nan", "1_000", "1e999")]
     ['missing', 'int', 'string', 'float', 'bool', 'string', 'float', 'string', 'string']
+    >>> [text_kinds(decimal=",")(text) for text in ("1,5", "1.5")]
+    ['float', 'string']
     """
 
     def kind(text: str) -> str:
         if text in missing:
             return "missing"
+        if decimal != ".":
+            text = with_point(text, decimal)
         if LEADING_ZERO.match(text):
             return "string"
         if _INT.fullmatch(text):
-            return "int" if int(text) in _INT64 else "string"
+            return "int" if len(text.strip()) <= _INT64_DIGITS and int(text) in _INT64 else "string"
         if _FLOAT.fullmatch(text):
             return "string" if abs(float(text)) == float("inf") and "n" not in text.lower() else "float"
         return "bool" if text.lower() in ("true", "false") else "string"
@@ -65,30 +76,31 @@ class Guess:
     labels: set[str] = field(default_factory=set)
     is_wide: bool = False
 
-    def add(self, value: Any, place: object, kind_of: KindOf = kind_of_value) -> None:
-        """Takes another value into account."""
-        kind = kind_of(value)
+    def add(self, value: Any, place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
+        """Takes another value into account, which is inside of `depth` lists and objects."""
+        kind = kind_of(value) if depth < MAX_DEPTH else TOO_DEEP
         count, first, example = self.seen.get(kind, (0, place, value))
         self.seen[kind] = (count + 1, first, example)
         if not self.is_wide and kind in ("float", "int"):
-            self.is_wide = not survives(float(value)) or (kind == "int" and int(float(value)) != int(value))
+            number = float(value.replace(",", ".") if type(value) is str else value)
+            self.is_wide = not survives(number) or (kind == "int" and int(number) != int(value))
         if kind == "list":
             self.item = self.item or Guess()
             for inner in value:
-                self.item.add(inner, place, kind_of)
+                self.item.add(inner, place, kind_of, depth + 1)
         elif kind == "object":
-            self.add_row(value, place, kind_of)
+            self.add_row(value, place, kind_of, depth + 1)
         elif kind in ("string", "int", "bool") and len(self.labels) < MAX_LABELS:
             self.labels.add(str(value))
 
-    def add_row(self, row: dict[str, Any], place: object, kind_of: KindOf = kind_of_value) -> None:
+    def add_row(self, row: dict[str, Any], place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
         """Takes another object into account."""
         self.rows += 1
         for name, value in row.items():
             guess = self.fields.get(name)
             if guess is None:
                 guess = self.fields[name] = Guess()
-            guess.add(value, place, kind_of)
+            guess.add(value, place, kind_of, depth)
 
     def values_at(self, path: str) -> set[str]:
         """Returns the values of field a/b that could be labels, also of the objects in list a."""
@@ -161,6 +173,9 @@ class Inference:
             absent = optional or (missing > 0 and not inside_list)
             inner = self.fields(guess, f"{path}/", optional=absent, inside_list=inside_list)
             found = Field("object", optional=absent, fields=inner)
+        elif TOO_DEEP in guess.seen:
+            column = path.partition("/")[0].replace("[]", "")
+            return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
             return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path)}")
         else:
@@ -207,7 +222,7 @@ class Inference:
             return "int64"
         if kinds and kinds <= {"int", "float"}:
             return "float64" if guess.is_wide else "float32"
-        if len(kinds) == 1 and kinds != {"big integer"}:
+        if len(kinds) == 1 and not kinds & {"big integer", TOO_DEEP}:
             return kinds.pop()
         return "string" if self.is_text else UNKNOWN
 

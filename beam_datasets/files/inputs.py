@@ -1,28 +1,24 @@
 """Finding input files and cutting them into pieces that workers read side by side.
 
-Files are found and opened by Beam's own file systems, so local paths, gs://, s3:// and hdfs:// work alike and a name
-that ends in .gz, .bz2, .xz, .zst or .deflate is read uncompressed. Beam is imported only for what Python itself does
-not open or list: files of a day should not wait for that.
+Local paths are found and opened by Python; gs://, s3:// and hdfs:// by Beam's own file systems, which are imported for
+them alone: files of a day should not wait for that.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import fnmatch
-import io
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 from beam_datasets.errors import InputError
-from beam_datasets.extras import needs
+from beam_datasets.files.glob import FoundFile, files_below, fixed_folder, found_file
+from beam_datasets.intake.streams import MAX_LINE, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
 
-WILDCARDS = "*?["
-COMPRESSED = (".bz2", ".deflate", ".gz", ".lzma", ".xz", ".zst", ".zstd")  # as Beam has them
 PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
 _LINE_BLOCK = 1 << 20
 _CHECKSUM_BLOCK = 4 << 20
@@ -66,95 +62,51 @@ def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_"))
     A folder means all files below it.
 
     Args:
-        patterns: paths, which may have the wildcards `*`, `?`, `[...]` and `**`.
-        hidden: where a wildcard matched, files whose names begin so (`_SUCCESS`, `.DS_Store`) are left out.
+        patterns: paths or URLs, which may have wildcards; see `files/glob.py`.
+        hidden: what names of files and folders begin with that wildcards do not match.
 
     Raises:
         InputError: a pattern matches nothing.
     """
-    given = [patterns] if isinstance(patterns, str) else patterns
-    listed = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in given]
-    found = {path: (size, time) for pattern in listed for path, size, time in _match(pattern, hidden)}
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    absolute = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in listed]
+    found = {file.path: file for pattern in absolute for file in _files_of(pattern, hidden)}
     # the deepest folder, with its last separator, that all patterns lie in
-    root = _folder_of(os.path.commonprefix(list(map(_fixed_folder, listed))))  # noqa: RUF071  # URLs have no paths
-    return sorted(InputFile(path[len(root) :].replace(os.sep, "/"), path, *stamp) for path, stamp in found.items())
+    root = _folder_of(os.path.commonprefix(list(map(_root_of, absolute))))  # noqa: RUF071  # URLs have no paths
+    return sorted(
+        InputFile(path[len(root) :].replace(os.sep, "/"), path, file.size, file.modified)
+        for path, file in found.items()
+    )
 
 
-def _match(pattern: str, hidden: tuple[str, ...]) -> list[tuple[str, int, float]]:
-    """Returns path, size and time of the last change of the files that match a pattern."""
-    is_file = os.path.exists(pattern) and not os.path.isdir(pattern)  # also a name with brackets in it
+def _files_of(pattern: str, hidden: tuple[str, ...]) -> list[FoundFile]:
+    """Returns the files of one pattern, which may be a file, a folder, or have wildcards.
+
+    Raises:
+        InputError: there are none.
+    """
+    if "://" not in pattern and os.path.lexists(pattern) and not os.path.isdir(pattern):  # also a name with brackets
+        file = found_file(pattern)
+        if file is None:
+            raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
+        return [file]
     if pattern.endswith("/") or os.path.isdir(pattern):
-        pattern = os.path.join(pattern, "**")
-    found = list(_stats([pattern])) if is_file else _matched(pattern)
-    files = [file for file in found if _is_ordinary(file[0])]
-    if not is_file and any(mark in pattern for mark in WILDCARDS):
-        files = [file for file in files if not os.path.basename(file[0]).startswith(hidden)]
-    if is_file and found and not files:
-        raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
+        files = files_below(pattern.rstrip("/") + "/", "**", hidden)
+    else:
+        folder = fixed_folder(pattern)
+        files = files_below(folder, pattern[len(folder) :].replace(os.sep, "/"), hidden)
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
 
 
-def _is_ordinary(path: str) -> bool:
-    """Returns whether a file can be read as often as one wants, which waits for ever for some pipes."""
-    return "://" in path or os.path.isfile(path)
-
-
-def _stats(paths: Iterable[str]) -> Iterator[tuple[str, int, float]]:
-    for path in paths:
-        with contextlib.suppress(OSError):  # deleted meanwhile, or a link that leads nowhere
-            found = os.stat(path)
-            yield path, found.st_size, round(found.st_mtime, 3)
-
-
-def _matched(pattern: str) -> list[tuple[str, int, float]]:
-    """Returns path, size and time of all files that match a pattern."""
-    folder, name = os.path.split(pattern)
-    if "://" not in pattern and not any(mark in folder for mark in WILDCARDS) and (name == "**" or "**" not in name):
-        folders = os.walk(folder) if name == "**" else itertools.islice(os.walk(folder), 1)
-        return list(
-            _stats(
-                os.path.join(above, each)
-                for above, _, names in folders
-                for each in names
-                if fnmatch.fnmatchcase(each, name)
-            )
-        )
-    from apache_beam.io.filesystem import BeamIOError
-
-    try:
-        [result] = _matched_by_beam(pattern)
-    except (BeamIOError, ValueError) as error:
-        raise InputError(f"{pattern}: expected files that can be listed, got an error: {error}") from error
-    return [(m.path, m.size_in_bytes, round(m.last_updated_in_seconds, 3)) for m in result.metadata_list]
-
-
-def _matched_by_beam(pattern: str) -> Any:
-    systems = file_systems()
-    try:
-        return systems.match([pattern])
-    except Exception as error:  # one of Beam's own
-        if "options" not in str(error):
-            raise
-        from apache_beam.options.pipeline_options import PipelineOptions
-
-        # S3 and HDFS need options, which a process lacks that has made no pipeline.
-        systems.set_options(PipelineOptions([]))
-        return systems.match([pattern])
-
-
-def file_systems() -> Any:
-    """Returns Beam's file systems.
-
-    Raises:
-        MissingDependencyError: Beam is not installed.
-    """
-    with needs("files in a store, compressed files and patterns of folders need Apache Beam", "beam"):
-        from beam_datasets import beam  # noqa: F401  # imports it silently
-    from apache_beam.io.filesystems import FileSystems
-
-    return FileSystems
+def _root_of(pattern: str) -> str:
+    """Returns the folder below which the files of a pattern are named, with its last separator."""
+    if "://" not in pattern and os.path.isdir(pattern):
+        return pattern.rstrip(os.sep) + os.sep
+    if "://" not in pattern and os.path.lexists(pattern):
+        return _folder_of(pattern)
+    return fixed_folder(pattern)
 
 
 def checksum(file: InputFile) -> str:
@@ -185,60 +137,8 @@ def _checksum_in_store(file: InputFile) -> str:
     return "" if is_later or found.size_in_bytes != file.size else f"{system.scheme()}:{text}"
 
 
-def _fixed_folder(pattern: str) -> str:
-    if os.path.isdir(pattern):
-        return pattern.rstrip(os.sep) + os.sep
-    if "://" not in pattern and os.path.exists(pattern):
-        return _folder_of(pattern)
-    return _folder_of(pattern[: min([len(pattern), *(pattern.find(mark) for mark in WILDCARDS if mark in pattern)])])
-
-
 def _folder_of(path: str) -> str:
     return path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
-
-
-def is_plain(path: str) -> bool:
-    """Returns whether a file is on this machine and not compressed."""
-    return "://" not in path and not path.lower().endswith(COMPRESSED)
-
-
-def open_bytes(path: str) -> BinaryIO:
-    """Returns the file's uncompressed bytes as a stream.
-
-    Raises:
-        InputError: a file of this machine cannot be opened.
-    """
-    try:
-        if is_plain(path):
-            return open(path, "rb", _LINE_BLOCK)
-        stream = file_systems().open(path)
-    except OSError as error:
-        if "://" in path:
-            raise
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if isinstance(stream, io.BufferedIOBase):
-        return cast("BinaryIO", stream)
-    return io.BufferedReader(_Decompressed(stream), _LINE_BLOCK)
-
-
-class _Decompressed(io.RawIOBase):
-    """Beam's stream of a compressed file as Python has streams; its own lines come at a seventh of the speed."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
 
 def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[Piece]:
@@ -249,7 +149,7 @@ def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[
     """
     cut = []
     for file in files:
-        starts = [0] if file.path.lower().endswith(COMPRESSED) else range(0, max(file.size, 1), piece_size)
+        starts = [0] if codec_of(file.path) else range(0, max(file.size, 1), piece_size)
         stops = [*starts[1:], None]
         cut += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
     return cut
@@ -258,25 +158,38 @@ def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[
 def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
     r"""Yields (byte offset, line) of the lines that begin in the piece, without their `\n` or `\r\n`.
 
-    Offsets count uncompressed bytes. The pieces of a file yield each of its lines exactly once.
+    Offsets count uncompressed bytes. The pieces of a file yield each of its lines exactly once. A line of more than
+    MAX_LINE bytes is cut to one byte more, which `decode_line` refuses.
     """
-    with open_bytes(piece.file.path) as stream:
+    with open_text_bytes(piece.file.path) as stream:
         offset = piece.start
         if offset:  # the line under way here belongs to the piece before, unless it ends just here
             stream.seek(offset - 1)
-            offset += len(stream.readline()) - 1
+            offset += _skip_line(stream) - 1
         while piece.stop is None or offset < piece.stop:
-            line = stream.readline()
+            line = stream.readline(MAX_LINE + 1)
             if not line:
                 return
             yield offset, line.rstrip(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
             offset += len(line)
+            if len(line) > MAX_LINE and not line.endswith(b"\n"):
+                offset += _skip_line(stream)
+
+
+def _skip_line(stream: BinaryIO) -> int:
+    """Reads up to the next line end, and returns the number of bytes."""
+    size = 0
+    while part := stream.readline(_LINE_BLOCK):
+        size += len(part)
+        if part.endswith(b"\n"):
+            break
+    return size
 
 
 def line_number(path: str, offset: int) -> int:
     """Returns the number, from 1, of the line that begins at a byte offset; reads the file up to there."""
     count = 1
-    with open_bytes(path) as stream:
+    with open_text_bytes(path) as stream:
         while offset > 0 and (block := stream.read(min(_LINE_BLOCK, offset))):
             count += block.count(b"\n")
             offset -= len(block)
@@ -293,42 +206,58 @@ class LineAt(NamedTuple):
         return f"{self.file.path}, line {line_number(self.file.path, self.offset)} (byte {self.offset})"
 
 
-def check_encoding(encoding: str, *, of_lines: bool = False) -> None:
-    """Checks that Python knows an encoding and, for files that are cut at line ends, that a line end is one byte.
+def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
+    """Returns the name that Python gives an encoding.
+
+    >>> check_encoding("U8"), check_encoding("utf_16_le")
+    ('utf-8', 'utf-16-le')
 
     Raises:
-        ValueError: it does not, or is not.
+        ValueError: Python does not know it; or, for files that are cut at line ends, a line end is not one byte.
     """
     try:
         line_end = "\n".encode(encoding)
-    except LookupError:
+        name = codecs.lookup(encoding).name
+    except (LookupError, UnicodeError, TypeError):  # such as rot13, which is of text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
     if of_lines and line_end != b"\n":
         raise ValueError(f"lines cannot be cut in {encoding!r}; convert the files before: iconv -f {encoding} -t utf-8")
+    return name
 
 
 def decode_line(line: bytes, encoding: str, offset: int) -> str:
     """Returns a line's text; a byte order mark at the start of the file, offset 0, is dropped.
 
     Raises:
-        InputError: the bytes are not text in this encoding; the caller adds their place.
+        InputError: the line is too long, or its bytes are not text in this encoding; the caller adds their place.
     """
+    if len(line) > MAX_LINE:
+        raise InputError(f"expected lines of at most {MAX_LINE:,} bytes, got a longer one. Cut the file into lines.")
     try:
         text = line.decode(encoding)
     except UnicodeDecodeError as error:
-        raise InputError(undecodable(error)) from None
+        raise InputError(undecodable(error, of_lines=True)) from None
     return text.removeprefix("\ufeff") if offset == 0 else text
 
 
-def undecodable(error: UnicodeDecodeError, *, with_column: bool = True) -> str:
-    """Returns what is wrong with the bytes and what to do."""
+def undecodable(error: UnicodeDecodeError, *, of_lines: bool = False) -> str:
+    """Returns what is wrong with the bytes and what to do.
+
+    Args:
+        error: of the bytes.
+        of_lines: the file is cut at line ends, so that it cannot be UTF-16.
+    """
     got = error.object[error.start : error.start + 4]
-    column = f" in column {error.start + 1}" if with_column else ""
-    hint = "it looks like UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "name the file's encoding"
-    return (
-        f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {hint} "
-        "(--encoding cp1252, latin-1, utf-16 ...)"
-    )
+    column = f" in column {error.start + 1}" if of_lines else ""
+    looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if of_lines and looks_like_utf16:
+        ways = "it looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
+    elif looks_like_utf16:
+        ways = "it looks like UTF-16 (--encoding utf-16)"
+    else:
+        others = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
+        ways = f"name the file's encoding (--encoding {others})"
+    return f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {ways}"
 
 
 _counted: ContextVar[dict[str, Any] | None] = ContextVar("counted", default=None)

@@ -21,7 +21,8 @@ from beam_datasets.extras import needs
 from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
-from beam_datasets.files.inputs import InputFile, Piece, open_bytes
+from beam_datasets.files.inputs import InputFile, Piece
+from beam_datasets.intake.streams import open_bytes
 
 _BATCH = 1024  # rows that are in memory as Python values at once
 

@@ -26,8 +26,7 @@ class TextLines(RowsBuilder):
     """
 
     def __init__(self, *, encoding: str = "utf-8", keep_blank: bool = False, **common: Any) -> None:
-        check_encoding(encoding, of_lines=True)
-        self._encoding = encoding
+        self._encoding = check_encoding(encoding, of_lines=True)
         self._keep_blank = keep_blank
         super().__init__(**common)
 

@@ -22,9 +22,10 @@ from beam_datasets.features.decode import skip_decoding
 from beam_datasets.files.builder import Example, Row, Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
-from beam_datasets.files.inputs import InputFile, Piece, open_bytes
+from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.formats.example import ExampleError, Kind
 from beam_datasets.intake.examples import check_example, has_features, lists_of, place_of, record_blocks, regularity
+from beam_datasets.intake.streams import open_bytes
 
 
 class Tfrecord(RowsBuilder):

@@ -1,0 +1,92 @@
+"""Patterns of files; Python's glob is the oracle."""
+
+import glob
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.errors import InputError
+from beam_datasets.files.glob import _regex, files_below
+from beam_datasets.files.inputs import find
+
+PATHS = [
+    *("top.txt", "a.csv", "[b].csv", "ab.csv", "x/top.txt", "x/y/deep.txt", "x/y/z/deeper.csv", "x/y/a.csv"),
+    *("other/a.csv", "d1/a.csv", "d2/a.csv", "d-/a.csv"),
+]
+HIDDEN = [
+    *("_SUCCESS", ".ipynb_checkpoints/a.csv", "x/_temporary/0/a.csv", "x/.git/a.csv", "__MACOSX/._a.csv", "x/.a.csv"),
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tree")
+    for name in (*PATHS, *HIDDEN):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return root
+
+
+def by_glob(tree, pattern):
+    """Returns what Python's glob matches, without the names that begin with an underscore."""
+    found = glob.glob(pattern, root_dir=tree, recursive=True)
+    files = [path for path in found if (tree / path).is_file()]
+    return sorted(path for path in files if not any(part.startswith("_") for part in path.split("/")))
+
+
+NAMES = st.sampled_from(
+    ["*", "**", "?", "a*", "*.csv", "[ad]*", "[!a]*", "d[0-9]", "x", "y", "top.txt", "a.csv", "d?", "*y*"]
+)
+PATTERNS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
+
+
+@given(PATTERNS)
+def test_patterns_match_as_in_python(tree, pattern):
+    found = sorted(os.path.relpath(file.path, tree) for file in files_below(f"{tree}/", pattern))
+    assert found == by_glob(tree, pattern)
+
+
+@given(PATTERNS)
+def test_urls_match_as_local_paths(tree, pattern):
+    wanted = re.compile(_regex(pattern.split("/"), (".", "_"))).fullmatch
+    assert sorted(filter(wanted, (*PATHS, *HIDDEN))) == by_glob(tree, pattern)
+
+
+def test_hidden_names_that_a_pattern_asks_for(tree):
+    assert [file.name for file in find(f"{tree}/x/_*/**/*.csv")] == ["_temporary/0/a.csv"]
+    assert [file.name for file in find(f"{tree}/x/_temporary")] == ["0/a.csv"]
+    assert [file.name for file in find(str(tree))] == sorted(PATHS)
+
+
+def test_links_are_followed_and_loops_are_not(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("a")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "linked").symlink_to(tmp_path / "real")
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "file.txt").symlink_to(tmp_path / "real" / "a.txt")
+    assert [file.name for file in find(str(tmp_path / "in"))] == [
+        "file.txt",
+        "linked/a.txt",
+    ]
+
+
+def test_a_link_that_leads_nowhere_is_an_error(files):
+    files.write("a.txt", "x")
+    (files.folder / "b.txt").symlink_to(files.folder / "gone.txt")
+    assert "b.txt cannot be read: No such file" in files.fails("text_lines")
+    assert len(files.read("text_lines", "--skip_bad")) == 1
+
+
+def test_a_name_with_brackets(tree):
+    assert [file.name for file in find(f"{tree}/[b].csv")] == ["[b].csv"]
+
+
+def test_nothing_matches(tree):
+    for pattern in ("nothing*", "top.txt/x*", "gone/**"):
+        with pytest.raises(InputError, match="no file matches"):
+            find(f"{tree}/{pattern}")

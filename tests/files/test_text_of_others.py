@@ -1,0 +1,260 @@
+"""CSV, JSON and text as others write them; pandas, csv and json are the oracles."""
+
+import bz2
+import gzip
+import json
+import lzma
+import zlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_datasets.files import jsonl
+from beam_datasets.files.builder import reason_of
+from beam_datasets.files.csv import Dialect, rows
+from beam_datasets.files.inputs import InputFile, Piece, check_encoding, find
+from beam_datasets.files.jsonl import objects
+
+COMPRESS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".lzma": lambda data: lzma.compress(data, lzma.FORMAT_ALONE),
+    ".zst": zstandard.compress,
+    ".deflate": zlib.compress,
+}
+TEXT = {
+    "csv": b"id,name\n" + b"".join(b"%d,row %d\n" % (i, i * 7919) for i in range(2000)),
+    "jsonl": b"".join(b'{"id": %d, "name": "row %d"}\n' % (i, i * 7919) for i in range(2000)),
+    "text_lines": b"".join(b"line %d\n" % (i * 7919) for i in range(2000)),
+}
+
+
+def csv_rows(path, **dialect):
+    piece = Piece(InputFile(path.name, str(path), path.stat().st_size))
+    return [row if isinstance(row, dict) else f"{place}: {row}" for _, place, row in rows(piece, Dialect(**dialect))]
+
+
+def json_rows(path):
+    [file] = find(str(path))
+    return [(number, row) for number, _, row in objects(Piece(file))]
+
+
+@pytest.mark.parametrize("kind", TEXT)
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_cut_file_publishes_nothing(files, kind, suffix):
+    data = COMPRESS[suffix](TEXT[kind])
+    files.write(f"a{suffix}", data[:-3])
+    problem = files.fails(kind)
+    assert f"a{suffix}, byte {len(data) - 3}: expected the end of the" in problem
+    assert "--skip_bad" in problem
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_skip_bad_leaves_out_the_rest_of_a_cut_file(files, kind):
+    data = gzip.compress(TEXT[kind])
+    files.write("a.gz", data[: len(data) // 2])
+    files.write("b.gz", data)
+    values = [row.get("name", row.get("text")) for row in files.read(kind, "--skip_bad")]
+    assert 2000 < len(values) < 4000
+    assert set(values) <= {
+        line.rpartition(b",")[2].rpartition(b": ")[2].strip(b'"}') for line in TEXT[kind].splitlines()
+    }
+
+
+def test_what_is_left_out_is_counted_by_reason(files):
+    files.write("a.csv", "id,n\n" + "".join(f"{i},{i if i % 10 else 'no ' + str(i)}\n" for i in range(100)) + "1,2,3\n")
+    files.write("b.csv.gz", b"no gzip")
+    files.read("csv", "--skip_bad", "--feature=n=int64", "--key=id")
+    said = files.said()
+    assert "left out: 12\n  10: column 'n': ... is not an integer\n  1: ... fields where the header has ..." in said
+    assert "\n  1: expected a gzip stream, got ..." in said
+    assert "files of which the rest cannot be read: 1" in said
+    assert "b.csv.gz, byte 0" in said
+
+
+def test_reasons_have_no_values():
+    assert reason_of("/a b/c.csv, line 3 (byte 9): not JSON: x (abc)") == "not JSON: x"
+    assert reason_of("'x': [1, 2] is no list; say so") == "'x': [... ...] is no list"
+
+
+@pytest.mark.parametrize("index", [None, "index", "id"])
+def test_the_index_of_pandas(files, index):
+    frame = pd.DataFrame(
+        {"a": [1, 2], "b": ["x", "y"]}, index=pd.Index([5, 6], name=index if index != "index" else None)
+    )
+    files.write("a.csv", frame.to_csv())
+    expected = frame.reset_index().sort_values("a")
+    found = pd.DataFrame(files.read("csv")).sort_values("a")
+    assert set(found) == set(expected)
+    assert found["id" if index == "id" else "index"].tolist() == [5, 6]
+
+
+def test_an_unnamed_column_beside_one_called_index(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",index\n1,2\n")
+    assert csv_rows(path) == [{"level_0": "1", "index": "2"}]
+
+
+def test_the_advice_for_unusable_names_keeps_the_rows(files):
+    files.write("a.csv", "a,,c\n1,2,3\n")
+    assert "--columns a,b,c --skip_header" in files.fails("csv")
+    [row] = files.read("csv", "--columns", "a,b,c", "--skip_header")
+    assert {name: int(value) for name, value in row.items()} == {"a": 1, "b": 2, "c": 3}
+
+
+def test_escapes_comments_and_decimal_commas(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('# made by\n# a tool\na;b\n"x \\" y";1\\;5\n#no;row\n"two\n# lines";2\n', newline="")
+    found = csv_rows(path, delimiter=";", escapechar="\\", comment="#")
+    frame = pd.read_csv(path, sep=";", escapechar="\\", comment=None, skiprows=[0, 1, 4], dtype=str)
+    assert found == frame.to_dict("records")
+
+
+def test_lines_are_counted_with_comments(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("# one\na,b\n# two\n1,2\n1,2,3\n")
+    assert csv_rows(path, comment="#") == [{"a": "1", "b": "2"}, "5: 3 fields where the header has 2 ('1', '2', '3')"]
+
+
+def test_decimal_commas(files):
+    text = "a;b;c\n1,5;1.5;1\n-2,25;x;2\n1e3;1.000,5;3\n"
+    path = files.write("a.csv", text)
+    frame = pd.read_csv(path, sep=";", decimal=",", dtype={"b": str})
+    found = sorted(files.read("csv", "--delimiter", ";", "--decimal", ","), key=lambda row: row["c"])
+    assert [row["a"] for row in found] == frame["a"].tolist()
+    assert [row["b"].decode() for row in found] == frame["b"].tolist()
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tab", "a.TSV"])
+def test_suffixes_decide_the_delimiter(tmp_path, name):
+    folder = tmp_path / "x.tsv"
+    folder.mkdir()
+    (folder / name).write_text("a\tb\n1\t2\n")
+    (folder / "sales.table.csv").write_text("a,b\n1,2\n")
+    assert csv_rows(folder / name) == csv_rows(folder / "sales.table.csv") == [{"a": "1", "b": "2"}]
+
+
+def test_a_tab_as_a_shell_writes_it(files):
+    files.write("a.txt", "a\tb\n1\t2\n")
+    problem = files.fails("csv")
+    assert r"--delimiter '\t'" in problem
+    [row] = files.read("csv", "--delimiter", r"\t")
+    assert (row["a"], row["b"]) == (1, 2)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf_8", "U8", "utf-16", "utf-16-le", "UTF_16_BE", "utf-32"])
+def test_byte_order_marks(files, encoding):
+    name = check_encoding(encoding)
+    text = "\ufeff" * (name not in ("utf-16", "utf-32", "utf-8-sig")) + '"a",b\n1,ü\n'
+    files.write("a.csv", text.encode(name))
+    [row] = files.read("csv", "--encoding", encoding)
+    assert (row["a"], row["b"].decode()) == (1, "ü")
+
+
+def test_utf16_lines_are_converted_and_not_named(files):
+    files.write("a.txt", "text\n".encode("utf-16"))
+    problem = files.fails("text_lines")
+    assert "iconv -f utf-16 -t utf-8" in problem
+    assert "--encoding utf-16" not in problem
+
+
+VALUES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers() | st.text(), max_size=2)
+
+
+@given(st.lists(VALUES, max_size=5), st.sampled_from([None, 0, 2]), st.sampled_from([1, 7, 1 << 20]), st.booleans())
+def test_arrays_of_objects(tmp_path_factory, values, indent, block_size, has_mark):
+    path = tmp_path_factory.mktemp("json") / "a.json"
+    text = json.dumps(values, indent=indent, ensure_ascii=False)
+    path.write_text("\ufeff" * has_mark + f" {text}\n", encoding="utf-8", errors="surrogatepass")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "_BLOCK_SIZE", block_size)
+        found = json_rows(path)
+    assert [row for _, row in found] == values
+    data = path.read_bytes()
+    assert all(data[offset : offset + 1] == b"{" for offset, _ in found)
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('[{"a": 1}', "byte 9: expected ']', got 'the end of the file'"),
+        ('[{"a": 1},]', "byte 10: not JSON: Expecting value"),
+        ('[{"a": 1} {"a": 2}]', "byte 10: expected ']', got '{'"),
+        ('[{"a": 1}] x', "byte 11: expected 'the end of the file', got 'x'"),
+        ('[{"a": 1}, {"a": tru}]', "byte 11: not JSON: Expecting value"),
+    ],
+)
+def test_damaged_arrays(files, text, problem):
+    files.write("a.json", text)
+    assert f"a.json, {problem}" in files.fails("jsonl")
+
+
+def test_items_of_arrays_that_are_no_objects(files):
+    files.write("a.json", '[{"a": 1},\n 5, [1],\n {"a": 1, "a": 2}, {"a": 1e999}, {"a": 2}]')
+    assert "a.json, line 2 (byte 12): '5' is a int, not an object" in files.fails("jsonl")
+    assert sorted(row["a"] for row in files.read("jsonl", "--skip_bad")) == [1, 2]
+
+
+def test_a_large_array_is_read_by_one_piece(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"a": i} for i in range(1000)], indent=1))
+    [file] = find(str(path))
+    cut = [Piece(file, start, start + 1000) for start in range(0, file.size, 1000)]
+    assert [row["a"] for piece in cut for _, _, row in objects(piece)] == list(range(1000))
+
+
+def test_deep_values_are_text(files):
+    deep = "[" * 300 + "]" * 300
+    files.write("a.jsonl", f'{{"id": 1, "v": {deep}}}\n')
+    assert "'v': nested more than 32 deep" in files.fails("jsonl")
+    [row] = files.read("jsonl", "--feature", "v=string")
+    assert json.loads(row["v"]) == json.loads(deep)
+    files.write(
+        "a.jsonl", '{"id": 1, "v": ' + '{"x": ' * 200 + "1" + "}" * 201 + "\n" + '{"v": ' + "[" * 100_000 + "\n"
+    )
+    assert "Traceback" not in files.fails("jsonl")
+
+
+def test_as_deep_as_features_may_be(files):
+    files.write("a.jsonl", '{"v": ' * 31 + "1" + "}" * 31 + "\n")
+    [row] = files.read("jsonl")
+    for _ in range(31):
+        row = row["v"]
+    assert row == 1
+
+
+def test_numbers_of_thousands_of_digits(files):
+    digits = "9" * 5000
+    files.write("a.csv", f"a\n{digits}\n")
+    [row] = files.read("csv", "--feature=a=string")
+    assert row["a"].decode() == digits
+    assert "a.csv, line 2" in files.fails("csv", "--feature=a=int64")
+    assert "a.csv, line 2" in files.fails("csv", "--feature=a=float64")
+    (files.folder / "a.csv").unlink()
+    files.write("a.jsonl", f'{{"a": 1}}\n{{"a": {digits}}}\n')
+    assert "a.jsonl, line 2 (byte 9): a number has too many digits" in files.fails("jsonl")
+
+
+@pytest.mark.parametrize("value", [r"\ud83d", r"x\udc00", r"\ud83d\u0041"])
+def test_lone_surrogates_name_their_line(files, value):
+    files.write("a.jsonl", f'{{"t": "\\ud83d\\ude00"}}\n{{"t": "{value}"}}\n')
+    assert "a.jsonl, line 2 (byte 22): expected text, got the lone surrogate" in files.fails("jsonl")
+    assert [row["t"].decode() for row in files.read("jsonl", "--skip_bad")] == ["😀"]
+
+
+def test_a_line_that_is_too_long(files, monkeypatch):
+    for module in ("jsonl", "inputs"):
+        monkeypatch.setattr(f"beam_datasets.files.{module}.MAX_LINE", 100)
+    files.write("a.jsonl", '{"a": 1}\n{"a": "' + "x" * 200 + '"}\n{"a": 2}\n')
+    assert "a.jsonl, line 2 (byte 9): expected lines of at most 100 bytes" in files.fails("jsonl")
+    assert sorted(row["a"] for row in files.read("jsonl", "--skip_bad")) == [1, 2]
+
+
+def test_values_are_numpy(files):
+    files.write("a.json", json.dumps([{"a": 1.5}]))
+    assert isinstance(files.read("jsonl")[0]["a"], np.float32)
