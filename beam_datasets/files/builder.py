@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import datetime
 import decimal
 import json
@@ -34,14 +35,16 @@ from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, ro
 from beam_datasets.files.fields import (
     UNKNOWN,
     Field,
+    SoundType,
     as_exact,
-    has_images,
+    has_files,
     override,
     parse_field,
     paths_of,
     problems,
     to_feature,
     with_labels,
+    with_sounds,
 )
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import (
@@ -56,6 +59,7 @@ from beam_datasets.files.inputs import (
     pieces,
 )
 from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
+from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
@@ -156,10 +160,14 @@ class Rows:
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
         """Yields the rows of a piece; a row that cannot be used does not end it."""
         image = partial(image_of, beside=piece.file.path, exif_orientation=self.exif_orientation)
+        sound = partial(sound_of, beside=piece.file.path)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
-            convert = row_converter(self.fields, dropped, image=image, missing=self.missing, decimal=self.decimal)
+            content: Any = lambda value, field, path: (  # noqa: E731
+                sound(value, field.sound, path) if field.kind == "audio" else image(value)
+            )
+            convert = row_converter(self.fields, dropped, image=content, missing=self.missing, decimal=self.decimal)
         is_text = self.missing is not None
         add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
         for number, place, row in self.rows(piece):
@@ -426,7 +434,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Returns the sources if they are a few small files of this machine; see DatasetBuilder."""
         is_small = self._packing * sum(file.size for file in self._all_files) <= MAX_BYTES_IN_PROCESS
         is_here = all(is_plain(file.path) for file in self._all_files)
-        if is_small and is_here and not has_images(self._fields.values()):
+        if is_small and is_here and not has_files(self._fields.values()):
             return self.split_generators(None)
         return None
 
@@ -563,7 +571,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def _types(self) -> dict[str, str]:
         """Returns the types of the columns, as `features` takes them; without objects and lists of them."""
-        return {name: str(field) for name, field in self._fields.items() if "{" not in str(field)}
+        return {name: str(field) for name, field in self._complete_fields.items() if "{" not in str(field)}
 
     @abc.abstractmethod
     def _found_fields(self) -> dict[str, Field]:
@@ -578,7 +586,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
         return Rows(
             self._rows,
-            self._fields,
+            self._complete_fields,
             dropped,
             self._key,
             self._missing,
@@ -691,6 +699,22 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             raise InputError("\n  ".join(wrong))
         return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
 
+    @cached_property
+    def _complete_fields(self) -> dict[str, Field]:
+        """The schema, with what the first sounds of columns have in common with the others."""
+        return {name: with_sounds(field, name, self._complete_sound) for name, field in self._fields.items()}
+
+    def _complete_sound(self, path: str, sound: SoundType) -> SoundType:
+        """Returns what the sounds at a path have in common: what is given, else what the first one has."""
+        if is_complete(sound):
+            return sound
+        for piece in self._pieces(self._all_files):
+            for _, _, row in self._rows(piece):
+                for value in [] if isinstance(row, str) else values_at(row, path):
+                    with contextlib.suppress(ValueError):  # it is left out, or an error when it is stored
+                        return completed(sound, read_content(value, piece.file.path).info)
+        raise InputError(f"feature {path!r}: expected a sound, got none that can be read in {self.files_text}")
+
     def _as_published(self, found: dict[str, Field]) -> dict[str, Field]:
         """Returns the fields with the types of the version that is appended to; what is missing may be missing."""
         for name, spec in self._published_types.items():
@@ -703,7 +727,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return found
 
     def _features(self) -> FeatureConnector:
-        return FeaturesDict({name: to_feature(field) for name, field in self._fields.items()})
+        return FeaturesDict({name: to_feature(field) for name, field in self._complete_fields.items()})
 
     def _info(self) -> DatasetInfo:
         return DatasetInfo(builder=self, features=self._features(), description=self._description)

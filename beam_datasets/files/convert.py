@@ -28,6 +28,8 @@ from beam_datasets.files.inputs import count
 from beam_datasets.intake.streams import file_systems, open_bytes
 
 Convert = Callable[[Any], Any]
+ConvertImage = Callable[[Any, Field, str], Any]
+"""From the bytes or the path of an image or a sound, its field and the path of the field, to what is stored."""
 
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _MIN_NORMAL, _MAX_FLOAT = 1.2e-38, 3.4e38  # between them a float32 has all its 24 bits, and so six digits of any number
@@ -60,7 +62,7 @@ def value_converter(
     field: Field,
     path: str = "",
     dropped: Collection[str] = (),
-    image: Convert | None = None,
+    image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
     decimal: str = ".",
 ) -> Convert:
@@ -70,7 +72,7 @@ def value_converter(
         field: of the value.
         path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
         dropped: paths, without `[]`, that are left out.
-        image: from bytes, or a path, to an image.
+        image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
         decimal: the decimal separator of numbers, if values are text.
     """
@@ -97,7 +99,7 @@ def value_converter(
         parse = _without_leading_zero(parse, path, str(field))
     if decimal != "." and field.kind in _PACKED:
         parse = _of_locale(parse, decimal)
-    keeps_all = field.kind in ("string", "image") and not field.optional
+    keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 
     def from_text(text: str | None) -> Any:
         return from_value(None if text is None or (text in missing and not keeps_all) else parse(text))
@@ -189,6 +191,8 @@ def missing_problem(field: Field, path: str) -> str:
     if field.kind == "list":
         empty = advice(path, _optional(field))
         return f"the list is missing; {empty} makes an empty one of it, {drop} leaves all of them out"
+    if field.kind == "audio":
+        return f"the sound is missing, which cannot be stored; leave out such rows by --skip_bad, or {drop} the column"
     if "[]" in path:
         return f"the value is missing inside a list, where that cannot be stored; {drop} leaves it out"
     return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
@@ -205,14 +209,16 @@ def _optional(field: Field) -> str:
     return "?" if is_found else f"{field}?"
 
 
-def _scalar(field: Field, path: str, image: Convert | None) -> Convert:
+def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
     if field.kind in INTEGERS:
         return _integer(field.kind)
     if field.kind in _PACKED:
         return _float(field, path)
     if field.kind == "class":
         return _label(field)
-    return {"bool": _bool, "image": image or image_value}.get(field.kind, _only_text if field.exact else as_text)
+    if field.kind in ("image", "audio"):
+        return image_value if image is None else lambda value: image(image_value(value), field, path)
+    return _bool if field.kind == "bool" else _only_text if field.exact else as_text
 
 
 def _integer(kind: str) -> Convert:
@@ -293,10 +299,10 @@ def label_of(value: Any) -> str:
 
 
 def image_value(value: Any) -> Any:
-    """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of a Hugging Face image; else `value`.
+    """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of Hugging Face's files; else `value`.
 
     Raises:
-        ValueError: the image is not in the file, or the text is not base64.
+        ValueError: the content is not in the file, or the text is not base64.
     """
     if not isinstance(value, dict):
         return value
@@ -306,7 +312,7 @@ def image_value(value: Any) -> Any:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{value['b64']!r:.60} is not base64: {error}") from None
     if value.get("bytes") is None:
-        raise ValueError(f"the image {value.get('path')!r} is not in the file, but only its path")
+        raise ValueError(f"the content of {value.get('path')!r} is not in the file, but only its path")
     return value["bytes"]
 
 
@@ -339,7 +345,7 @@ def _json_text(value: Any) -> str:
     return text if isinstance(text, str) else text.decode("utf-8")
 
 
-def _list(field: Field, path: str, dropped: Collection[str], image: Convert | None) -> Convert:
+def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
     """Returns the converter of a list, or of lists in lists of an array."""
     item = field.item or field
     if len(field.shape) > 1:
@@ -354,7 +360,7 @@ def _list(field: Field, path: str, dropped: Collection[str], image: Convert | No
     return each
 
 
-def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: Convert | None) -> Convert:
+def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
     convert = row_converter(fields, dropped, f"{path}/", image)
 
     def each(value: Any) -> dict[str, Any]:
@@ -369,7 +375,7 @@ def row_converter(
     fields: Mapping[str, Field],
     dropped: Collection[str] = (),
     path: str = "",
-    image: Convert | None = None,
+    image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
     decimal: str = ".",
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -380,7 +386,7 @@ def row_converter(
         dropped: names that are left out, `a/x` inside of objects or lists of them; any other name is an error, because
             its values would be lost.
         path: of the object, with its `/`, if it is inside a row.
-        image: from bytes, or a path, to an image.
+        image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value; None if the values are not text.
         decimal: the decimal separator of numbers, if the values are text.
     """

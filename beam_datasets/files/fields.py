@@ -8,6 +8,9 @@ int64[]?                                                      a missing list is 
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
 class                                                         a label; its names are the values in the files
 image                                                         the bytes of an image, or its path
+audio                                                         the bytes of a sound, or its path; as the first of them
+audio:rate=16000,channels=2,samples=int16                     of a rate, channels and kind of samples
+audio:rate=any,dtype=float32                                  of any rate; of all samples that a dtype holds, unscaled
 drop                                                          left out
 """
 
@@ -30,8 +33,55 @@ SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
 FOUND = "found"  # of a description `?`
 UNKNOWN = "unknown"  # of a column whose type has to be named; `problem` says why
 MAX_LABELS = 10_000
+SAMPLES = ("int8", "int16", "int24", "int32", "float32", "float64")  # kinds of those of sound files
 _ALIASES = {"text": "string", "int": "int64", "float": "float32", "str": "string", "bytes": "string"}
 _SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d,\s]*\])?(?P<optional>\?)?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SoundType:
+    """What all sounds of a column have in common.
+
+    Attributes:
+        rate: samples a second; 0 for any; None for that of the first sound.
+        channels: number of them; None for those of the first sound.
+        samples: kind of the samples, one of SAMPLES; '' for that of the first sound, or any that the dtype holds.
+        dtype: that the samples are decoded to; '' for the smallest that holds them.
+    """
+
+    rate: int | None = None
+    channels: int | None = None
+    samples: str = ""
+    dtype: str = ""
+
+    def __str__(self) -> str:
+        rate = None if self.rate is None else self.rate or "any"
+        words = {"rate": rate, "channels": self.channels, "samples": self.samples, "dtype": self.dtype}
+        return ",".join(f"{name}={value}" for name, value in words.items() if value)
+
+
+def parse_sound(spec: str) -> SoundType:
+    """Returns what sounds have in common, given the text after `audio:`.
+
+    >>> str(parse_sound("rate=any, channels=2")), str(parse_sound(""))
+    ('rate=any,channels=2', '')
+
+    Raises:
+        ValueError: the text is not of the grammar above.
+    """
+    pairs = [word.strip().partition("=")[::2] for word in spec.split(",")] if spec.strip() else []
+    words = {"rate": "", "channels": "", "samples": "", "dtype": "", **dict(pairs)}
+    rate, channels, samples, dtype = (words[name] for name in ("rate", "channels", "samples", "dtype"))
+    is_known = len(words) == 4 and samples in ("", *SAMPLES) and dtype in ("", *INTEGERS, *FLOATS)
+    if not is_known or not all(
+        re.fullmatch("([1-9][0-9]{0,8})?", text) for text in (rate.replace("any", ""), channels)
+    ):
+        raise ValueError(
+            f"{spec!r} is not a type of sounds; expected rate=16000 or rate=any, channels=2, samples=int16 (of "
+            f"{', '.join(SAMPLES)}), dtype=float32, or several with commas between them"
+        )
+    hertz = int(rate.replace("any", "0")) if rate else None
+    return SoundType(hertz, int(channels) if channels else None, samples, dtype)
 
 
 @dataclass(frozen=True)
@@ -39,11 +89,12 @@ class Field:
     """What a column, or a value inside one, holds.
 
     Attributes:
-        kind: one of SCALARS, `class`, `image`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
+        kind: one of SCALARS, `class`, `image`, `audio`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
         optional: the value may be missing; a missing list is an empty one.
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
+        sound: of an `audio`.
         exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of these
             and of integers: texts with leading zeros are. Of a `string` that only most rows have: other values are.
         fields: of an `object`, by name.
@@ -56,6 +107,7 @@ class Field:
     labels: tuple[str, ...] | int | None = None
     item: Field | None = None
     shape: tuple[int, ...] = ()
+    sound: SoundType = SoundType()
     exact: bool = False
     fields: Mapping[str, Field] | None = None
     source: str = ""
@@ -65,6 +117,8 @@ class Field:
         text = self.kind
         if self.kind == "class" and self.labels is not None:
             text = f"class:{self.labels if isinstance(self.labels, int) else ','.join(self.labels)}"
+        elif self.kind == "audio" and self.sound != SoundType():
+            text = f"audio:{self.sound}"
         elif self.item is not None:
             text = f"{self.item}[{','.join(map(str, self.shape))}]"
         elif self.fields is not None:
@@ -85,17 +139,24 @@ def parse_field(spec: str) -> Field:
         return Field(FOUND, optional=True)
     match = _SPEC.fullmatch(spec.strip())
     kind = _ALIASES.get(match["kind"], match["kind"]) if match else ""
-    if not match or kind not in (*SCALARS, "class", "image", "drop") or (match["labels"] and kind != "class"):
+    if not match or kind not in (*SCALARS, "class", "image", "audio", "drop"):
+        kind = ""
+    if not match or not kind or (match["labels"] and kind not in ("class", "audio")):
         raise ValueError(
             f"{spec!r} is not a type of a feature; expected {', '.join(SCALARS)}, class:cat,dog, class:10, class, "
-            "image or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found that "
-            "may be missing"
+            "image, audio or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found "
+            "that may be missing"
         )
     labels, brackets = match["labels"], match["lists"] or ""
     names = tuple(label.strip() for label in labels.split(",")) if labels else None
-    field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
-    if brackets and kind in ("image", "drop"):
+    if kind == "audio":
+        field = Field(kind, sound=parse_sound(labels or ""))
+    else:
+        field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
+    if brackets and kind in ("image", "audio", "drop"):
         raise ValueError(f"{spec!r}: a list of {kind} cannot be stored")
+    if match["optional"] and kind == "audio":
+        raise ValueError(f"{spec!r}: a sound cannot be missing; leave out such rows by --skip_bad")
     shape = tuple(int(size) for size in brackets.strip("[]").split(",") if size.strip())
     if shape:
         field = Field("tensor", item=field, shape=shape)
@@ -163,9 +224,9 @@ def override(
 
 
 def as_optional(field: Field) -> Field:
-    """Returns the field with missing values allowed, of an object in all its fields."""
+    """Returns the field with missing values allowed, of an object in all its fields; a sound cannot be missing."""
     inner = field.fields and {name: as_optional(each) for name, each in field.fields.items()}
-    return replace(field, fields=inner, optional=True, problem="")
+    return replace(field, fields=inner, optional=field.kind != "audio", problem="")
 
 
 def as_exact(field: Field) -> Field:
@@ -181,12 +242,12 @@ def with_absent(
     Args:
         fields: of all files.
         columns: path -> names of the columns of a file.
-        may_lack: whether files may lack columns, so that they are optional instead, except images.
+        may_lack: whether files may lack columns, so that they are optional instead, except images and sounds.
     """
     result = dict(fields)
     for name, field in fields.items():
         paths = [path for path, names in columns.items() if name not in names]
-        if paths and not field.problem and may_lack and field.kind != "image":
+        if paths and not field.problem and may_lack and field.kind not in ("image", "audio"):
             result[name] = as_optional(field)
         elif paths and not field.problem:
             shown = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
@@ -216,9 +277,25 @@ def problems(fields: Mapping[str, Field]) -> Iterator[str]:
     return (each.problem for field in fields.values() for each in _within(field) if each.problem)
 
 
-def has_images(fields: Iterable[Field]) -> bool:
-    """Returns whether a field is an image, or has one inside."""
-    return any(each.kind == "image" for field in fields for each in _within(field))
+def has_files(fields: Iterable[Field]) -> bool:
+    """Returns whether a field is an image or a sound, or has one inside."""
+    return any(each.kind in ("image", "audio") for field in fields for each in _within(field))
+
+
+def with_sounds(field: Field, path: str, complete: Callable[[str, SoundType], SoundType]) -> Field:
+    """Returns the field with what its sounds have in common, also inside of it.
+
+    Args:
+        field: at the path.
+        path: without `[]`.
+        complete: from a path, and what is known of its sounds, to what they have in common.
+    """
+    if field.item is not None:
+        return replace(field, item=with_sounds(field.item, path, complete))
+    if field.fields is not None:
+        inner = {name: with_sounds(each, f"{path}/{name}", complete) for name, each in field.fields.items()}
+        return replace(field, fields=inner)
+    return replace(field, sound=complete(path, field.sound)) if field.kind == "audio" else field
 
 
 def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[str]]) -> Field:
@@ -267,6 +344,18 @@ def to_feature(field: Field) -> FeatureConnector:
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
     if field.kind == "image":
         return features.Image()
+    if field.kind == "audio":
+        return sound_feature(field.sound, lazy_decode=True)
     if field.kind == "string" and not field.optional:
         return features.Text()
     return features.Tensor(shape=(), dtype=field.kind, **number)
+
+
+def sound_feature(sound: SoundType, *, lazy_decode: bool) -> features.Audio:
+    """Returns the feature of sounds; see Audio."""
+    return features.Audio(
+        shape=(None,) if sound.channels in (None, 1) else (None, sound.channels),
+        dtype=sound.dtype or {"": "int64", "int24": "int32"}.get(sound.samples, sound.samples),
+        sample_rate=sound.rate or None,
+        lazy_decode=lazy_decode,
+    )

@@ -1,0 +1,133 @@
+"""Sounds that files are, contain or name, checked before they are stored: whole, and alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.errors import InputError
+from beam_datasets.files.convert import image_value
+from beam_datasets.files.fields import Field, SoundType, advice
+from beam_datasets.intake.sound import CheckedSound, SoundInfo, checked
+from beam_datasets.intake.streams import file_systems, open_bytes
+
+_EXACT_FLOATS = {("int24", "float32")}  # kinds of samples that a dtype holds, though NumPy does not know it
+
+
+def is_complete(sound: SoundType) -> bool:
+    """Returns whether nothing of a type is taken from the first sound."""
+    return sound.rate is not None and sound.channels is not None and bool(sound.samples or sound.dtype)
+
+
+def completed(sound: SoundType, first: SoundInfo) -> SoundType:
+    """Returns a type with what is missing from the first sound."""
+    return SoundType(
+        first.sample_rate if sound.rate is None else sound.rate,
+        sound.channels or first.channels,
+        sound.samples or ("" if sound.dtype else first.samples),
+        sound.dtype,
+    )
+
+
+def values_at(value: Any, path: str) -> Iterator[Any]:
+    """Yields the values at a path of a row: of a column, of field a/b of an object, or of the objects in a list.
+
+    >>> list(values_at({"a": [{"b": 1}, {"b": None}, {"b": 2}]}, "a/b"))
+    [1, 2]
+    """
+    if isinstance(value, list):
+        for item in value:
+            yield from values_at(item, path)
+    elif not path:
+        if value is not None:
+            yield value
+    elif isinstance(value, Mapping):
+        name, _, rest = path.partition("/")
+        is_column = path in value  # also with a slash in its name
+        yield from values_at(value.get(path if is_column else name), "" if is_column else rest)
+
+
+def read_content(value: Any, beside: str) -> CheckedSound:
+    """Returns the sound of bytes, of {"b64": ...}, of Hugging Face's struct, or of a path.
+
+    Args:
+        value: of a row.
+        beside: file that paths are relative to.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    value = image_value(value)
+    if isinstance(value, bytes):
+        return checked(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of a sound nor its path")
+    systems = file_systems()
+    file = systems.join(systems.split(beside)[0], value)
+    try:
+        with open_bytes(file) as stream:
+            data = stream.read()
+    except InputError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from None
+    try:
+        return checked(data)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSound:
+    """Returns the sound of a value that has what all sounds of its column have.
+
+    Args:
+        value: see `read_content`.
+        sound: what they have.
+        path: of the field, for advice.
+        beside: file that paths are relative to.
+
+    Raises:
+        ValueError: it cannot be read, or differs from the others.
+    """
+    found = read_content(value, beside)
+    check_sound(found.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
+    return found
+
+
+def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
+    """Raises InputError if a sound is another than all have to be.
+
+    Args:
+        info: of the sound.
+        sound: what all have.
+        option: function from another type to the option that asks for it.
+    """
+    if sound.rate and info.sample_rate != sound.rate:
+        raise InputError(
+            f"expected {sound.rate} samples a second, got {info.sample_rate}. Resample it first, or accept any rate: "
+            f"{option(replace(sound, rate=0))}"
+        )
+    if sound.channels and info.channels != sound.channels:
+        raise InputError(f"expected {sound.channels} channels, got {info.channels}. Mix them first")
+    if sound.samples and info.samples != sound.samples:
+        raise InputError(f"expected samples of {sound.samples}, got {info.samples}. {_way(info, sound, option)}")
+    if sound.dtype and not _holds(sound.dtype, info.samples):
+        raise InputError(f"expected samples that {sound.dtype} holds, got {info.samples}. {_way(info, sound, option)}")
+
+
+def _way(info: SoundInfo, sound: SoundType, option: Any) -> str:
+    """Returns what to do about a sound whose samples are of another kind."""
+    both = (sound.dtype or sound.samples, info.samples)
+    if len({name.startswith("f") for name in both}) > 1:
+        return "Convert it first: integers and floats have different scales"
+    dtypes = ["int32" if name == "int24" else name for name in both]
+    wider = replace(sound, samples="", dtype=np.result_type(*dtypes).name)
+    return f"Convert it first, or store all of them without scaling: {option(wider)}"
+
+
+def _holds(dtype: str, samples: str) -> bool:
+    """Returns whether a dtype holds all samples of a kind."""
+    return (samples, dtype) in _EXACT_FLOATS or np.can_cast("int32" if samples == "int24" else samples, dtype)
