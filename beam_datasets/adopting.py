@@ -31,6 +31,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.intake.examples import check_example, has_features
+from beam_datasets.intake.streams import codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Manifest, ShardColumns
 from beam_datasets.metadata.names import (
@@ -54,7 +55,6 @@ Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]
 Write = Callable[[str, bytes], None]
 
-_GZIP = b"\x1f\x8b"
 _X_OF_Y = re.compile(r"(\d+)-of-(\d+)")
 
 
@@ -191,8 +191,9 @@ def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
     try:
         yield from tfrecord.scan_file(reader, path)
     except CorruptRecordError as error:
-        if error.offset == 0 and bytes(reader.read(0, min(2, reader.size))) == _GZIP:
-            raise InputError(f"{path} is compressed by gzip; a dataset's shards are not. Unpack it.") from error
+        codec = codec_of_content(bytes(reader.read(0, min(16, reader.size)))) if error.offset == 0 else None
+        if codec is not None:
+            raise InputError(f"{path} is compressed by {codec.name}; a dataset's shards are not. Unpack it.") from error
         # it is no dataset yet, which could be repaired
         raise CorruptRecordError(
             error.problem, path=path, offset=error.offset, record=error.record, repairable=False

@@ -3,7 +3,8 @@
     beam-datasets build tfrecord --data_dir out --name birds --split train='old/train-*' --split test='old/test-*' \
         --feature label=class:10 --key id
 
-The features are found in the records: one value or a list, its type, text or image. Files may be compressed (.gz).
+The features are found in the records: one value or a list, its type, text or image. Files may be compressed, whatever
+their names are.
 """
 
 from __future__ import annotations
@@ -16,16 +17,23 @@ from itertools import islice
 from typing import Any
 
 from beam_datasets.catalog import read_features
-from beam_datasets.errors import BeamDatasetsError, InputError, NoExamplesError
+from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, NoExamplesError
 from beam_datasets.features import FeatureConnector, Image, compile_decoder
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.files.builder import Example, Row, Rows, RowsBuilder
+from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import InputFile, Piece
 from beam_datasets.formats.example import ExampleError, Kind
-from beam_datasets.intake.examples import check_example, has_features, lists_of, place_of, record_blocks, regularity
-from beam_datasets.intake.streams import open_bytes
+from beam_datasets.intake.examples import (
+    check_example,
+    has_features,
+    lists_of,
+    open_records,
+    place_of,
+    record_blocks,
+    regularity,
+)
 
 
 class Tfrecord(RowsBuilder):
@@ -50,21 +58,33 @@ class Tfrecord(RowsBuilder):
 
     def _found_fields(self) -> dict[str, Field]:
         found: dict[str, ObservedValues] = {}
-        total, problem = 0, ""
+        total, problems = 0, list[str]()
         for file in self._all_files:
-            for _, place, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
-                if isinstance(row, str):
-                    problem = problem or f"{file.path}{place and ', '}{place}: {row}"
-                    if not self._skip_bad:
-                        raise InputError(f"{problem}\nTo count and leave out what cannot be used: --skip_bad.")
-                    continue
+            for row in self._first_rows(file, problems):
                 total += 1
                 for name, values in row.items():
                     found.setdefault(name, ObservedValues()).add(values)
         if not found:
-            raise NoExamplesError(problem or f"no file has a record: {self.files_text}")
+            raise NoExamplesError(problems[0] if problems else f"no file has a record: {self.files_text}")
         self._values = found
-        return {name: values.field(name, total) for name, values in sorted(found.items())}
+        return {name: values.field(name, total, self.files_text) for name, values in sorted(found.items())}
+
+    def _first_rows(self, file: InputFile, problems: list[str]) -> Iterator[Example]:
+        """Yields the lists of the first records of a file, and adds what is wrong with others to the problems.
+
+        Raises:
+            InputError: something is, and --skip_bad is not given.
+        """
+        try:
+            for _, place, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
+                if isinstance(row, str):
+                    problems.append(f"{file.path}{place and ', '}{place}: {row}")
+                else:
+                    yield row
+        except (InputError, CorruptRecordError) as error:
+            problems.append(str(error))
+        if problems and not self._skip_bad:
+            raise InputError(f"{problems[0]}\n{SKIP_ADVICE}")
 
     def _values_at(self, path: str) -> Collection[str]:
         return self._values[path].labels if path in self._values else ()
@@ -130,13 +150,19 @@ class ObservedValues:
         if len(self.labels) < MAX_LABELS and "float32" not in self.kinds:
             self.labels.update(map(label_of, values[:100]))
 
-    def field(self, name: str, total: int) -> Field:
-        """Returns the field that holds the values; `total` is the number of records."""
+    def field(self, name: str, total: int, files: str) -> Field:
+        """Returns the field that holds the values.
+
+        Args:
+            name: of the feature.
+            total: the number of records.
+            files: that have them, for errors.
+        """
         if len(self.kinds) != 1:
             found = " and ".join(sorted(self.kinds)) or "only empty lists"
             drop = f"leave it out by {advice(name, 'drop')}"
             ways = drop if self.kinds else f"say what they are lists of by {advice(name, 'int64[]')}, or {drop}"
-            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in these records; {ways}")
+            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in the records of {files}; {ways}")
         [kind] = self.kinds
         if self.lengths == {1}:
             whole = self.seen == total
@@ -151,18 +177,21 @@ def rows(
     decoder: Callable[[], Callable[[bytes], Example]],
     lists: Mapping[bytes, Kind] | None = None,
 ) -> Iterator[Row]:
-    """Yields the records of a file; where the next one cannot be found, a problem ends it.
+    """Yields the records of a file, to where the next one cannot be found.
 
     Args:
         piece: the file.
         decoder: makes the function from a record to an example.
         lists: the lists that it reads, by their names; None if it refuses records that protobuf would not read whole.
+
+    Raises:
+        CorruptRecordError, InputError: the file is damaged so that the rest of it cannot be read.
     """
     decode, path = decoder(), piece.file.path
     is_regular = regularity(lists) if lists is not None else None
     without = array("q")  # where the records before the first one with features begin
     is_empty = True
-    with open_bytes(path) as stream:
+    with open_records(path) as stream:
         for block in record_blocks(stream, path):
             is_checked = is_regular is None or is_regular(block.records)
             for number, (offset, record) in enumerate(zip(block.offsets, block.records), block.first):

@@ -30,7 +30,7 @@ LENGTH = struct.Struct("<Q")
 
 MAX_RECORD_BYTES = (1 << 31) - 1  # protobuf refuses longer messages, so no tf.train.Example has more
 _MASK_DELTA = 0xA282EAD8
-_PIECE_BYTES = 16 << 20  # of a stream that are read at once
+PIECE_BYTES = 16 << 20  # of a stream that are read at once
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
 
@@ -188,7 +188,7 @@ def not_tfrecord(head: Buffer) -> str:
 def read_up_to(stream: BinaryIO, size: int) -> bytes:
     """Returns so many bytes of a stream, or fewer at its end; takes no memory for more than there are."""
     parts = []
-    while size > 0 and (part := stream.read(min(size, _PIECE_BYTES))):
+    while size > 0 and (part := stream.read(min(size, PIECE_BYTES))):
         parts.append(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -7,12 +7,15 @@ records have the regular form (`formats.example`), for which one pass over their
 
 from __future__ import annotations
 
+import io
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from beam_datasets.errors import CorruptRecordError, InputError
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.columns import ANY, KINDS, FeatureGroup
 from beam_datasets.formats.example import (
@@ -27,9 +30,11 @@ from beam_datasets.formats.example import (
     varint,
 )
 from beam_datasets.intake.errors import foreign_errors
+from beam_datasets.intake.streams import ZLIB, codec_of, codec_of_content, decompressed, open_bytes
 from beam_datasets.native import core
 
 READ_BYTES = 1 << 20
+_HEAD_BYTES = 64 << 10
 
 
 # --------------------------------------------------------------------------------------------------------------- files
@@ -42,7 +47,7 @@ class Block(NamedTuple):
         first: number in the file of the first record.
         offsets: where each record begins in the file, and where the last one ends, in bytes; n + 1 numbers.
         records: the data of each.
-        problem: what is wrong with the record at `offsets[-1]`; '' if nothing is, or if there is none.
+        problem: what is wrong with the data of the record at `offsets[-1]`; '' if nothing is, or if there is none.
     """
 
     first: int
@@ -56,32 +61,80 @@ def place_of(offset: int, record: int) -> str:
     return f"byte {offset} (record {record})"
 
 
-def record_blocks(stream: BinaryIO, path: str) -> Iterator[Block]:
+def open_records(path: str) -> io.BufferedReader:
+    """Returns the bytes of a TFRecord file, uncompressed: writers give compressed ones any name.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    stream = open_bytes(path)
+    head = stream.peek(_HEAD_BYTES) if codec_of(path) is None else b""
+    codec = codec_of_content(head) if tfrecord.not_tfrecord(head) else None
+    is_compressed = codec is not None and (codec is not ZLIB or _is_zlib(head))
+    return decompressed(stream, codec, path) if codec is not None and is_compressed else stream
+
+
+def _is_zlib(head: bytes) -> bool:
+    """Returns whether bytes are the start of a TFRecord file that is compressed by zlib, whose two bytes say little."""
+    try:
+        return not tfrecord.not_tfrecord(zlib.decompressobj().decompress(head, tfrecord.HEADER.size))
+    except zlib.error:
+        return False
+
+
+class Readable(Protocol):
+    """What records are read from, such as an `io.BufferedReader`."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Returns some bytes, at most `size`; none at the end."""
+
+
+def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
     """Yields the records of a stream to its end, or to where the next record cannot be found.
 
-    A record is passed over if the checksum of its data is wrong. Where its length is wrong or the file ends, the rest
-    is lost, and the last block says so. Memory is taken for what the file has, not for what a length promises.
+    A record is passed over if the checksum of its data alone is wrong, and its block says so. Memory is taken for what
+    the file has, not for what a length promises.
 
     Args:
         stream: of a TFRecord file, at its beginning.
         path: its name, for errors.
 
     Raises:
-        InputError: the stream cannot be read.
+        CorruptRecordError: the length of a record is damaged, or the file ends within it.
+        InputError: the stream cannot be read to its end. In both cases the records before are yielded first.
     """
     view, start, number, want = memoryview(b""), 0, 0, READ_BYTES
     while want:
-        with foreign_errors(path, f"byte {start + len(view)}"):
-            view = memoryview(b"".join((view, tfrecord.read_up_to(stream, want - len(view)))))
-        is_end = len(view) < want
+        more, failure = _read(stream, want - len(view), path, start + len(view))
+        view = memoryview(b"".join((view, more)))
+        is_end = failure is None and len(view) < want
         while want:
             found = _next_block(view, start, number, is_end=is_end)
             if found.block.records or found.block.problem:
                 yield found.block
+            if found.lost:
+                raise CorruptRecordError(
+                    found.lost, path=path, offset=found.stop, record=found.number, repairable=False
+                )
             view, start, number = view[found.stop - start :], found.stop, found.number
             want = found.want
             if not found.block.problem:
                 break
+        if failure is not None:
+            raise failure
+
+
+def _read(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, InputError | None]:
+    """Returns so many bytes, or fewer at the end, and why no more can be read."""
+    parts: list[bytes] = []
+    try:
+        with foreign_errors(path, f"byte {start}"):
+            while size > 0 and (part := stream.read1(min(size, tfrecord.PIECE_BYTES))):
+                parts.append(part)
+                size -= len(part)
+    except InputError as error:
+        return b"".join(parts), error
+    return b"".join(parts), None
 
 
 class _Found(NamedTuple):
@@ -92,12 +145,14 @@ class _Found(NamedTuple):
         stop: where the next one begins.
         number: of its first record.
         want: how many bytes it needs; 0 if there is none.
+        lost: why no record can be found there; '' if one can.
     """
 
     block: Block
     stop: int
     number: int
     want: int
+    lost: str = ""
 
 
 def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _Found:
@@ -115,13 +170,13 @@ def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _
     size, problem = 0, None
     if stop < len(view):
         size, problem = tfrecord.next_size(view[stop:], len(view) - stop if is_end else sys.maxsize)
+    places = (offsets + start).tolist()
     if problem and not size:
-        problem = (tfrecord.not_tfrecord(view) if start + stop == 0 else "") or problem
-        problem += ". What follows it in the file is lost"
-    block = Block(number, (offsets + start).tolist(), records, problem or "")
+        lost = (tfrecord.not_tfrecord(view) if start + stop == 0 else "") or problem
+        return _Found(Block(number, places, records), start + stop, after, 0, lost)
     if problem:
-        return _Found(block, start + stop + size, after + 1, READ_BYTES if size else 0)
-    return _Found(block, start + stop, after, 0 if is_end else max(READ_BYTES, size))
+        return _Found(Block(number, places, records, problem), start + stop + size, after + 1, READ_BYTES)
+    return _Found(Block(number, places, records), start + stop, after, 0 if is_end else max(READ_BYTES, size))
 
 
 # ------------------------------------------------------------------------------------------------------------ examples

@@ -348,5 +348,5 @@ def test_guess(values, spec):
     for value in values:
         if value is not None:
             guess.add(parse(serialize({"a": value})).get("a", []))
-    found = guess.field("a", len(values))
+    found = guess.field("a", len(values), "in.tfrecord")
     assert spec in (str(found), found.problem[: len(spec)])

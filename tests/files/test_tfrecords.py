@@ -1,8 +1,11 @@
 """TFRecords that others wrote: every record whole, or an error that names file, byte and record."""
 
+import bz2
+import gzip
 import random
 import re
 import struct
+import zlib
 from functools import partial
 
 import numpy as np
@@ -14,7 +17,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import slim
-from beam_datasets.files.builder import Bad, Rows
+from beam_datasets.errors import CorruptRecordError
+from beam_datasets.files.builder import Bad, Rows, with_unreadable_rest
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.tfrecord import decoder, rows
@@ -199,25 +203,26 @@ class Hidden:
     def __init__(self, data):
         self.rest, self.most = data, 0
 
-    def read(self, size):
+    def read1(self, size):
         self.most = max(self.most, size)
         part, self.rest = self.rest[:size], self.rest[size:]
         return part
 
-
-def blocks_of(data):
-    return list(record_blocks(Hidden(data), "f"))
+    read = read1
 
 
 def found_in(data):
-    """Returns {number: record, or the offset and problem of a bad one}."""
-    found = {}
-    for block in blocks_of(data):
-        assert len(block.offsets) == len(block.records) + 1
-        found |= dict(enumerate(block.records, block.first))
-        if block.problem:
-            found[block.first + len(block.records)] = block.offsets[-1], block.problem
-    return found
+    """Returns {number: record, or the offset and problem of a bad one}, and the error that ends the file."""
+    found, end = {}, None
+    try:
+        for block in record_blocks(Hidden(data), "f"):
+            assert len(block.offsets) == len(block.records) + 1
+            found |= dict(enumerate(block.records, block.first))
+            if block.problem:
+                found[block.first + len(block.records)] = block.offsets[-1], block.problem
+    except CorruptRecordError as error:
+        end = error
+    return found, end
 
 
 @pytest.fixture(params=[1 << 20, 40, 1])
@@ -226,42 +231,43 @@ def read_bytes(request, monkeypatch):
 
 
 def test_whole_file(read_bytes):
-    assert found_in(DATA) == dict(enumerate(SMALL))
-    assert found_in(b"") == {}
+    assert found_in(DATA) == (dict(enumerate(SMALL)), None)
+    assert found_in(b"") == ({}, None)
 
 
 def test_file_cut_at_every_byte(read_bytes):
     for stop in range(len(DATA)):
-        found = found_in(DATA[:stop])
+        found, end = found_in(DATA[:stop])
         whole = max(i for i, start in enumerate(STARTS) if start <= stop)
-        assert [found[i] for i in range(whole)] == SMALL[:whole]
-        assert len(found) == whole + (stop not in STARTS)
-        if stop not in STARTS:
-            offset, problem = found[whole]
-            assert offset == STARTS[whole]
-            assert problem.endswith("What follows it in the file is lost")
-            assert "are left" in problem or (stop < 12 and "expected a TFRecord file" in problem)
+        assert found == dict(enumerate(SMALL[:whole]))
+        assert (end is None) == (stop in STARTS)
+        if end is not None:
+            assert (end.path, end.offset, end.record) == ("f", STARTS[whole], whole)
+            assert "are left" in str(end) or (stop < 12 and "expected a TFRecord file" in str(end))
 
 
 def test_every_damaged_byte(read_bytes):
     for place in range(len(DATA)):
         damaged = bytearray(DATA)
         damaged[place] ^= 0x55
-        found = found_in(bytes(damaged))
+        found, end = found_in(bytes(damaged))
         bad = max(i for i, start in enumerate(STARTS) if start <= place)
-        offset, problem = found.pop(bad)
-        assert offset == STARTS[bad]
-        is_header = place - STARTS[bad] < 12
-        assert found == {i: record for i, record in enumerate(SMALL) if i < bad or (i > bad and not is_header)}
-        first = "expected a TFRecord file" if bad == 0 else "length CRC is 0x"
-        assert problem.startswith(first if is_header else "data CRC is 0x")
-        assert problem.endswith("is lost") == is_header
+        if place - STARTS[bad] < 12:
+            assert found == dict(enumerate(SMALL[:bad]))
+            assert (end.offset, end.record) == (STARTS[bad], bad)
+            assert end.problem.startswith("length CRC is 0x" if bad else "expected a TFRecord file")
+        else:
+            offset, problem = found.pop(bad)
+            assert end is None
+            assert offset == STARTS[bad]
+            assert problem.startswith("data CRC is 0x")
+            assert found == {i: record for i, record in enumerate(SMALL) if i != bad}
 
 
 def test_many_damaged_records_in_a_row():
     bad = bytearray(frame(b"x" * 8))
     bad[-1] ^= 1
-    found = found_in(bytes(bad) * 50_000 + DATA)
+    found, _ = found_in(bytes(bad) * 50_000 + DATA)
     assert [found[50_000 + i] for i in range(6)] == SMALL
     assert sum(isinstance(one, tuple) for one in found.values()) == 50_000
 
@@ -270,22 +276,21 @@ def test_many_damaged_records_in_a_row():
 def test_a_length_beyond_the_end_takes_no_memory(length):
     header = struct.pack("<Q", length)
     stream = Hidden(DATA + header + struct.pack("<I", masked_crc32c(header)) + bytes(100))
-    *_, last = record_blocks(stream, "f")
+    with pytest.raises(CorruptRecordError, match=f"byte {STARTS[-1]} .*(are left|has more than 2,147,483,647)"):
+        list(record_blocks(stream, "f"))
     assert stream.most <= 16 << 20
-    assert last.offsets[-1] == STARTS[-1]
-    assert "are left" in last.problem or "no tf.train.Example has more than 2,147,483,647" in last.problem
 
 
 def test_a_record_larger_than_a_block():
     large = serialize({"t": [bytes(3 << 20)]})
-    assert found_in(frame(large) + DATA + frame(large)) == dict(enumerate([large, *SMALL, large]))
+    assert found_in(frame(large) + DATA + frame(large)) == (dict(enumerate([large, *SMALL, large])), None)
 
 
 def test_scan_stream_takes_no_memory_for_a_length_either():
     for length in (3 << 30, 2**64 - 1):
         header = struct.pack("<Q", length)
         stream = Hidden(DATA + header + struct.pack("<I", masked_crc32c(header)) + bytes(100))
-        with pytest.raises(bd.errors.CorruptRecordError, match=f"byte {STARTS[-1]} .*(has more than|are left)"):
+        with pytest.raises(CorruptRecordError, match=f"byte {STARTS[-1]} .*(has more than|are left)"):
             list(tfrecord.scan_stream(stream, "f"))
         assert stream.most <= 16 << 20
 
@@ -297,7 +302,32 @@ def rows_of(path, specs):
     [file] = find(str(path))
     fields = {name: parse_field(spec) for name, spec in specs.items()}
     found = Rows(partial(rows, decoder=partial(decoder, fields)), fields)(Piece(file))
+    found = with_unreadable_rest(found)
     return [str(row) if isinstance(row, Bad) else row for row in found]
+
+
+@pytest.mark.parametrize("name, compress", [("a.rec", zlib.compress), ("b", gzip.compress), ("c.rec", bz2.compress)])
+def test_compressed_files_of_any_name(tmp_path, name, compress):
+    path = tmp_path / name
+    path.write_bytes(compress(DATA))
+    assert [row["n"] for _, row in rows_of(path, {"n": "int64", "t": "string"})] == [*range(6)]
+    path.write_bytes(compress(DATA)[:-6])
+    *_, problem = rows_of(path, {"n": "int64", "t": "string"})
+    assert problem.startswith(f"{path}, byte ")
+    assert "cut off" in problem
+
+
+def test_records_before_the_end_of_a_cut_stream(tmp_path):
+    (tmp_path / "a").write_bytes(zlib.compress(DATA, 0)[: STARTS[3] + 20])  # level 0 stores them as they are
+    *found, problem = rows_of(tmp_path / "a", {"n": "int64", "t": "string"})
+    assert [row["n"] for _, row in found] == [0, 1, 2]
+    assert "expected the end of the zlib stream, got the end of the file" in problem
+
+
+def test_what_begins_like_zlib_and_is_none(tmp_path):
+    (tmp_path / "a").write_bytes(b"x\x9c some other text")
+    [problem] = rows_of(tmp_path / "a", {"n": "int64"})
+    assert "expected a TFRecord file" in problem
 
 
 def test_a_damaged_record_is_a_bad_row(tmp_path):
@@ -403,7 +433,7 @@ def test_sequence_examples_are_read_as_advised(tmp_path, monkeypatch):
 def test_only_empty_lists_need_a_type(files):
     files.write("a.rec", b"".join(frame(serialize({"n": [i], "x": []})) for i in range(3)))
     problem = files.fails("tfrecord")
-    assert "feature 'x' holds only empty lists in these records; say what they are lists of by --feature" in problem
+    assert f"feature 'x' holds only empty lists in the records of {files.folder}/a.rec; say" in problem
     for advice in re.findall(r"--feature ('x=[^']*'|x=\w+)", problem):
         made = files.read("tfrecord", f"--feature={advice.strip(chr(39))}")
         assert sorted(int(one["n"]) for one in made) == [0, 1, 2]
