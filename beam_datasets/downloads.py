@@ -35,6 +35,7 @@ from typing import IO, TYPE_CHECKING, Any
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import needs
+from beam_datasets.intake.streams import BZIP2, GZIP, MAX_MAGIC, XZ, codec_of_content
 
 if TYPE_CHECKING:
     import requests
@@ -82,7 +83,6 @@ _METHOD_OF = {
     ".bz2": ExtractMethod.BZIP2,
 }
 _SINGLE = (ExtractMethod.GZIP, ExtractMethod.BZIP2)
-_STREAMS = (ExtractMethod.TAR_STREAM, ExtractMethod.TAR_GZ_STREAM)
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ def _members(
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", lambda: opened(path, "rb")
         return
-    found = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path, method in _STREAMS)
+    found = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
     with contextlib.closing(found) as members:
         while (member := _guarded(path, next, members, None)) is not None:
             name, is_link, open_member = member
@@ -526,12 +526,40 @@ def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes
                 yield member.filename, is_link, functools.partial(archive.open, member)
 
 
-def _tar_members(path: Path, stream: bool) -> Generator[tuple[str, bool, Callable[[], Any]]]:
-    with tarfile.open(path, "r|*" if stream else "r:*") as archive:
+def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
+    with path.open("rb") as file:
+        codec = codec_of_content(file.read(MAX_MAGIC))
+    by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
+    opened = by_codec.get(codec, open)
+    with opened(path, "rb") as content, tarfile.open(fileobj=content, mode="r:") as archive:
         for member in archive:
             is_link = member.issym() or member.islnk()
             if member.isfile() or is_link:
                 yield member.name, is_link, functools.partial(archive.extractfile, member)
+        _check_end_of_tar(archive, content)
+
+
+def _check_end_of_tar(archive: tarfile.TarFile, content: IO[bytes]) -> None:
+    """Checks that an archive ends with blocks of zeros after its last member, and that its stream has an end.
+
+    `tarfile` takes a missing end, and a header that is damaged, for the end of the archive.
+
+    Raises:
+        tarfile.ReadError: it does not end so.
+    """
+    last = next(reversed(archive.getmembers()), None)
+    end = 0 if last is None else last.offset_data
+    if last is not None and last.isfile() and not last.issparse():
+        end += -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    content.seek(end)
+    size = num_others = 0
+    while block := content.read(_PIECE):
+        size += len(block)
+        num_others += len(block) - block.count(0)
+    if num_others and not (last and last.issparse()):  # whose data follow here
+        raise tarfile.ReadError("expected the zeros at the end of a tar archive, got other bytes")
+    if size < 2 * tarfile.BLOCKSIZE:
+        raise tarfile.ReadError("expected the zeros at the end of a tar archive, got the end of the file")
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import hashlib
 import io
+import lzma
 import multiprocessing
 import os
 import socket
@@ -418,7 +419,7 @@ def test_links_and_bombs_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     assert [name for name, _ in iter_archive(path)] == ["a"]
     path = write_archive(tmp_path / "y.tar", {"a": b"1"}, link="a")
     assert [(name, file.read()) for name, file in iter_archive(path)] == [("a", b"1"), ("link", b"1")]
-    assert [name for name, _ in iter_archive(path, ExtractMethod.TAR_STREAM)] == ["a"]
+    assert [name for name, _ in iter_archive(path, ExtractMethod.TAR_STREAM)] == ["a", "link"]
     monkeypatch.setattr(downloads, "_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(downloads, "_BOMB_RATIO", 100)
     bomb = write_archive(tmp_path / "bomb.zip", {"a": bytes(10 << 20)})
@@ -443,6 +444,30 @@ def test_damaged_archives(tmp_path: Path, name: str) -> None:
             with pytest.raises(DownloadError, match="is damaged"):
                 [read(file) for _, file in iter_archive(path)]
     assert not [f for f in (tmp_path / "downloads" / "extracted").rglob("*") if f.is_file()]
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tar.bz2", "x.tar.xz"])
+def test_a_tar_archive_is_read_to_its_end(tmp_path: Path, name: str) -> None:
+    """`tarfile` takes a missing end, and a damaged header, for the end of an archive."""
+    path = write_archive(tmp_path / name, {"a": CONTENT, "b": bytes(1024), "c": CONTENT})
+    suffix = name.removeprefix("x.tar")
+    compress = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix]
+    opened = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}[suffix]
+    with opened(path, "rb") as file:
+        content = file.read()
+    headers = [place for place in range(0, len(content), 512) if content[place + 257 : place + 262] == b"ustar"]
+    damaged = bytearray(content)
+    damaged[headers[1] + 3] ^= 1
+    packed = compress(content)
+    end = headers[2] + 512 + (len(CONTENT) + 511) // 512 * 512
+    contents = [content[:place] for place in (headers[1], headers[2], end, end + 512)]
+    contents += [bytes(damaged), content + b"x" * 512]
+    for data in [*map(compress, contents), *([packed[:-1]] if suffix else [])]:
+        path.write_bytes(data)
+        with pytest.raises(DownloadError, match="is damaged"):
+            list(iter_archive(path))
+    path.write_bytes(packed)
+    assert [name for name, _ in iter_archive(path)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])

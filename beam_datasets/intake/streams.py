@@ -30,7 +30,7 @@ MAX_BLOCK = 1 << 20  # bytes that one call of a decompressor returns, where its 
 _READ_SIZE = 1 << 18
 _ZSTD_READ_SIZE = 1 << 12  # its library has no limit; a block of 4 bytes may mean 128 KiB
 _MAX_LZMA_MEMORY = 1 << 29
-_LONGEST_MAGIC = 6
+MAX_MAGIC = 6
 _ADVICE = "The file is damaged or cut off; get it again"
 
 
@@ -335,7 +335,7 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
             data = raw.read(codec.read_size)
         stripped = data.lstrip(b"\x00")
         position += len(data) - len(stripped)
-        data = stripped if len(stripped) >= _LONGEST_MAGIC else stripped + raw.read(codec.read_size)
+        data = stripped if len(stripped) >= MAX_MAGIC else stripped + raw.read(codec.read_size)
 
 
 def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
