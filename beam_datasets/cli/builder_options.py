@@ -132,7 +132,9 @@ class _Flag(argparse.Action):
 def _help(builder: type[DatasetBuilder], name: str) -> str:
     """Returns the description of an argument from the `Args:` of a class or of its constructor."""
     documented = [each for kind in builder.__mro__ for each in (kind, vars(kind).get("__init__"))]
-    found = (re.search(_ARGUMENT.format(name), inspect.getdoc(each) or "", re.MULTILINE) for each in documented if each)
+    found = (
+        re.search(_ARGUMENT.format(name), inspect.cleandoc(each.__doc__ or ""), re.M) for each in documented if each
+    )
     match = next(filter(None, found), None)
     return " ".join(match[1].split()).replace("%", "%%") if match else ""
 

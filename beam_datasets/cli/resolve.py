@@ -23,7 +23,15 @@ from beam_datasets.metadata.names import DatasetName, Scalar
 if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
 
-FORMATS = ("csv", "image_folder", "jsonl", "parquet", "text_lines", "tfrecord")  # modules of `beam_datasets.files`
+FORMATS = (
+    "csv",
+    "image_folder",
+    "jsonl",
+    "parquet",
+    "sound_folder",
+    "text_lines",
+    "tfrecord",
+)  # modules of `beam_datasets.files`
 FOLDER = "pipelines"  # a folder of the current directory whose datasets are found by name
 
 _BUILDER = re.compile(

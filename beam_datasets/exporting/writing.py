@@ -27,6 +27,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
 from beam_datasets.formats.example import keep
+from beam_datasets.intake.sound_layout import ending_of_sound
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.native import crc32c
 from beam_datasets.storage import Writer
@@ -394,11 +395,7 @@ _SIGNATURES = (
     (b"\xff\xd8\xff", "jpg"),
     (b"GIF8", "gif"),
     (b"BM", "bmp"),
-    (b"fLaC", "flac"),
-    (b"ID3", "mp3"),
-    (b"OggS", "ogg"),
 )
-_IN_RIFF = {b"WAVE": "wav", b"WEBP": "webp"}
 
 
 def ending_of(content: bytes) -> str:
@@ -407,9 +404,10 @@ def ending_of(content: bytes) -> str:
     >>> ending_of(b"\xff\xd8\xff\xe0..."), ending_of(b"RIFF....WAVEfmt "), ending_of(b"?")
     ('jpg', 'wav', 'bin')
     """
-    if content[:4] == b"RIFF":
-        return _IN_RIFF.get(content[8:12], "bin")
-    return next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "bin")
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "webp"
+    found = next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "")
+    return found or ending_of_sound(content[:12]) or "bin"
 
 
 # -------------------------------------------------------------------------------------------------------------- Parquet

@@ -357,6 +357,13 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder."""
         return super().build(**{"counters": log_left_out, **options})
 
+    def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
+        report = options.pop("counters")
+        with counted_here() as counted:
+            directory = super()._generate_in_process(sources, **options)
+        report({f"files/{name}": value for name, value in counted.items()})
+        return directory
+
 
 class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     """A dataset of the rows of files; a subclass reads one format.
@@ -437,13 +444,6 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if is_small and is_here and not has_files(self._fields.values()):
             return self.split_generators(None)
         return None
-
-    def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
-        report = options.pop("counters")
-        with counted_here() as counted:
-            directory = super()._generate_in_process(sources, **options)
-        report({f"files/{name}": value for name, value in counted.items()})
-        return directory
 
     def only_new(
         self, known: Inputs, *, take_changed: bool, compare_checksums: bool = False, may_lack: bool = False

@@ -40,6 +40,22 @@ class Layout:
     md5: bytes = b""
 
 
+def ending_of_sound(head: bytes) -> str:
+    """Returns the usual ending of a sound file, by how its content begins; '' for another file.
+
+    >>> ending_of_sound(b"RIFF....WAVEfmt "), ending_of_sound(b"fLaC"), ending_of_sound(b"GIF89a")
+    ('wav', 'flac', '')
+    """
+    if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:12] == b"WAVE":
+        return "wav"
+    if head[:4] == b"FORM" and head[8:12] in (b"AIFF", b"AIFC"):
+        return "aiff"
+    for signature, ending in ((b"riff\x2e\x91\xcf\x11", "w64"), (b"fLaC", "flac"), (b"OggS", "ogg")):
+        if head.startswith(signature):
+            return ending
+    return "mp3" if head.startswith(b"ID3") or _mpeg_frame(head, 0) else ""
+
+
 def layout_of(data: bytes) -> Layout:
     """Returns what the structure of a sound file declares, followed to its end.
 
@@ -47,23 +63,13 @@ def layout_of(data: bytes) -> Layout:
         InputError: the file is cut, damaged, longer than it declares, or of another kind.
     """
     start = _end_of_id3(data)
-    head = data[start : start + 12]
+    follow = _FOLLOW.get(ending_of_sound(data[start : start + 12]))
+    if follow is None:
+        raise InputError(_unknown(data, data[start : start + 12]))
     try:
-        if head[:4] in (b"RIFF", b"RIFX", b"RF64") and head[8:] == b"WAVE":
-            return _wav(data, start)
-        if head == b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb":
-            return _w64(data, start)
-        if head[:4] == b"fLaC":
-            return _flac(data, start)
-        if head[:4] == b"OggS":
-            return _ogg(data, start)
-        if head[:4] == b"FORM" and head[8:] in (b"AIFF", b"AIFC"):
-            return _aiff(data, start)
-        if head[:1] == b"\xff" and _mpeg_frame(data, start):
-            return _mp3(data, start)
+        return follow(data, start)
     except (struct.error, IndexError):
         raise InputError(f"expected a whole header, got a file of {len(data):,} bytes. {GET_AGAIN}") from None
-    raise InputError(_unknown(data, head))
 
 
 _OTHERS = {
@@ -405,3 +411,6 @@ def _end_of_id3(data: bytes, start: int = 0) -> int:
     while position > start and position < len(data) and data[position] == 0:
         position += 1
     return position
+
+
+_FOLLOW = {"wav": _wav, "w64": _w64, "flac": _flac, "ogg": _ogg, "aiff": _aiff, "mp3": _mp3}

@@ -129,7 +129,7 @@ def test_known_names():
 
 def test_every_format_of_files_has_a_name():
     folder = Path(resolve("csv").builder.__init__.__code__.co_filename).parent
-    concrete = re.compile(r"^class \w+\((Files|Rows)Builder\)", re.MULTILINE)
+    concrete = re.compile(r"^class \w+\((RowsBuilder|LabeledFolder)\)", re.MULTILINE)
     assert sorted(FORMATS) == sorted(path.stem for path in folder.glob("*.py") if concrete.search(path.read_text()))
 
 
@@ -211,7 +211,7 @@ SCRIPT = """
 import contextlib, importlib, io, sys
 import pipelines
 print(pipelines.__file__)
-for name in ("csv", "jsonl", "parquet", "text_lines", "tfrecord", "image_folder"):
+for name in ("csv", "jsonl", "parquet", "text_lines", "tfrecord", "image_folder", "sound_folder"):
     importlib.import_module(f"beam_datasets.files.{name}")
     from beam_datasets.cli import main
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):

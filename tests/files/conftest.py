@@ -24,7 +24,7 @@ class Files:
         self._built += 1
         texts = list(map(str, args))
         if not any(text.startswith(("--pattern=", "--split=")) and "/" in text for text in texts):
-            texts.append(f"--{'root' if kind == 'image_folder' else 'pattern'}={self.folder}")
+            texts.append(f"--{'root' if kind.endswith('_folder') else 'pattern'}={self.folder}")
         data_dir = self._root / f"out{self._built}"
         code = main(["build", kind, "--name", "made", "--data_dir", str(data_dir), "--num_workers", "1", *texts])
         return code, data_dir / "made" / "1.0.0"

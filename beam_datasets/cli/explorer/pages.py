@@ -26,6 +26,7 @@ from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import below, innermost, leaves_with_features
+from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -375,9 +376,14 @@ def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
 
 
 def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
+    rate = leaf.sample_rate or _DEFAULT_RATE
     if isinstance(value, bytes):
-        return value, _TYPES.get(ending_of(value), "application/octet-stream")
-    rate, unit = leaf.sample_rate or _DEFAULT_RATE, 1.0 if np.asarray(value).dtype.kind == "f" else 32768.0
+        ending = ending_of(value)
+        if ending not in ("aiff", "w64"):  # which browsers do not play
+            return value, _TYPES.get(ending, "application/octet-stream")
+        sound = read_sound(value)
+        value, rate = sound.samples, sound.info.sample_rate
+    unit = 1.0 if np.asarray(value).dtype.kind == "f" else 32768.0
     samples = np.asarray(value)[: rate * _MAX_SECONDS].astype(np.float64)
     scaled = samples / max(float(np.abs(samples).max(initial=0)), unit)
     file = io.BytesIO()

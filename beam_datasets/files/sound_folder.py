@@ -1,0 +1,142 @@
+"""A dataset of sounds in folders named after their labels, without code.
+
+    beam-datasets build sound_folder --data_dir out --name words --root recordings --split train=80% --split test=20%
+
+`recordings/label/sound.wav` is divided by percentages (without them all is train); `recordings/split/label/sound.wav`
+has its own splits. Files are WAV, FLAC, OGG, MP3 or AIFF. Every one is read whole to check it; --skip_bad leaves out,
+counts and logs those that are damaged, or have another rate, channels or kind of samples than the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from beam_datasets.errors import InputError
+from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, Scalar, Text
+from beam_datasets.files.builder import Bad, Item, SplitBy
+from beam_datasets.files.fields import FLOATS, INTEGERS, SoundType, sound_feature
+from beam_datasets.files.inputs import InputFile
+from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
+from beam_datasets.files.sounds import check_sound, completed
+from beam_datasets.intake.sound import checked, read_sound
+from beam_datasets.intake.streams import open_bytes
+from beam_datasets.metadata.info import DatasetInfo
+
+
+class SoundFolder(LabeledFolder):
+    """Sounds in folders named after their labels; the features are `audio`, `audio/filename`, `label`.
+
+    The arguments that are not listed are those of LabeledFolder and FilesBuilder.
+
+    Args:
+        sample_rate: samples a second; a file of another rate is bad. `any` accepts all, and adds the feature
+            `audio/sample_rate`. By default that of the first file.
+        dtype: that the samples are decoded to, without scaling; files of samples that it does not hold are bad. By
+            default the smallest for the samples of the first file, and files of other samples are bad.
+        lazy_decode: store the files as they are, and decode them when they are read; else store their samples.
+    """
+
+    _content = "audio"
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        splits: Mapping[str, str | Sequence[str]] | None = None,
+        split_by: SplitBy | None = None,
+        stratify: str | None = None,
+        sample_rate: int | Literal["any"] | None = None,
+        dtype: str | None = None,
+        lazy_decode: bool = True,
+        data_dir: str | None = None,
+        name: str | None = None,
+        version: str = "1.0.0",
+        skip_bad: bool = False,
+        description: str = "",
+    ) -> None:
+        if dtype not in (None, *INTEGERS, *FLOATS):
+            raise ValueError(f"dtype: expected one of {', '.join((*INTEGERS, *FLOATS))}, got {dtype!r}")
+        if sample_rate not in (None, "any") and (not isinstance(sample_rate, int) or sample_rate <= 0):
+            raise ValueError(f"sample_rate: expected a number above 0, or 'any', got {sample_rate!r}")
+        rate = 0 if sample_rate == "any" else sample_rate
+        self._given = SoundType(rate, dtype=dtype or "")
+        self._lazy_decode = lazy_decode
+        super().__init__(
+            root=root,
+            splits=splits,
+            split_by=split_by,
+            stratify=stratify,
+            data_dir=data_dir,
+            name=name,
+            version=version,
+            skip_bad=skip_bad,
+            description=description,
+        )
+
+    @cached_property
+    def _sound(self) -> SoundType:
+        """What all sounds have in common: what was given, else what the first file has that can be read."""
+        problem = ""
+        for files in self._folder[0].values():
+            for _, file in files:
+                try:
+                    return completed(self._given, read_sound(_content_of(file)).info)
+                except InputError as error:
+                    problem = problem or f"{file.path}: {error}"
+                    if not self._skip_bad:
+                        raise InputError(
+                            f"{problem}\nTo count and leave out what cannot be used: --skip_bad."
+                        ) from None
+        raise InputError(f"{self._files_root}: expected a sound, got none that can be read. The first: {problem}")
+
+    def _info(self) -> DatasetInfo:
+        audio = sound_feature(self._sound, lazy_decode=self._lazy_decode)
+        features: dict[str, FeatureConnector] = {"audio": audio, "audio/filename": Text()}
+        if self._sound.rate == 0:
+            features["audio/sample_rate"] = Scalar(np.int64)
+        return DatasetInfo(
+            builder=self,
+            features=FeaturesDict({**features, "label": ClassLabel(names=self._labels)}),
+            supervised_keys=("audio", "label"),
+            description=self._description,
+        )
+
+    @property
+    def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
+        read = partial(sound_features, sound=self._sound, lazy_decode=self._lazy_decode)
+        return partial(labeled_rows, content="audio", read=read, assign=self._assign)
+
+
+def sound_features(file: InputFile, sound: SoundType, *, lazy_decode: bool) -> dict[str, Any]:
+    """Returns the feature `audio` of a file, and `audio/sample_rate` if files have any.
+
+    Raises:
+        InputError: it cannot be read, or differs from the others.
+    """
+    data = _content_of(file)
+    if lazy_decode:
+        audio: Any = checked(data)
+        info = audio.info
+    else:
+        whole = read_sound(data)
+        info, audio = whole.info, whole.samples
+    check_sound(info, sound, _option)
+    if not lazy_decode:
+        audio = audio if info.channels > 1 else audio[:, 0]
+        audio = audio.astype(sound.dtype or info.dtype, copy=False)
+    return {"audio": audio, **({"audio/sample_rate": info.sample_rate} if sound.rate == 0 else {})}
+
+
+def _content_of(file: InputFile) -> bytes:
+    with open_bytes(file.path) as stream:
+        return stream.read()
+
+
+def _option(sound: SoundType) -> str:
+    """Returns the options that ask for sounds of a type."""
+    rate = [] if sound.rate is None else [f"--sample_rate {sound.rate or 'any'}"]
+    return " ".join([*rate, *([f"--dtype {sound.dtype}"] if sound.dtype else [])])
