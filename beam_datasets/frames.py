@@ -21,6 +21,9 @@ _RUNNING = re.compile(  # the interpreter with its standard library, the engine,
 )
 
 
+_BEAM = re.compile(r"(?:^|[/\\])(?:apache_beam|grpc)[/\\]")
+
+
 class Frame(NamedTuple):
     """A place that an error came through."""
 
@@ -47,6 +50,15 @@ def is_own(file: str) -> bool:
     """
     found = _IN_PACKAGE.match(file)
     return found is not None and (_PACKAGE / found[1].replace("\\", "/")).is_file()
+
+
+def is_beam(file: str) -> bool:
+    """Returns whether a file is one of Beam, or of gRPC, by which its processes talk to each other.
+
+    >>> is_beam("/usr/lib/python3/site-packages/apache_beam/pipeline.py"), is_beam("/home/me/my_apache_beam.py")
+    (True, False)
+    """
+    return _BEAM.search(file) is not None
 
 
 def is_authors(file: str) -> bool:

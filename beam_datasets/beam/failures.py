@@ -42,7 +42,19 @@ _AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
 
 
 class WorkerDiedError(GenerationError):
-    """A process of a local run was killed, or ended by itself."""
+    """A process of a local run was killed, ended by itself, or does nothing.
+
+    Attributes:
+        advice: what to do.
+    """
+
+    advice = "Run it again, with fewer workers (--num_workers) if memory was short."
+
+
+class StalledError(WorkerDiedError):
+    """No process of a local run does anything."""
+
+    advice = "Code that waits for longer may print its progress, or be given more time by --stall_timeout SECONDS."
 
 
 class SourceError(Exception):

@@ -3,6 +3,9 @@
 The launcher starts a runner process and waits for its reply. The runner process forks the workers, runs Beam's
 FnApiRunner with them, and watches them. The workers take the place of the commands that Beam's `multi_processing` mode
 starts; if Beam's internals are not as expected, or the system is not Linux, Beam starts its commands.
+
+A run whose processes neither write anything nor use the processor for `--stall_timeout` seconds is ended with an error:
+a worker that cannot send its answer would be waited for for ever.
 """
 
 from __future__ import annotations
@@ -30,14 +33,18 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
-from beam_datasets.beam.failures import WorkerDiedError
+from beam_datasets.beam.failures import StalledError, WorkerDiedError
+from beam_datasets.beam.worker_output import OutputReader, redirect
 from beam_datasets.beam.worker_pool import work
 from beam_datasets.extras import Self
 
 _UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})  # their threads cannot be forked
 _RELEASED = 3  # exit status of a forked worker that the runner has released
+_CHECK_SECONDS = 1.0  # between two looks at what the processes do
 _GRACE_SECONDS = 1.0  # for the run to end by itself after a worker has ended
 _END_SECONDS = 5.0  # for all processes to end once the launcher has closed the run
+DEFAULT_STALL_TIMEOUT = 600.0
+MIN_BUSY = 0.02  # of a core that processes of a run use which do something; waiting takes about 0.001
 served_grpc = False  # whether gRPC has run in this process: its threads do not survive a fork either
 
 
@@ -54,15 +61,29 @@ def can_replace_commands() -> bool:
     return sys.platform == "linux" and handler is not None and methods <= vars(handler).keys()
 
 
+class LocalRunOptions(PipelineOptions):
+    """Options of a local run."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument(
+            "--stall_timeout",
+            type=float,
+            default=DEFAULT_STALL_TIMEOUT,
+            help="seconds after which a local run is ended whose worker processes neither print nor compute",
+        )
+
+
 class LocalRunner(PipelineRunner):
     """Runs one pipeline in worker processes; as a context manager it ends all of them.
 
     Args:
-        log: file that takes what the processes log; what they print goes to this process's standard error.
+        log: file that keeps what the processes print and log, if the author's code says something; it is shown, too.
     """
 
     def __init__(self, log: str) -> None:
         self._log, self._pid = log, 0
+        self._stall_timeout = DEFAULT_STALL_TIMEOUT
         self._started: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -71,10 +92,12 @@ class LocalRunner(PipelineRunner):
         living, self._alive = Pipe(duplex=False)  # at its end as soon as the launcher has closed the run, or ended
         self._gone, going = Pipe(duplex=False)  # at its end as soon as all processes of the run have ended
         self._theirs = replying, living, going
+        self._output = OutputReader(self._log)
         return self
 
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> LocalResult:
         """Starts the pipeline and returns at once; the result's `wait_until_finish` waits for it."""
+        self._stall_timeout = float(options.view_as(LocalRunOptions).stall_timeout)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # a child must not raise KeyboardInterrupt
         try:
             if not can_fork():
@@ -83,24 +106,26 @@ class LocalRunner(PipelineRunner):
             elif not (pid := os.fork()):
                 for pipe in (self._alive, self._gone, self._replies):
                     pipe.close()
-                _Run(self._log, self._scratch, *self._theirs[:2]).run(pipeline, options)
+                self._output.close_reading_ends()
+                _Run(self._output.writing_ends, self._scratch, *self._theirs[:2]).run(pipeline, options)
             else:
                 self._pid = pid
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for pipe in self._theirs:
                 pipe.close()
+            self._output.start()  # after the fork, which a thread would not survive
         return LocalResult(self)
 
     def _start(self, pipeline: beam.Pipeline, options: PipelineOptions) -> subprocess.Popen[bytes]:
         """Starts the runner process as a new one, which rebuilds the pipeline."""
         proto = pipeline.to_runner_api().SerializeToString()
         given = options.get_all_options(drop_default=True, retain_unknown_options=True)
-        fds = [pipe.fileno() for pipe in self._theirs]
+        fds = [*(pipe.fileno() for pipe in self._theirs), *self._output.writing_ends]
         variables = os.environ | {"PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
         command = [sys.executable, "-c", f"from {__name__} import main; main()"]
         with tempfile.TemporaryFile() as request:
-            pickle.dump((proto, given, self._log, self._scratch, fds), request)
+            pickle.dump((proto, given, self._scratch, fds), request)
             request.seek(0)
             return subprocess.Popen(command, stdin=request, pass_fds=fds, env=variables)
 
@@ -108,10 +133,17 @@ class LocalRunner(PipelineRunner):
         """Waits for the end of the run and returns its metrics.
 
         Raises:
-            WorkerDiedError: a process of the run died.
+            WorkerDiedError: a process of the run died, or none of them does anything.
             RuntimeError: the run failed; the message is the traceback.
         """
+        activity = Activity(self._pid, self._output)
         try:
+            while not wait([self._replies], _CHECK_SECONDS):
+                if (seconds := activity.idle_seconds()) >= self._stall_timeout:
+                    raise StalledError(
+                        f"the run was ended, because its worker processes computed and printed nothing for "
+                        f"{seconds:.0f} s"
+                    )
             error, metrics = self._replies.recv()
         except EOFError:
             died = f"the runner process of the workers (pid {self._pid}) {_how(self._end())}"
@@ -125,6 +157,7 @@ class LocalRunner(PipelineRunner):
         self._end()
         for pipe in (self._replies, self._gone):
             pipe.close()
+        self._output.close(keep=False)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _end(self) -> int:
@@ -137,6 +170,49 @@ class LocalRunner(PipelineRunner):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         return self._started.wait() if self._started else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class Activity:
+    """Whether the processes of a run do something: write to their launcher, or use the processor.
+
+    Args:
+        root: process id of the runner process.
+        output: what reads what they write.
+    """
+
+    def __init__(self, root: int, output: OutputReader) -> None:
+        self._root, self._output = root, output
+        self._last_busy = self._checked = time.monotonic()
+        self._used = processor_seconds(root)
+
+    def idle_seconds(self) -> float:
+        """Returns for how long the processes have done nothing."""
+        now, used = time.monotonic(), processor_seconds(self._root)
+        if used is None or self._used is None or used - self._used >= MIN_BUSY * (now - self._checked):
+            self._last_busy = now
+        self._checked, self._used = now, used
+        return now - max(self._last_busy, self._output.last_time)
+
+
+def processor_seconds(root: int) -> float | None:
+    """Returns the processor time that a process and those below it have used; None if the system does not tell."""
+    children: dict[int, list[int]] = {}
+    used: dict[int, int] = {}
+    try:
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, IndexError):  # it has ended
+                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                    words = file.read().rpartition(")")[2].split()
+                children.setdefault(int(words[1]), []).append(int(name))
+                used[int(name)] = sum(map(int, words[11:15]))  # its own, and of children that have ended
+    except OSError:
+        return None
+    total, pending = 0, [root]
+    while pending:
+        pid = pending.pop()
+        total += used.get(pid, 0)
+        pending += children.get(pid, ())
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 class LocalResult(PipelineResult, MetricResults):
@@ -172,18 +248,18 @@ class _Run:
     """The runner process of a run.
 
     Args:
-        log: see `LocalRunner`.
+        output: descriptors that take what the processes write; see `OutputReader`.
         scratch: directory for temporary files.
         replies: takes (error or None, metrics).
         living: becomes readable when the launcher has closed the run, or ended.
     """
 
-    def __init__(self, log: str, scratch: str, replies: Connection[Any, Any], living: Connection[Any, Any]) -> None:
+    def __init__(
+        self, output: tuple[int, int], scratch: str, replies: Connection[Any, Any], living: Connection[Any, Any]
+    ) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the launcher, which ends the run
-        os.dup2(2, 1)  # what is printed goes to the launcher's standard error, and what is logged to the log
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 2)
-        # A new one, for the launcher prints what the old one still holds.
-        sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        redirect("", *output)
+        self._output = output
         tempfile.tempdir = os.environ["TMPDIR"] = scratch
         gc.freeze()  # what is imported stays; collecting it again and again takes a twentieth of the time
         self._replies, self._living, self._lock = replies, living, threading.Lock()
@@ -233,6 +309,7 @@ class _Run:
         try:
             self._replies.close()
             threading.Thread(target=lambda: (wait([self._living]), os._exit(1)), daemon=True).start()
+            redirect(f"worker {len(self._workers) + 1}", *self._output)
             work(*settings.recv())
             status = _RELEASED
         finally:
@@ -275,8 +352,8 @@ class _Run:
 
 def main() -> None:
     """Runs a runner process that was not forked; reads the pipeline from standard input."""
-    proto, given, log, scratch, (replies, living, _) = pickle.load(sys.stdin.buffer)
-    run = _Run(log, scratch, Connection(replies, readable=False), Connection(living, writable=False))
+    proto, given, scratch, (replies, living, _, shown, kept) = pickle.load(sys.stdin.buffer)
+    run = _Run((shown, kept), scratch, Connection(replies, readable=False), Connection(living, writable=False))
     options = PipelineOptions([], **given)
     graph = beam_runner_api_pb2.Pipeline.FromString(proto)
     run.run(beam.Pipeline.from_runner_api(graph, FnApiRunner(), options), options)

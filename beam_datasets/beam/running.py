@@ -82,9 +82,7 @@ def run_pipeline(
             if directory is None:
                 raise
             published = f"{directory} is published" if catalog.is_published(directory) else "nothing was published"
-            raise WorkerDiedError(
-                f"{died}; {published}. Run it again, with fewer workers (--num_workers) if memory was short."
-            ) from None
+            raise type(died)(f"{died}; {published}. {died.advice}") from None
 
 
 def run_publishing(

@@ -191,7 +191,7 @@ class _Search:
             path = storage.join(folder, name)
             if storage.is_link(path):
                 continue
-            if storage.is_temporary(name):
+            if storage.is_temporary(name) or name.startswith(runs.LOG_PREFIX):
                 yield from self._found(path, "temporary")
             elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
                 yield from self._found(path, "run")

@@ -45,7 +45,7 @@ from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.generate.units import ShardRecords
-from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.info import INFO_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import INPUTS_FILE, MANIFEST_FILE, RUN_FILE, Inputs, Manifest, ShardColumns
 from beam_datasets.metadata.names import FilenameTemplate, check_file_name
 from beam_datasets.metadata.version import Version, VersionOrStr
@@ -254,13 +254,31 @@ def staging(run: Run, *, wait: bool = True) -> Iterator[None]:
             raise
         except BaseException as error:
             _give_up(run, error)
+            if kept := _keep_log(run, run.kept_log):
+                error.__notes__ = [*getattr(error, "__notes__", []), f"What the workers printed is kept in {kept}"]
             raise
         else:
             if wait:
                 remove_intermediate(run)
+            if run.marker == INFO_FILE:
+                _keep_log(run, storage.join(run.target, runs.WORKERS_FILE))
         finally:
-            if run.is_remote:
-                storage.remove(run.worker_log)
+            storage.remove(run.worker_log)
+
+
+def _keep_log(run: Run, path: str) -> str:
+    """Copies what the workers of a local run printed to a file, and returns its path; '' if they printed nothing.
+
+    The run is what it is if that fails, such as on a full disk.
+    """
+    if not storage.exists(run.worker_log):
+        return ""
+    try:
+        storage.write_bytes(path, storage.read_bytes(run.worker_log))
+    except StorageError as error:
+        _log.warning("What the workers printed cannot be kept: %s", error)
+        return ""
+    return path
 
 
 def remove_intermediate(run: Run) -> None:

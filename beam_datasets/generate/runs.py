@@ -43,6 +43,10 @@ from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE
 from beam_datasets.native import crc32c
 
 PUBLISH, ABANDON = "publish", "abandon"
+LOG_PREFIX = "incomplete.log."
+"""How the names of files with what the workers of a failed run printed begin."""
+WORKERS_FILE = "workers.log"
+"""What the workers of the run printed that published a version, in its directory."""
 RUNS_PREFIX = "incomplete.runs."
 """How the names of directories with the records of runs begin; TFDS and `catalog` skip `incomplete.*`."""
 EXPORT_FILE = "_export.json"
@@ -95,9 +99,13 @@ class Run:
 
     @property
     def worker_log(self) -> str:
-        """File for the logs of the worker processes of a local run."""
-        folder = tempfile.gettempdir() if self.is_remote else self.staging_dir
-        return storage.join(folder, f"workers-{self.job}.log")
+        """File for the output of the worker processes of a local run while it runs: not on the disk that it fills."""
+        return storage.join(tempfile.gettempdir(), f"beam_datasets-workers-{self.job}.log")
+
+    @property
+    def kept_log(self) -> str:
+        """Where the output of the workers is kept if the run fails: beside its staging directory."""
+        return storage.join(storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
 
     @property
     def text(self) -> str:
