@@ -696,7 +696,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")
         if wrong:
-            raise InputError("\n  ".join(wrong))
+            text = "\n  ".join(wrong)
+            has_place = any(file.path in text for file in self._all_files)
+            raise InputError(text if has_place else f"{self.files_text}: {text}")
         return {name: with_labels(field, name, self._label_values) for name, field in fields.items()}
 
     @cached_property

@@ -177,7 +177,8 @@ class Inference:
             column = path.partition("/")[0].replace("[]", "")
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
         elif kind == UNKNOWN:
-            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path)}")
+            text = "string?" if missing and not inside_list else "string"
+            return Field(UNKNOWN, problem=f"{path!r}: {_conflict(guess)}; {_hint(path, text)}")
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
@@ -236,6 +237,6 @@ def _conflict(guess: Guess) -> str:
     )
 
 
-def _hint(path: str) -> str:
+def _hint(path: str, text: str = "string") -> str:
     name = path.replace("[]", "")
-    return f"say what it is ({advice(name, 'string')} makes text of anything, {advice(name, 'drop')} leaves it out)"
+    return f"say what it is ({advice(name, text)} makes text of anything, {advice(name, 'drop')} leaves it out)"

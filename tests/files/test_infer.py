@@ -485,3 +485,13 @@ def test_a_number_that_would_be_infinite(files, kind, text):
     assert f"a.{kind}, line {3 if kind == 'csv' else 2}" in files.fails(kind, "--feature=x=float64")
     files.build(kind, "--feature=x=float64", "--skip_bad")
     assert "left out: 1\n" in files.said()
+
+
+def test_problems_of_a_schema_name_the_file_and_advice_that_suffices(files):
+    files.write("a.jsonl", '{"id": 1, "tags": [], "note": null}\n')
+    problem = files.fails("jsonl")
+    assert f"{files.folder}/a.jsonl: 2 columns cannot be stored as they are:" in problem
+    assert "--feature tags=string makes text" in problem
+    assert "--feature 'note=string?' makes text" in problem
+    [row] = files.read("jsonl", "--feature=tags=string", "--feature=note=string?")
+    assert (row["tags"], row["note"]) == (b"[]", None)
