@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import reprlib
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,14 +23,38 @@ def integer(name: str, value: Any, *, at_least: int | None = None, at_most: int 
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an int, not {value!r}.") from None
+        raise TypeError(f"{name} must be an int, not {shown(value)}.") from None
     if isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {value!r}.")
     if at_least is not None and number < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {number}.")
+        raise ValueError(f"{name} must be at least {at_least}, got {shown(number)}.")
     if at_most is not None and number > at_most:
-        raise ValueError(f"{name} must be at most {at_most}, got {number}.")
+        raise ValueError(f"{name} must be at most {at_most}, got {shown(number)}.")
     return number
+
+
+_MAX_BITS = 256  # of an integer that a message prints
+_MAX_SHOWN = 160  # characters
+_short = reprlib.Repr()
+_short.maxdict = _short.maxlist = _short.maxtuple = _short.maxset = 8
+_short.maxlevel, _short.maxlong, _short.maxstring, _short.maxother = 4, _MAX_BITS, _MAX_SHOWN, _MAX_SHOWN
+
+
+def shown(value: Any) -> str:
+    """Returns a value for a message: its `repr` in at most about 160 characters, also if it has none.
+
+    Python prints no integer of more than 4,300 digits, and no list that is nested a thousand times.
+
+    >>> shown([1, "a"]), shown(10**5000)
+    ("[1, 'a']", 'an integer of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = _short.repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from beam_datasets.arguments import boolean, integer
+from beam_datasets.arguments import boolean, integer, shown
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self, framework
 
@@ -183,8 +183,7 @@ class Divided:
             return self._beginning(), 0, share
         if "begun" not in start:
             return start, 0, share
-        even = start["format"] == FORMAT_OF_EVEN
-        saved = self._dataset._share(start["worker"], start["workers"], start["block"], even=even)
+        saved = self._saved_share(start)
         same = (saved.worker_index, saved.worker_count) == (share.worker_index, share.worker_count)
         if same and (saved == share or self._block is None):
             return start["begun"], start["taken"], saved
@@ -236,19 +235,41 @@ class Divided:
             StateError: the state is of another dataset, slice, configuration or order; the message names the
                 differences.
         """
-        begun = state
         if isinstance(state, Mapping) and "begun" in state:
-            if set(state) != _FIELDS or state["format"] not in (FORMAT, FORMAT_OF_EVEN):
-                raise StateError(
-                    f"a worker's state of format {FORMAT} or {FORMAT_OF_EVEN} has the fields {sorted(_FIELDS)}; this "
-                    f"one of format {state.get('format')!r} has {sorted(state)}. Restore it with the version that "
-                    "saved it."
-                )
-            begun = state["begun"]
-        self._dataset.iterate(state=begun)  # raises a StateError if it does not fit
+            self._check_worker(state)
+        else:
+            self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
         self._start = state
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0
+
+    def _check_worker(self, state: State) -> None:
+        """Checks a state of `state_dict()`.
+
+        Raises:
+            StateError: it is malformed, or does not fit the dataset.
+        """
+        number = state.get("format")
+        if set(state) != _FIELDS or isinstance(number, bool) or number not in (FORMAT, FORMAT_OF_EVEN):
+            raise StateError(
+                f"a worker's state of format {FORMAT} or {FORMAT_OF_EVEN} has the fields {sorted(_FIELDS)}; this "
+                f"one of format {shown(number)} is {shown(state)}. Restore it with the version that saved it."
+            )
+        begun = self._dataset.iterate()
+        begun.set_state(state["begun"])  # raises a StateError if it does not fit
+        left = operator.length_hint(begun)
+        try:
+            ranks = integer("ranks", state["ranks"], at_least=1, at_most=integer("workers", state["workers"]))
+            if state["workers"] % ranks:
+                raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
+            integer("block", state["block"], at_least=1)
+            integer("taken", state["taken"], at_least=0, at_most=self._saved_share(state).of(left).count(left) + 1)
+        except (TypeError, ValueError) as error:
+            raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
+
+    def _saved_share(self, state: State) -> Share:
+        is_even = state["format"] == FORMAT_OF_EVEN
+        return self._dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
     def state_after(self, count: int, *, start: State | None = None) -> dict[str, Any]:
         """Returns the state after all ranks together have taken `count` items, for any number of ranks and workers.
@@ -274,8 +295,9 @@ class DividedStream(Divided):
 
     def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         stream = self._dataset._divided(index, count, self._block)
-        if start is None or not (start["position"] or start["held"]):  # at the beginning, for any worker
-            epoch = int(self._shared[_EPOCH]) if start is None else start["epoch"]
+        saved = None if start is None else stream._state_of(start)
+        if saved is None or saved.is_beginning:  # for any worker
+            epoch = int(self._shared[_EPOCH]) if saved is None else saved.epoch
             return _StreamItems(stream.iterate(epoch=epoch), is_worker)
         return _StreamItems(stream.iterate(state=start), is_worker)
 
@@ -289,8 +311,7 @@ class DividedStream(Divided):
         Raises:
             StateError: it is not a state of a stream. When the iteration begins, also if it does not fit.
         """
-        if not isinstance(state, Mapping) or not {"epoch", "position", "held"} <= set(state):
-            raise StateError(f"expected a state of a stream, got {state!r:.120}. Begin anew.")
+        self._dataset._state_of(state)
         self._start = state
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0

@@ -26,6 +26,7 @@ from beam_datasets.reading.decoding import (
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import (
     ENDLESS,
+    MAX_ENDLESS,
     Batches,
     Operation,
     Repeat,
@@ -36,7 +37,7 @@ from beam_datasets.reading.operations import (
     stream_of,
 )
 from beam_datasets.reading.source import Lookup, Source
-from beam_datasets.reading.state import Share, fingerprint
+from beam_datasets.reading.state import MAX_POSITION, Share, fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
 
 if TYPE_CHECKING:
@@ -456,7 +457,7 @@ class Dataset(Frameworks):
             StateError: the state belongs to another dataset or epoch.
             ValueError: `repeat(epochs)` ends before this epoch, or an epoch before it is endless.
         """
-        first = 0 if epoch is None else integer("epoch", epoch, at_least=0)
+        first = 0 if epoch is None else integer("epoch", epoch, at_least=0, at_most=MAX_POSITION)
         if state is None:
             return DatasetIterator(self, self._checked_epoch(first))
         iterator = DatasetIterator(self)
@@ -471,4 +472,6 @@ class Dataset(Frameworks):
             raise ValueError(f"epoch must be 0, got {epoch}: the first epoch of an endless dataset never ends.")
         if isinstance(stream, Repeat) and stream.times and epoch >= stream.times:
             raise ValueError(f"epoch must be in [0, {stream.times}), those of repeat({stream.times}), got {epoch}.")
+        if isinstance(stream, Repeat) and epoch * stream.child.length >= MAX_ENDLESS:
+            raise ValueError(f"epoch must be at most {MAX_ENDLESS // stream.child.length}, got {epoch}.")
         return epoch

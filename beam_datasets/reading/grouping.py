@@ -66,6 +66,20 @@ class ByLength(Grouping):
         drop = ", drop_remainder=True" if self.drop_remainder else ""
         return f"batch_by_length({list(self.boundaries)}, {list(self.sizes)}{by}{drop})"
 
+    @property
+    def max_bins(self) -> int:
+        """How many bins can be open at once."""
+        return len(self.sizes)
+
+    def restored(self, bins: list[list[Item]]) -> list[Bin]:
+        """Returns the bins with items of a saved state; a ValueError if their lengths are others."""
+        if len(bins) != len(self.sizes):
+            raise ValueError(f"expected {len(self.sizes)} groups, got {len(bins)}")
+        for number, (items, size) in enumerate(zip(bins, self.sizes)):
+            if len(items) >= size or any(self._bin_of(value) != number for _, value in items):
+                raise ValueError(f"expected fewer than {size} items of group {number}, got others")
+        return [Bin(items) for items in bins]
+
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Puts an item in the bin of its length."""
         number = self._bin_of(item[1])
@@ -137,6 +151,11 @@ class Packed(Grouping):
         """What a fingerprint contains."""
         return f"pack({dict(self.lengths)}, num_bins={self.num_bins}, overlong={self.overlong})"
 
+    @property
+    def max_bins(self) -> int:
+        """How many bins can be open at once."""
+        return self.num_bins
+
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Puts an item in the first bin that has space; if none has, completes the oldest and begins another one."""
         needed = self._lengths(item[1])
@@ -144,7 +163,7 @@ class Packed(Grouping):
             return []
         complete = []
         for found in bins:
-            space = self._space(found) if found.space is None else found.space
+            space = found.space
             if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first alone rules most out
                 break
         else:
@@ -157,12 +176,6 @@ class Packed(Grouping):
         if not any(found.space):
             complete.append(bins.pop(next(i for i, some in enumerate(bins) if some is found)))
         return complete
-
-    def _space(self, some: Bin) -> list[int]:
-        """Counts how much of each feature fits in a bin that was restored."""
-        used = zip(*(self._lengths(value) for _, value in some.items))
-        space = some.space = [most - sum(column) for most, column in zip(self.lengths.values(), used)]
-        return space
 
     def _lengths(self, value: Any) -> list[int]:
         """Returns the lengths of the features in a bin."""

@@ -14,10 +14,12 @@ from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
 from beam_datasets.reading.operations import (
     ENDLESS,
+    MAX_ENDLESS,
     Partials,
     Repeat,
     Slice,
     begun,
+    check_place,
     left_of,
     moved_on,
     reached,
@@ -51,8 +53,7 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
 
     def _go(self, epoch: int, position: int, partials: Partials) -> None:
         """Goes to a position of an epoch, and on in what is left of blocks from there on."""
-        if isinstance(self._stream, Repeat):
-            epoch, position = 0, min(epoch * self._num_examples + position, self._stream.length)
+        epoch, position = self._stream_place(epoch, position)
         operation = self._dataset._operation
         taken = begun(operation, partials[-1][0]) if partials and not partials[-1][1] else 0
         self._epoch = epoch
@@ -62,6 +63,12 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         self._ended = False
         self.close()
         self._taken = 0
+
+    def _stream_place(self, epoch: int, position: int) -> tuple[int, int]:
+        """Returns the epoch to read and the position in the stream: a repeated stream has one epoch after another."""
+        if isinstance(self._stream, Repeat):
+            return 0, min(epoch * self._num_examples + position, self._stream.length)
+        return epoch, position
 
     def __length_hint__(self) -> int:
         """Returns how many items are left."""
@@ -163,6 +170,13 @@ class DatasetIterator(BlockIterator, Iterator[Any]):
         saved.check(self._fingerprint(), num_examples=self._num_examples)
         if saved.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
             raise StateError(f"the state's epoch is {saved.epoch}: the first epoch of an endless dataset never ends.")
+        _, position = self._stream_place(saved.epoch, saved.position)
+        if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
+            raise StateError(
+                f"the state's epoch is {saved.epoch} and its position {saved.position}: expected less than "
+                f"{MAX_ENDLESS} examples before it. Begin anew."
+            )
+        check_place(self._stream, position, saved.partials)
         self._go(saved.epoch, saved.position, saved.partials)
 
     @property

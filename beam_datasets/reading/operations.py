@@ -23,7 +23,7 @@ from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items, growing, regrouped
 from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
 from beam_datasets.reading.runs import ahead
-from beam_datasets.reading.state import Partial, Share
+from beam_datasets.reading.state import MAX_POSITION, Partial, Share
 
 Ints = NDArray[np.int64]
 
@@ -33,8 +33,11 @@ Spans: TypeAlias = "tuple[Ints, Ints]"
 Partials: TypeAlias = "tuple[tuple[Partial, int], ...]"
 """Where workers were in the middle of blocks; each with a position in what that left, where the next one begins."""
 
-ENDLESS = 1 << 61
+ENDLESS = MAX_POSITION
 """The length of what never ends."""
+
+MAX_ENDLESS = ENDLESS >> 1
+"""Above the positions at which an endless dataset can be read."""
 
 _BLOCK = 32  # items handed on at once where nothing else says how many
 _FETCH_BYTES = 4 << 20  # of items that are fetched at once
@@ -121,36 +124,51 @@ class Left(Rearranged):
     """What is left of the items when workers, in the middle of blocks, have taken some of each block in a row."""
 
     def __init__(self, child: Operation, start: int, partial: Partial) -> None:
-        """Skips positions before `start`, and the items of the next blocks that workers have already taken."""
+        """Skips positions before `start`, and the items of the next blocks that workers have already taken.
+
+        There may be any number of workers, and blocks of any size: all of it is arithmetic.
+        """
         self.child = child
-        self._firsts = start + np.arange(partial.worker_count) * partial.block
-        stops = np.minimum(self._firsts + partial.block, child.length)
-        self._firsts = np.minimum(self._firsts + partial.taken, stops)
-        self._next = min(start + partial.worker_count * partial.block, child.length)
-        self.in_blocks = int((stops - self._firsts).sum())
+        length = child.length - start
+        whole, last = divmod(length, partial.block)
+        each = partial.block - partial.taken
+        self.in_blocks = whole * each + max(0, last - partial.taken)
         """How many items are left of the blocks."""
-        self._firsts = np.append(self._firsts, self._next)
-        self._ends = np.append(np.cumsum(stops - self._firsts[:-1]), ENDLESS)
-        length = ENDLESS if child.length == ENDLESS else self.in_blocks + child.length - self._next
-        super().__init__(length, child.item_bytes, child.texts)
+        if whole >= partial.worker_count:
+            self.in_blocks = partial.worker_count * each
+        self._each = min(each, ENDLESS)
+        self._block = min(partial.block, ENDLESS)
+        self._first = start + partial.taken
+        self._next = start + min(partial.worker_count * partial.block, length)
+        endless = child.length == ENDLESS
+        super().__init__(
+            ENDLESS if endless else self.in_blocks + child.length - self._next, child.item_bytes, child.texts
+        )
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's items at these positions."""
-        return self.child.blocks((self._below(starts, counts) for starts, counts in spans), epoch)
+        most = _MAX_SPANS * self._each
+        if self.in_blocks > most:  # more blocks than are to be computed at once
+            spans = limited(spans, itertools.repeat(most))
+        return self.child.blocks((self._below(*some) for some in spans), epoch)
 
     def _below(self, starts: Ints, counts: Ints) -> Spans:
-        within = np.searchsorted(starts, self._ends[:-1], side="right") - 1
-        crossed = (within >= 0) & (self._ends[:-1] < (starts + counts)[within])
-        cuts = np.unique(np.concatenate([starts, self._ends[:-1][crossed]]))
-        stops = (starts + counts)[np.searchsorted(starts, cuts, side="right") - 1]
-        stops = np.minimum(stops, np.append(cuts[1:], ENDLESS))
-        return self.sources(cuts), stops - cuts
+        stops = starts + counts
+        inside, after = starts < self.in_blocks, stops > self.in_blocks
+        rest = np.maximum(starts[after], self.in_blocks)
+        firsts, numbers = rest, stops[after] - rest
+        if inside.any():
+            begin = starts[inside]
+            cut, some = Share(block=self._each).spans(begin, np.minimum(stops[inside], self.in_blocks) - begin)
+            firsts, numbers = np.concatenate([cut, firsts]), np.concatenate([some, numbers])
+        return self.sources(firsts), numbers
 
     def sources(self, positions: Ints, epoch: int = 0) -> Ints:
         """Returns the child's position for each position."""
-        place = np.searchsorted(self._ends, positions, side="right")
-        starts = np.append(0, self._ends[:-1])
-        found: Ints = self._firsts[place] + positions - starts[place]
+        found: Ints = positions + (self._next - self.in_blocks)
+        inside = positions < self.in_blocks
+        rounds, within = np.divmod(positions[inside], self._each)
+        found[inside] = self._first + rounds * self._block + within
         return found
 
     def position(self, position: int) -> int | None:
@@ -437,6 +455,29 @@ def left_of(stream: Operation, position: int, partials: Partials) -> Operation:
         stream = left
     position = partials[-1][1] if partials else position
     return Slice(stream, position, stream.length) if position else stream
+
+
+def check_place(stream: Operation, position: int, partials: Partials) -> None:
+    """Checks that reading can go on at a position of a stream, and in what is left of blocks from there on.
+
+    Raises:
+        StateError: some of it is behind the end.
+    """
+    length = stream.length
+    for left, (partial, count) in zip(_lefts(stream, position, partials), partials):
+        # worker 0 has the most; once it had no more to take, the state said the end
+        if position + partial.taken >= length:
+            raise StateError(
+                f"the state's blocks: expected fewer than {length - position} examples taken of a block, of which that "
+                f"many are left, got {partial.taken}. Restore it with the dataset that it was saved with, or begin "
+                "anew."
+            )
+        length, position = left.length, count
+        if count > length:
+            raise StateError(
+                f"the state's blocks: expected a position in the {length} examples that are left, got {count}. "
+                "Restore it with the dataset that it was saved with, or begin anew."
+            )
 
 
 def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:

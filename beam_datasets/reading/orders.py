@@ -335,7 +335,7 @@ def file_order(num_files: int, seed: int, epoch: int = 0, *, reshuffle: bool = T
 def _philox(key: int, high: int, first: int, count: int) -> Words:
     """The (4 * count,) 32-bit words of Philox4x32-10 at the counters [first, first + count) below 64 bits of `high`."""
     low32, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    counters = np.arange(first, first + count, dtype=np.uint64)
+    counters = np.arange(count, dtype=np.uint64) + np.uint64(first & _MASK)  # which wraps
     x0, x1 = counters & low32, counters >> shift
     x2, x3 = np.full_like(counters, high & 0xFFFFFFFF), np.full_like(counters, high >> 32)
     for i in range(10):

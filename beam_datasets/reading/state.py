@@ -21,10 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.arguments import integer
+from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import StateError
 
-FORMAT, FORMAT_WITH_BLOCKS, FORMAT_OF_STREAMS = 1, 2, 3
+FORMAT, FORMAT_WITH_BLOCKS = 1, 2
+FORMATS_OF_STREAMS = (3, 4)
+"""Of `reading.stream_state`; the second has a check sum."""
+
+MAX_POSITION = 1 << 61
+"""Above all positions, epochs and numbers of workers, so that sums of a few of them fit 64 bits."""
+
+MAX_PARTIALS = 100
+"""Divisions of workers that can each be in the middle of blocks of the one before."""
+
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
 _MAX_PART = 120  # characters of a part of a fingerprint that are kept in words
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
@@ -82,6 +91,18 @@ class ReadState:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     partials: tuple[tuple[Partial, int], ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, most in (("position", 1 << 62), ("epoch", MAX_POSITION)):
+            object.__setattr__(self, name, checked(f"the state's {name}", getattr(self, name), most))
+        object.__setattr__(self, "fingerprint", checked_fingerprint(self.fingerprint))
+        if len(self.partials) > MAX_PARTIALS:
+            raise StateError(
+                f"the state's blocks: expected at most {MAX_PARTIALS}, got {len(self.partials)}. Save it between "
+                "blocks."
+            )
+        for _, count in self.partials:
+            checked("the position in what is left", count, MAX_POSITION)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as a dict that JSON can hold."""
         state = {
@@ -103,36 +124,22 @@ class ReadState:
             StateError: it is not such a dict, or of a later format.
         """
         if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {_brief(repr(state))}. {_HINT}")
-        if state.get("format") == FORMAT_OF_STREAMS:
+            raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {shown(state)}. {_HINT}")
+        number = format_of(state, FORMAT)
+        if number in FORMATS_OF_STREAMS:
             raise StateError(
                 "the state is of a stream, behind filter(), batch_by_length() or pack(), and this dataset has none of "
                 f"them. {_HINT}"
             )
-        if state.get("format", FORMAT) not in (FORMAT, FORMAT_WITH_BLOCKS):
+        if number not in (FORMAT, FORMAT_WITH_BLOCKS):
             raise StateError(
-                f"the state has format {state['format']!r}, but this version of beam_datasets reads format "
+                f"the state has format {shown(state['format'])}, but this version of beam_datasets reads format "
                 f"{FORMAT_WITH_BLOCKS} and older only. Restore it with the version that saved it."
             )
-        fields = _FIELDS | {"blocks"} if state.get("format") == FORMAT_WITH_BLOCKS else _FIELDS
+        fields = _FIELDS | {"blocks"} if number == FORMAT_WITH_BLOCKS else _FIELDS
         if set(state) != fields:
             raise StateError(f"a state is a dict with {_named(fields)}, got one with {_named(set(state))}. {_HINT}")
-        try:
-            partials = tuple(
-                (Partial(*numbers), integer("the position in what is left", count, at_least=0))
-                for *numbers, count in state.get("blocks", ())
-            )
-        except (TypeError, ValueError) as error:
-            raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
-        if not isinstance(state["fingerprint"], Mapping):
-            raise StateError(f"the state's fingerprint must be a dict, got {state['fingerprint']!r}. {_HINT}")
-        try:
-            position, epoch = (
-                integer(f"the state's {name}", state[name], at_least=0) for name in ("position", "epoch")
-            )
-        except (TypeError, ValueError) as error:
-            raise StateError(f"{error} {_HINT}") from error
-        return cls(position, epoch, dict(state["fingerprint"]), partials)
+        return cls(state["position"], state["epoch"], state["fingerprint"], _partials_of(state.get("blocks", [])))
 
     def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
         """Checks that the state fits a reader with this fingerprint and this many examples an epoch.
@@ -145,6 +152,52 @@ class ReadState:
             raise StateError(
                 f"the state's position is {self.position}, but an epoch has {num_examples} examples. {_HINT}"
             )
+
+
+def format_of(state: Mapping[Any, Any], default: int) -> int | None:
+    """Returns the number of a state's format, `default` if it has none, None if it is not an integer."""
+    number = state.get("format", default)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def checked(name: str, value: Any, most: int) -> int:
+    """Returns a number of a state, in [0, most].
+
+    Raises:
+        StateError: it is not an integer in this range.
+    """
+    try:
+        return integer(name, value, at_least=0, at_most=most)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{error} {_HINT}") from None
+
+
+def checked_fingerprint(value: Any) -> dict[str, str]:
+    """Returns a saved fingerprint.
+
+    Raises:
+        StateError: it is not a dict of texts.
+    """
+    if not isinstance(value, Mapping):
+        raise StateError(f"the state's fingerprint must be a dict, got {shown(value)}. {_HINT}")
+    for name, text in value.items():
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise StateError(f"the state's fingerprint: expected text, got {shown({name: text})}. {_HINT}")
+    return dict(value)
+
+
+def _partials_of(blocks: Any) -> tuple[tuple[Partial, int], ...]:
+    """Returns the partials of a state's `blocks`.
+
+    Raises:
+        StateError: it is not a list of lists of four numbers.
+    """
+    try:
+        if not isinstance(blocks, (list, tuple)):
+            raise TypeError(shown(blocks))
+        return tuple((Partial(*numbers), count) for *numbers, count in blocks)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
 
 
 def check_fingerprint(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -170,11 +223,13 @@ def _brief(text: str) -> str:
 
 
 def _named(names: set[Any]) -> str:
-    return ", ".join(sorted(map(repr, names))) or "nothing in it"
+    """Returns the names of a state's fields, of which a damaged one may have any number."""
+    first = sorted(map(shown, names))[: 2 * len(_FIELDS)]
+    return ", ".join(first) or "nothing in it"
 
 
 def _shown(parts: Mapping[str, str], name: str) -> str:
-    return repr(parts[name]) if name in parts else "not there"
+    return shown(parts[name]) if name in parts else "not there"
 
 
 # ------------------------------------------------------------------------------------------------------------ positions
@@ -214,7 +269,8 @@ class Partial:
 
     def __post_init__(self) -> None:
         for name in ("worker_count", "block", "taken"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+            number = integer(name, getattr(self, name), at_least=1, at_most=MAX_POSITION)
+            object.__setattr__(self, name, number)
         if self.taken >= self.block:
             raise ValueError(f"taken must be less than block, {self.block}, got {self.taken}")
 
@@ -250,7 +306,8 @@ class Share:
 
     def __post_init__(self) -> None:
         for name, least in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
-            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=least))
+            number = integer(name, getattr(self, name), at_least=least, at_most=MAX_POSITION)
+            object.__setattr__(self, name, number)
         if not 0 <= self.worker_index < self.worker_count:
             raise ValueError(f"worker_index must be in [0, {self.worker_count}), got {self.worker_index}")
 

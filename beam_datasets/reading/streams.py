@@ -8,6 +8,7 @@ nothing is replayed.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
@@ -22,16 +23,12 @@ from beam_datasets.features.stacking import same
 from beam_datasets.reading.dataset import Dataset, Frameworks
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
 from beam_datasets.reading.iterator import DatasetIterator
-from beam_datasets.reading.operations import Operation, Shared
-from beam_datasets.reading.state import FORMAT_OF_STREAMS, check_fingerprint, fingerprint
-
-Unit: TypeAlias = Any
-"""What an item was made of: its position in the dataset, or, behind a group, a list of units."""
+from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
+from beam_datasets.reading.state import MAX_POSITION, check_fingerprint, fingerprint
+from beam_datasets.reading.stream_state import Held, StreamState, Unit, leaves
 
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit and the value that was made of it."""
-
-_FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
 
 
 @dataclass
@@ -40,7 +37,7 @@ class Bin:
 
     Attributes:
         items: in the order in which they came.
-        space: what a link knows of the space that is left; None if it is to be counted.
+        space: what a link knows of the space that is left.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -88,6 +85,28 @@ class Grouping(ABC):
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Puts an item in a bin; returns the bins that are complete, and removes them. Unchanged after an error."""
 
+    @property
+    @abstractmethod
+    def max_bins(self) -> int:
+        """How many bins can be open at once."""
+
+    def restored(self, bins: list[list[Item]]) -> list[Bin]:
+        """Returns the bins with items of a saved state.
+
+        Raises:
+            ValueError: these items are not in these bins while they are open.
+        """
+        if len(bins) > self.max_bins:
+            raise ValueError(f"expected at most {self.max_bins} open groups, got {len(bins)}")
+        found = []
+        for items in bins:
+            alone: list[Bin] = []
+            completed = [done for item in items for done in self.add(alone, item)]
+            if completed or len(alone) != 1 or len(alone[0].items) != len(items):
+                raise ValueError(f"expected items of one open group, got {len(items)} that make another")
+            found += alone
+        return found
+
     def left(self, bins: list[Bin]) -> list[Bin]:
         """Returns the bins that are passed on at the end of an epoch, in order."""
         return [] if getattr(self, "drop_remainder", False) else bins
@@ -115,6 +134,11 @@ class Batched(Grouping):
     def text(self) -> str:
         """What a fingerprint contains."""
         return f"batch({self.size}{', drop_remainder=True' if self.drop_remainder else ''})"
+
+    @property
+    def max_bins(self) -> int:
+        """How many bins can be open at once."""
+        return 1
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
         """Fills one bin."""
@@ -235,6 +259,11 @@ class Stream:
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
         return Stream(self._base.skip(0), self._links, times)  # a repeat() before is part of each epoch
 
+    def _state_of(self, state: object) -> StreamState:
+        """Returns a saved state of a stream with these links; a StateError if it is none."""
+        groups = [isinstance(link, Grouping) for link in self._links]
+        return StreamState.from_dict(state, list(itertools.accumulate(groups, initial=0)))
+
     def _ungrouped(self, what: str) -> Dataset:
         if self._is_grouped:
             raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
@@ -351,7 +380,8 @@ class Stream:
         Raises:
             StateError: the state belongs to another dataset, to other operations, to another worker or epoch.
         """
-        iterator = StreamIterator(self, 0 if epoch is None else integer("epoch", epoch, at_least=0))
+        first = 0 if epoch is None else integer("epoch", epoch, at_least=0, at_most=MAX_POSITION)
+        iterator = StreamIterator(self, first)
         if state is not None:
             iterator.set_state(state)
             if epoch is not None and epoch != state["epoch"]:
@@ -484,25 +514,11 @@ class StreamIterator(Iterator[Any]):
 
         `position` counts the examples of the dataset that were read in the epoch.
         """
-        held = [
-            {
-                name: what
-                for name, what in (
-                    ("queue", [unit for unit, _ in queue]),
-                    ("bins", [[unit for unit, _ in some.items] for some in bins]),
-                    ("count", count),
-                )
-                if what
-            }
+        held = tuple(
+            Held([unit for unit, _ in queue], [[unit for unit, _ in some.items] for some in bins], count)
             for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
-        ]
-        return {
-            "format": FORMAT_OF_STREAMS,
-            "epoch": self._epoch,
-            "position": self._position,
-            "held": held if any(held) else [],
-            "fingerprint": self._fingerprint(),
-        }
+        )
+        return StreamState(self._epoch, self._position, held, self._fingerprint()).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to where the iterator was that gave the state.
@@ -511,34 +527,39 @@ class StreamIterator(Iterator[Any]):
             StateError: it was of another dataset, of other operations, or of another worker; the message names the
                 differences.
         """
-        if not isinstance(state, Mapping) or set(state) != _FIELDS or state["format"] != FORMAT_OF_STREAMS:
-            raise StateError(
-                f"a stream's state is a dict of format {FORMAT_OF_STREAMS} with the fields {sorted(_FIELDS)}, got "
-                f"{state!r:.120}. Restore it with the operations that it was saved with, or begin anew."
-            )
-        check_fingerprint(state["fingerprint"], self._fingerprint())
+        saved = self._stream._state_of(state)
+        check_fingerprint(saved.fingerprint, self._fingerprint())
         try:
-            self._begin(integer("the state's epoch", state["epoch"], at_least=0))
-            self._position = integer("the state's position", state["position"], at_least=0)
-            self._hold(state["held"])
+            self._begin(saved.epoch)
+            self._position = saved.position
+            length = self._stream._base._operation.length
+            if saved.position > min(length, MAX_ENDLESS):
+                raise StateError(
+                    f"the state's position is {saved.position}, but there are {length} examples. Restore it with the "
+                    "dataset that it was saved with."
+                )
+            self._hold(saved.held)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state is damaged: {error}. Begin anew.") from error
 
-    def _hold(self, held: list[dict[str, Any]]) -> None:
+    def _hold(self, held: Sequence[Held]) -> None:
         """Fetches what links held, and gives it back to them."""
-        positions = sorted(set(_leaves([list(part.get(name, [])) for part in held for name in ("queue", "bins")])))
-        if positions and (positions[0] < 0 or positions[-1] >= self._position):
-            raise ValueError(f"expected held positions in [0, {self._position}), got {positions[0]}, {positions[-1]}")
+        positions = sorted(leaves(held))
         values = dict(zip(positions, self._open().values_at(positions))) if positions else {}
         for number, part in enumerate(held):
-            self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.get("queue", []))
-            if number < len(self._links):
-                self._counts[number] = integer("count", part.get("count", 0), at_least=0)
-                self._bins[number] = [
-                    Bin([(unit, self._made(number, unit, values)) for unit in units]) for units in part.get("bins", [])
-                ]
+            self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.queue)
+            link = self._links[number] if number < len(self._links) else None
+            if part.bins:
+                if not isinstance(link, Grouping):
+                    raise ValueError(f"expected no groups before link {number}, which makes none")
+                items = [[(unit, self._made(number, unit, values)) for unit in units] for units in part.bins]
+                self._bins[number] = link.restored(items)
+            if part.count:
+                if not isinstance(link, Cut):
+                    raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
+                self._counts[number] = part.count
 
     def _made(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
         """Returns the value of a unit before a link."""
@@ -582,15 +603,6 @@ def holds(result: Any) -> bool:
     raise TypeError(
         f"filter(): expected a function that returns a bool, got {result!r:.100} of {type(result).__name__}."
     )
-
-
-def _leaves(unit: Unit) -> Iterator[int]:
-    """Yields the positions of nested units."""
-    if isinstance(unit, list):
-        for inner in unit:
-            yield from _leaves(inner)
-    else:
-        yield integer("a held position", unit)
 
 
 def _workers(operation: Operation) -> Iterator[str]:

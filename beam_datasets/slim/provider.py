@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from beam_datasets import storage
-from beam_datasets.arguments import integer
+from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, StateError
 from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
@@ -513,5 +513,5 @@ def _check_checkpoint(value: Any, max_position: int, num_files: int, first: Pass
     if not is_good:
         raise StateError(
             f"the state's readers: expected the places of {num_readers} readers in {num_files} files, got "
-            f"{value!r:.200}. Restore it with the dataset and configuration that it was saved with."
+            f"{shown(value)}. Restore it with the dataset and configuration that it was saved with."
         )

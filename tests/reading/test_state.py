@@ -100,7 +100,7 @@ def test_position_lies_in_the_epoch():
         ({}, "got one with nothing in it"),
         ({"position": 3}, "got one with 'position'"),
         ({**ReadState().to_dict(), "more": 1}, "got one with .*'more'"),
-        ({**ReadState().to_dict(), "format": 4}, "has format 4, but this version of beam_datasets reads format 2 and"),
+        ({**ReadState().to_dict(), "format": 5}, "has format 5, but this version of beam_datasets reads format 2 and"),
         ({**ReadState().to_dict(), "format": 2}, "a state is a dict with 'blocks', 'epoch'"),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[2, 4, 4, 0]]}, "taken must be less than block, 4, got 4"),
         ({**ReadState().to_dict(), "format": 2, "blocks": [[0, 8, 1, 0]]}, "must be at least 1"),

@@ -1,0 +1,168 @@
+"""The saved state of a stream: the position in the dataset, and the positions of the items that links hold.
+
+`{"format": 4, "epoch": 0, "position": 41, "held": [{"bins": [[38, 40]]}, {}], "check": "...", "fingerprint": {...}}`.
+`held` has a dict for each link and one for what is to be handed out, or nothing if nothing is held. Which items that
+is depends on the examples, so the numbers alone do not show that a state is damaged: `check` is a hash of them. States
+of format 3 have none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from beam_datasets.arguments import shown
+from beam_datasets.errors import StateError
+from beam_datasets.reading.state import FORMATS_OF_STREAMS, MAX_POSITION, checked, checked_fingerprint, format_of
+
+Unit: TypeAlias = Any
+"""What an item was made of: its position in the dataset, or, behind a group, a list of units."""
+
+_WITHOUT_CHECK, _FORMAT = FORMATS_OF_STREAMS
+_FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
+_HINT = "Restore it with the operations that it was saved with, or begin anew."
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a link holds.
+
+    Attributes:
+        queue: items that it has not taken yet.
+        bins: items of groups that are not complete.
+        count: how many items a `skip()` or `take()` has seen.
+    """
+
+    queue: Sequence[Unit] = ()
+    bins: Sequence[Sequence[Unit]] = ()
+    count: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what is not empty."""
+        return {name: what for name, what in vars(self).items() if what}
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where a stream is.
+
+    Attributes:
+        epoch: the epoch of the dataset, or, behind groups, of the stream.
+        position: how many examples of the dataset were read in the epoch.
+        held: what each link holds, and last what is to be handed out; empty if nothing is held.
+        fingerprint: what the order depends on, as `state.fingerprint()` gives it.
+    """
+
+    epoch: int
+    position: int
+    held: tuple[Held, ...]
+    fingerprint: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name in ("epoch", "position"):
+            object.__setattr__(self, name, checked(f"the state's {name}", getattr(self, name), MAX_POSITION))
+        object.__setattr__(self, "fingerprint", checked_fingerprint(self.fingerprint))
+
+    @property
+    def is_beginning(self) -> bool:
+        """Whether nothing of the epoch was read."""
+        return not self.position and not self.held
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the state as a dict that JSON can hold."""
+        held = [part.to_dict() for part in self.held]
+        return {
+            "format": _FORMAT,
+            "epoch": self.epoch,
+            "position": self.position,
+            "held": held if any(held) else [],
+            "check": self._check(),
+            "fingerprint": dict(self.fingerprint),
+        }
+
+    def _check(self) -> str:
+        parts = [[part.queue, part.bins, part.count] for part in self.held]
+        empty = [[], [], 0]
+        numbers = [self.epoch, self.position, parts if any(part != empty for part in parts) else []]
+        return hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:24]
+
+    @classmethod
+    def from_dict(cls, state: object, depths: Sequence[int]) -> StreamState:
+        """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
+
+        Args:
+            state: the dict.
+            depths: how many groups are before each link and before what is handed out.
+
+        Raises:
+            StateError: it is not such a dict, or of other links.
+        """
+        number = format_of(state, 0) if isinstance(state, Mapping) else None
+        fields = _FIELDS if number == _WITHOUT_CHECK else _FIELDS | {"check"}
+        if not isinstance(state, Mapping) or set(state) != fields or number not in FORMATS_OF_STREAMS:
+            raise StateError(
+                f"a stream's state is a dict of format {_FORMAT} with the fields {sorted(_FIELDS | {'check'})}, got "
+                f"{shown(state)}. {_HINT}"
+            )
+        position = checked("the state's position", state["position"], MAX_POSITION)
+        held = _held_of(state["held"], depths, position)
+        found = cls(state["epoch"], position, held, state["fingerprint"])
+        positions = list(leaves(held))
+        if len(set(positions)) < len(positions):
+            raise StateError(f"the state is damaged: expected each example once in what is held. {_HINT}")
+        if number == _FORMAT and state["check"] != found._check():
+            raise StateError(
+                f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Begin anew, or "
+                "at another state."
+            )
+        return found
+
+
+def _held_of(value: Any, depths: Sequence[int], position: int) -> tuple[Held, ...]:
+    """Returns what the links hold, from a state."""
+    if not isinstance(value, (list, tuple)) or (value and len(value) != len(depths)):
+        raise StateError(f"the state's held: expected none or {len(depths)} dicts, got {shown(value)}. {_HINT}")
+    found = []
+    for part, depth in zip(value, depths):
+        if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count"}:
+            raise StateError(f"the state's held: expected queue, bins and count, got {shown(part)}. {_HINT}")
+        bins = _list_of(part.get("bins", []))
+        count = checked("the state's count", part.get("count", 0), position)
+        found.append(
+            Held(
+                [_unit(unit, depth, position) for unit in _list_of(part.get("queue", []))],
+                [[_unit(unit, depth, position) for unit in _list_of(units)] for units in bins],
+                count,
+            )
+        )
+    return tuple(found)
+
+
+def _unit(value: Any, depth: int, position: int) -> Unit:
+    """Returns what an item behind `depth` groups was made of, of examples before a position."""
+    if not depth:
+        return checked("a held position", value, position - 1)
+    units = [_unit(unit, depth - 1, position) for unit in _list_of(value)]
+    if not units:
+        raise StateError(f"the state is damaged: expected items in each group that is held. {_HINT}")
+    return units
+
+
+def _list_of(value: Any) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise StateError(f"the state's held: expected a list, got {shown(value)}. {_HINT}")
+    return list(value)
+
+
+def leaves(value: Any) -> Iterator[int]:
+    """Yields the positions of what is held."""
+    if isinstance(value, Held):
+        yield from leaves([value.queue, value.bins])
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from leaves(inner)
+    else:
+        yield value
