@@ -24,6 +24,7 @@ import tarfile
 import tempfile
 import time
 import urllib.parse
+import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -235,6 +236,9 @@ class DownloadManager:
     def download(self, urls: Any) -> Any:
         """Returns the paths of the files of URLs, fetched where they are not there.
 
+        A path of this machine, as text, Path or file:// URL, is returned as it is; its checksum is compared if one is
+        recorded.
+
         Raises:
             DownloadError: a file cannot be had, or is another than was recorded.
         """
@@ -302,10 +306,26 @@ class DownloadManager:
     def _download(self, resource: Any) -> Path:
         url = _url_of(resource)
         known = self._settings.checksums.get(url)
+        if (local := _local_path(url)) is not None:
+            return self._checked(local, url, known)
         path = self._cached(url, known)
         if path is None:
             path = self._fetch(url, None if self.register_checksums else known)
         self._note(url, path)
+        return path
+
+    def _checked(self, path: Path, url: str, known: Checksum | None) -> Path:
+        """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
+
+        Raises:
+            DownloadError: it does not exist, or differs.
+        """
+        if not path.exists():
+            raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
+        if known and path.is_file() and (path.stat().st_size != known.size or _sha256(path) != known.sha256):
+            raise DownloadError(f"{path} is not the file that was recorded for {url} ({known}).")
+        if path.is_file() and self.register_checksums:
+            self._note(url, path)
         return path
 
     def _cached(self, url: str, known: Checksum | None) -> Path | None:
@@ -771,9 +791,23 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 def _url_of(resource: Any) -> str:
     url = resource.url if isinstance(resource, Resource) else resource
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
     if not isinstance(url, str):
         raise TypeError(f"{resource!r:.200}; needed: a URL, or a Resource with one.")
     return url
+
+
+def _local_path(url: str) -> Path | None:
+    """Returns the path of a file:// URL, or of text without a scheme; None of another URL.
+
+    >>> _local_path("file:///data/a%20b.zip").as_posix(), _local_path("data/a.zip").as_posix(), _local_path("gs://b/a")
+    ('/data/a b.zip', 'data/a.zip', None)
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file":
+        return Path(urllib.request.url2pathname(parts.path))
+    return Path(url).expanduser() if "://" not in url else None
 
 
 def _path_of(resource: Any) -> Path:

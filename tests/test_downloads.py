@@ -446,6 +446,17 @@ def test_damaged_archives(tmp_path: Path, name: str) -> None:
     assert not [f for f in (tmp_path / "downloads" / "extracted").rglob("*") if f.is_file()]
 
 
+def test_files_of_this_machine(tmp_path: Path) -> None:
+    path = write_archive(tmp_path / "a b.zip", {"a/b.txt": CONTENT})
+    made = manager(tmp_path)
+    for given in (path, str(path), path.as_uri()):
+        assert made.download(given) == path
+        assert (made.download_and_extract(given) / "a" / "b.txt").read_bytes() == CONTENT
+    assert made.download({"all": [tmp_path]}) == {"all": [tmp_path]}
+    with pytest.raises(DownloadError, match=r"gone\.zip does not exist"):
+        made.download(tmp_path / "gone.zip")
+
+
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tar.bz2", "x.tar.xz"])
 def test_a_tar_archive_is_read_to_its_end(tmp_path: Path, name: str) -> None:
     """`tarfile` takes a missing end, and a damaged header, for the end of an archive."""

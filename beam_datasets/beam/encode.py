@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from beam_datasets.beam.engine import EngineOptions
     from beam_datasets.generate.shard_writer import WrittenShard
 
+SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
 HISTOGRAMS, COUNTS = "histograms", tuple[str, Any]
 _FINISHED, _DAMAGED = "finished", "damaged"
@@ -262,6 +263,7 @@ class _EncodeUnits(beam.DoFn):
         name, unit = element
         pair: Any = None
         count = 0
+        started = time.monotonic()
         encode = {split: encoder.process for split, encoder in self._encoders.items()}
         try:
             for pair in self._read(unit):
@@ -281,7 +283,8 @@ class _EncodeUnits(beam.DoFn):
         if self._engine.spill_dir is not None:
             self._units.append(name)
             num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
-            late = time.monotonic() - self._since >= CHECKPOINT_SECONDS
+            now = time.monotonic()
+            late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
             if late or num_bytes - self._bytes_before >= self._engine.bytes_per_block:
                 self._bytes_before = num_bytes
                 yield from self._flush()

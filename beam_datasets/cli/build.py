@@ -56,7 +56,8 @@ dataset NAME_OR_FILE
 --sample SHARE  of the source, for --dry_run; default: 0.01
 --prices FILE  CSV of name,value, for --dry_run; default: templates/prices.csv
 --trial N  build the first N examples of each split in a temporary place, show them, and publish nothing
---overwrite  build a published version again; it is replaced when the new one is complete. On local disks
+--overwrite  build a published version again; it is replaced when the new one is complete. On local disks; asks before
+--yes  replace the published version of --overwrite without asking, as is needed where there is no terminal
 --skip_published  succeed if the version is already published
 --check_against [VERSION]  compare with a published version, by default the highest one below; if the number promises
   more than features or data keep, publish nothing, and keep the result to be published under another
@@ -108,6 +109,8 @@ def run(args: Sequence[str]) -> int:
         done = " The version is published already; building it again fails." if fails else ""
         say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
         return 0
+    if known.overwrite and builder.is_prepared():
+        _confirm_overwrite(builder, known)
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
@@ -125,6 +128,24 @@ def run(args: Sequence[str]) -> int:
         say(splits_table(builder.info.splits))
         say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
+
+
+def _confirm_overwrite(builder: DatasetBuilder, known: argparse.Namespace) -> None:
+    """Asks whether a published version may be replaced, unless --yes says so.
+
+    Raises:
+        UsageError: it may not, or nobody can be asked.
+    """
+    if known.yes:
+        return
+    what = f"the published version {builder.info.display_name} in {builder.dataset_dir}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"--overwrite: expected --yes to replace {what}, because there is no terminal to ask on")
+    question = f"Replace {what}? Its readers, saved states and lineage will not fit any more. [y/N] "
+    print(question, end="", file=sys.stderr)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("--overwrite: nothing was replaced; a new version number keeps the published one")
 
 
 def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import urllib.parse
@@ -222,6 +223,7 @@ _lock = threading.RLock()
 _registered: dict[str, StoreOptions] = {}
 """Root of a store, perhaps numbered -> its options."""
 _file: tuple[int, str] | None = None
+_descriptor: int | None = None  # of the file, if it is in memory
 """The process that wrote the file for its children, and the path of that file."""
 
 
@@ -297,19 +299,42 @@ def _registered_at(root: str) -> StoreOptions | None:
 
 
 def _share() -> None:
-    """Writes what is registered to a file with mode 0600 for processes that this one starts."""
+    """Writes what is registered to a file that only this user reads, for processes that this one starts.
+
+    On Linux the file is in memory and ends with this process, however that ends: a file on a disk would keep secrets
+    after a kill.
+    """
     global _file
+    shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
+    content = json.dumps(shared).encode()
+    if sys.platform == "linux" and os.path.isdir("/proc/self/fd"):
+        _share_in_memory(content)
+        return
     if _file is None or _file[0] != os.getpid():
         path = os.path.join(tempfile.mkdtemp(prefix="beam_datasets_"), "store_options.json")  # mode 0700
         _file = os.getpid(), path
         atexit.register(_remove, *_file)
     os.environ[OPTIONS_VARIABLE] = _file[1]
     temporary = f"{_file[1]}.new"
-    shared = {root: options.values if _is_json(options.values) else None for root, options in _registered.items()}
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(shared, file)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
     os.replace(temporary, _file[1])
+
+
+def _share_in_memory(content: bytes) -> None:
+    """Writes to an anonymous file, which other processes of this user open by this process's id."""
+    global _file, _descriptor
+    descriptor = os.memfd_create("beam_datasets")
+    os.fchmod(descriptor, 0o600)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    if _file is None or _file[0] != os.getpid() or _descriptor is None:
+        _descriptor = descriptor
+        _file = os.getpid(), f"/proc/{os.getpid()}/fd/{descriptor}"
+    else:
+        os.dup2(descriptor, _descriptor, inheritable=False)  # in one step, for those that are reading
+        os.close(descriptor)
+    os.environ[OPTIONS_VARIABLE] = _file[1]
 
 
 def _remove(process: int, path: str) -> None:

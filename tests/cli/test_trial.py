@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -215,3 +217,30 @@ def test_a_published_version_is_planned_with_the_options_of_downloads(tmp_path: 
     command += ["--manual_dir", str(tmp_path / "manual")]
     assert main([*command, "--dry_run"]) == main(command) == main([*command, "--dry_run", "--overwrite"]) == 0
     assert capsys.readouterr().out.count("Nothing was run") == 2
+    assert main([*command, "--overwrite"]) == 2
+    assert "--overwrite: expected --yes to replace the published version" in capsys.readouterr().err
+    assert main([*command, "--overwrite", "--yes"]) == 0
+
+
+@pytest.mark.parametrize("answer, code", [("y", 0), ("", 2), ("no", 2)])
+def test_overwrite_asks_on_a_terminal(tmp_path: Path, answer: str, code: int) -> None:
+    (tmp_path / "a.txt").write_text("a line\n")
+    command = ["build", "text_lines", "--name", "lines", "--pattern", str(tmp_path / "a.txt"), "--num_workers", "1"]
+    command += ["--data_dir", str(tmp_path / "data")]
+    assert main(command) == 0
+    published = tmp_path / "data" / "lines" / "1.0.0" / "run.json"
+    before = published.read_text()
+    controller, terminal = pty.openpty()
+    program = "import sys; from beam_datasets.cli import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *command, "--overwrite"],
+        stdin=terminal,
+        stderr=terminal,
+        stdout=subprocess.PIPE,
+    )
+    os.close(terminal)
+    os.write(controller, f"{answer}\n".encode())
+    process.communicate(timeout=60)
+    os.close(controller)
+    assert process.returncode == code
+    assert (published.read_text() != before) == (code == 0)

@@ -78,6 +78,17 @@ def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypat
     assert os.listdir(tmp_path / "data" / "units") == ["1.0.0"]
 
 
+def test_a_slow_unit_is_kept_as_soon_as_it_is_finished(tmp_path, paths, monkeypatch):
+    """It may be the only one that is finished within the 30 s between two checkpoints."""
+    monkeypatch.setattr("beam_datasets.beam.encode.SLOW_UNIT_SECONDS", 0.0)
+    builder = Units(data_dir=tmp_path / "data", paths=paths)
+    fail(builder, monkeypatch, resume=True, block_size=1 << 20)
+    first = finished(tmp_path)
+    builder.build(**OPTIONS | {"block_size": 1 << 20}, resume=True)
+    assert len(first) >= 10
+    assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
+
+
 def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monkeypatch):
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     finished(tmp_path)

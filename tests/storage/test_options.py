@@ -102,6 +102,16 @@ def test_the_file_is_gone_when_its_process_has_ended():
     assert not os.path.exists(file)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has files in memory")
+def test_a_killed_process_leaves_no_secrets(tmp_path):
+    code = (
+        "import os, signal; from beam_datasets.storage import with_options as use;"
+        f"use('s3://b', {{'secret_access_key': '{SECRET}'}}); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)
+    assert not list(tmp_path.rglob("*"))
+
+
 def test_a_local_path_takes_none():
     assert storage.with_options("/data", {}) == storage.with_options("/data", None) == "/data"
     with pytest.raises(ValueError, match="^storage_options are for URLs; /data is a local path"):
