@@ -353,9 +353,11 @@ def to_feature(field: Field) -> FeatureConnector:
 
 def sound_feature(sound: SoundType, *, lazy_decode: bool) -> features.Audio:
     """Returns the feature of sounds; see Audio."""
+    dtype = sound.dtype or {"": "int64", "int24": "int32"}.get(sound.samples, sound.samples)
     return features.Audio(
         shape=(None,) if sound.channels in (None, 1) else (None, sound.channels),
-        dtype=sound.dtype or {"": "int64", "int24": "int32"}.get(sound.samples, sound.samples),
+        dtype=dtype,
         sample_rate=sound.rate or None,
+        encoding="bytes" if dtype == "float64" and not lazy_decode else "none",  # else it is stored as float32
         lazy_decode=lazy_decode,
     )

@@ -107,28 +107,19 @@ class SoundFolder(LabeledFolder):
 
     @property
     def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
-        read = partial(sound_features, sound=self._sound, lazy_decode=self._lazy_decode)
+        read = partial(sound_features, sound=self._sound)
         return partial(labeled_rows, content="audio", read=read, assign=self._assign)
 
 
-def sound_features(file: InputFile, sound: SoundType, *, lazy_decode: bool) -> dict[str, Any]:
+def sound_features(file: InputFile, sound: SoundType) -> dict[str, Any]:
     """Returns the feature `audio` of a file, and `audio/sample_rate` if files have any.
 
     Raises:
         InputError: it cannot be read, or differs from the others.
     """
-    data = _content_of(file)
-    if lazy_decode:
-        audio: Any = checked(data)
-        info = audio.info
-    else:
-        whole = read_sound(data)
-        info, audio = whole.info, whole.samples
-    check_sound(info, sound, _option)
-    if not lazy_decode:
-        audio = audio if info.channels > 1 else audio[:, 0]
-        audio = audio.astype(sound.dtype or info.dtype, copy=False)
-    return {"audio": audio, **({"audio/sample_rate": info.sample_rate} if sound.rate == 0 else {})}
+    audio = checked(_content_of(file))
+    check_sound(audio.info, sound, _option)
+    return {"audio": audio, **({"audio/sample_rate": audio.info.sample_rate} if sound.rate == 0 else {})}
 
 
 def _content_of(file: InputFile) -> bytes:

@@ -1,8 +1,10 @@
-"""Sound files, read by libsndfile as exact samples: all of them, at their full depth, or an error.
+"""Sound files, read as exact samples: all of them, at their full depth, or an error.
 
 A file has samples of one kind, whatever reads it: integers of 8, 16, 24 or 32 bits as they are in a WAV, FLAC or AIFF
 file (8-bit WAV is unsigned; 128 is subtracted), or floats. A-law and u-law are 16-bit integers by the tables of their
 standard. OGG and MP3 have no integers; as FFmpeg does, each sample is rounded to one of 16 bits.
+
+libsndfile decodes them, but for WAV files whose samples are arrays as they are.
 """
 
 from __future__ import annotations
@@ -120,9 +122,11 @@ def read_sound(data: bytes) -> Sound:
             message does not name the file.
         MissingDependencyError: soundfile is not installed.
     """
-    stream_class = _stream_class()
     layout = layout_of(data)
     _check_size((layout.frames or 0) * layout.channels)
+    if layout.plain:
+        return _plain(data, layout)
+    stream_class = _stream_class()
     kind = f"{'an' if layout.kind[0] in 'AOM' else 'a'} {layout.kind} file"
     try:
         with stream_class(_File(data[layout.start :])) as stream:
@@ -142,6 +146,14 @@ def read_sound(data: bytes) -> Sound:
     if layout.md5 and _md5(sound) != layout.md5:
         raise InputError(f"expected the samples of the checksum in the FLAC file, got others. {GET_AGAIN}")
     return sound
+
+
+def _plain(data: bytes, layout: Layout) -> Sound:
+    """Returns the samples of a WAV file that are an array as they are; of short sounds in a fifth of the time."""
+    shape = layout.frames or 0, layout.channels
+    view = np.frombuffer(data, layout.plain, shape[0] * shape[1], layout.body)
+    samples = view.astype(view.dtype.newbyteorder("=")).reshape(shape)
+    return Sound(SoundInfo(layout.kind, samples.dtype.name, layout.sample_rate, *reversed(shape)), samples)
 
 
 @functools.cache

@@ -29,6 +29,9 @@ class Layout:
         frames: number of samples of each channel; None if the file does not declare it.
         num_bytes: size of uncompressed samples; None if they are compressed.
         channels: number of them; 0 if only the decoder finds it.
+        sample_rate: samples a second; 0 if only the decoder finds it.
+        plain: dtype of the samples of a WAV file that are an array as they are; '' if they must be decoded.
+        body: offset of the samples of a WAV file.
         md5: of the samples of a FLAC; b'' if there is none.
     """
 
@@ -37,6 +40,9 @@ class Layout:
     frames: int | None = None
     num_bytes: int | None = None
     channels: int = 0
+    sample_rate: int = 0
+    plain: str = ""
+    body: int = 0
     md5: bytes = b""
 
 
@@ -172,6 +178,7 @@ def _is_tag(data: bytes, position: int) -> bool:
 
 
 _WAV_TAGS = {1: "PCM", 3: "floats", 6: "A-law", 7: "u-law"}
+_WAV_PLAIN = {(1, 2): "<i2", (1, 4): "<i4", (3, 4): "<f4", (3, 8): "<f8"}  # (tag, bytes) -> dtype
 _WAV_BITS = {1: range(1, 33), 3: (32, 64), 6: (8,), 7: (8,)}
 _WAV_CODECS = {2: "MS ADPCM", 0x11: "IMA ADPCM", 0x31: "GSM 6.10", 0x50: "MPEG", 0x55: "MP3", 0x161: "WMA", 0xFF: "AAC"}
 _EXTENSIBLE = 0xFFFE
@@ -192,7 +199,7 @@ def _wav(data: bytes, start: int) -> Layout:
     body, header = _only(chunks, b"data"), _only(chunks, b"fmt ")
     if header.start > body.start:
         raise InputError(f"expected the chunk 'fmt ' before 'data'. {CONVERT}")
-    return _wav_layout(data[header.start : header.start + header.size], order, body.size, start)
+    return _wav_layout(data[header.start : header.start + header.size], order, body, start)
 
 
 def _only(chunks: list[_Chunk], name: bytes) -> _Chunk:
@@ -203,8 +210,8 @@ def _only(chunks: list[_Chunk], name: bytes) -> _Chunk:
     return found[0]
 
 
-def _wav_layout(header: bytes, order: str, num_bytes: int, start: int) -> Layout:
-    """Returns the layout that a chunk 'fmt ' describes."""
+def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
+    """Returns the layout of samples that a chunk 'fmt ' describes."""
     tag, channels, rate, _, align, bits = struct.unpack_from(f"{order}HHIIHH", header)
     valid = bits
     if tag == _EXTENSIBLE:
@@ -222,9 +229,10 @@ def _wav_layout(header: bytes, order: str, num_bytes: int, start: int) -> Layout
             f"expected a header whose fields agree, got {channels} channels of {bits} bits ({valid} valid) in {align} "
             f"bytes, {rate} Hz. {CONVERT}"
         )
-    if num_bytes % align:
-        raise InputError(f"expected whole frames of {align} bytes, got {num_bytes:,} bytes of samples. {GET_AGAIN}")
-    return Layout("WAV", start, num_bytes // align, num_bytes, channels)
+    if body.size % align:
+        raise InputError(f"expected whole frames of {align} bytes, got {body.size:,} bytes of samples. {GET_AGAIN}")
+    plain = _WAV_PLAIN.get((tag, width), "") if order == "<" else ""
+    return Layout("WAV", start, body.size // align, body.size, channels, rate, plain, body.start)
 
 
 def _w64(data: bytes, start: int) -> Layout:
@@ -242,7 +250,7 @@ def _w64(data: bytes, start: int) -> Layout:
     if data[start + total :].strip(b"\0"):
         raise InputError(f"expected {total:,} bytes, got {len(data) - start:,}. {GET_AGAIN}")
     header, body = _only(chunks, b"fmt "), _only(chunks, b"data")
-    return _wav_layout(data[header.start : header.start + header.size], "<", body.size, start)
+    return _wav_layout(data[header.start : header.start + header.size], "<", body, start)
 
 
 def _aiff(data: bytes, start: int) -> Layout:
@@ -275,7 +283,7 @@ def _flac(data: bytes, start: int) -> Layout:
     if data.find(b"fLaC\0\0\0\x22", start + 4) >= 0 or data.find(b"fLaC\x80\0\0\x22", start + 4) >= 0:
         raise InputError("expected one sound, got another one after its end. Split the file")
     md5 = info[18:34]
-    return Layout("FLAC", start, frames or None, None, channels, md5 if any(md5) else b"")
+    return Layout("FLAC", start, frames or None, None, channels, md5=md5 if any(md5) else b"")
 
 
 # ---------------------------------------------------------------------------------------------------------------- OGG

@@ -114,12 +114,13 @@ def test_other_samples_are_bad(sounds):
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_channels_and_floats_are_those_of_the_first_file(files, lazy):
-    floats = (NOISE[:50] / 32768).astype(np.float32)
+@pytest.mark.parametrize("dtype, subtype", [(np.float32, "FLOAT"), (np.float64, "DOUBLE")])
+def test_channels_and_floats_are_those_of_the_first_file(files, lazy, dtype, subtype):
+    floats = np.sin(np.arange(100, dtype=dtype)).reshape(-1, 2)
     for name in ("a/1.wav", "b/2.wav"):
-        files.write(name, encoded(floats, "WAV", "FLOAT"))
+        files.write(name, encoded(floats, "WAV", subtype))
     found, features = examples_of(files.folder, lazy_decode=lazy)
-    assert (features["audio"].shape, features["audio"].dtype) == ((None, 2), np.float32)
+    assert (features["audio"].shape, features["audio"].dtype) == ((None, 2), dtype)
     stored = bd.features.compile_encoder(features)(found["b/2.wav"])
     np.testing.assert_array_equal(bd.features.compile_decoder(features)(stored)["audio"], floats)
 
