@@ -446,10 +446,13 @@ def _has_name_twice(text: bytes) -> bool:
 
 
 def jsonl_cases(path: Path) -> Iterator[Case]:
-    """Yields the case of a file of JSON lines."""
+    """Yields the case of a file of JSON lines, or of one array."""
 
     def rows(encoding: str) -> list[Any]:
-        return [json.loads(line) for line in content_of(path).decode(_with_bom(encoding)).split("\n") if line.strip()]
+        text = content_of(path).decode(_with_bom(encoding))
+        if text.lstrip().startswith("["):
+            return list(json.loads(text))
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     yield Case("jsonl", path, path.name, rows, rows_differ)
 

@@ -21,6 +21,7 @@ from beam_datasets.formats import example_pb2
 from beam_datasets.formats.tfrecord import masked_crc32c
 from tests.files import foreign_suites
 from tests.files.foreign_suites import difference, main, tried_folder
+from tests.sounds import NOISE, encoded
 
 EQUAL, REFUSED, OTHER = "equal", "refused", "other"
 
@@ -167,6 +168,18 @@ def test_images(tmp_path):
     )
     refused = ("xs1n0g01.png", "xdtn0g01.png", "text.png", "empty.jpg", "cut.jpg")
     assert found == dict.fromkeys(found, EQUAL) | dict.fromkeys(refused, REFUSED)
+
+
+def test_sounds(tmp_path):
+    good = {f"{subtype}.wav": encoded(NOISE, "WAV", subtype) for subtype in ("PCM_16", "PCM_24", "FLOAT", "ULAW")}
+    good |= {f"{subtype}.flac": encoded(NOISE, "FLAC", subtype) for subtype in ("PCM_16", "PCM_24")}
+    bad = {
+        "cut.wav": good["PCM_16.wav"][:-900],
+        "cut.flac": good["PCM_16.flac"][:-900],
+        "odd.wav": good["PCM_16.wav"][:30],
+        "text.wav": b"no sound",
+    }
+    assert write(tmp_path, good | bad) == dict.fromkeys(good, EQUAL) | dict.fromkeys(bad, REFUSED)
 
 
 def record(data):
