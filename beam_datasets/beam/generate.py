@@ -14,6 +14,7 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import UnitReader
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import WriteExamples
+from beam_datasets.features.image import with_image_checks
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
@@ -60,6 +61,7 @@ def generate(
     shared_disk: bool = False,
     check_against: str | None = None,
     resume: bool | str = False,
+    check_images: str | None = None,
     inputs: Inputs | None = None,
     checksums: SourceUnits | None = None,
     wait: bool = True,
@@ -89,6 +91,8 @@ def generate(
         resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
             option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
+        check_images: of files that image features are given: "structure" (whether they are whole), or "decode", which
+            also decodes each; None for what the features say.
         inputs: the files that the builder has read, for inputs.json; None if it does not read files.
         checksums: of the files of `inputs`: units that are read on workers as pairs of a name and a checksum, or ''.
         wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
@@ -123,6 +127,9 @@ def generate(
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
         check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
     )
+    if check_images is not None:
+        features = with_image_checks(publication.info.features, check_images)
+        publication = dataclasses.replace(publication, info=publication.info.replace(features=features))
     if resume and payload == "inline":
         raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
     payload = "spilled" if resume else payload

@@ -63,6 +63,7 @@ dataset NAME_OR_FILE
   more than features or data keep, publish nothing, and keep the result to be published under another
 --resume [changed]  reuse what failed runs of this version had finished; refused if the dataset's code or options have
   changed since, unless --resume changed. A run with this option keeps what it has finished if it fails
+--check_images HOW  check the files of images by their structure (the default), or decode each
 {SHARDS.strip()}
 --max_examples_per_split N  keep the N of the lowest hashes
 --ignore_duplicates  keep one example of each key
@@ -77,6 +78,7 @@ dataset NAME_OR_FILE
     settings={
         "--check_against": {"const": "latest"},
         "--resume": {"const": True, "choices": [True, "changed"]},
+        "--check_images": {"choices": ["structure", "decode"]},
     },
 )
 

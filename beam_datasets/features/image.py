@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError, MissingDependencyError
 from beam_datasets.features import image_codec
 from beam_datasets.features.base import (
     STRING,
@@ -35,10 +36,13 @@ from beam_datasets.features.base import (
 )
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import check_shape, check_unmasked, shape_fits
+from beam_datasets.features.numbers import check_shape, check_unmasked, connectors_in, shape_fits
 from beam_datasets.features.raw import no_items, one_value_codec, recorder
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.intake import image_formats as formats
+from beam_datasets.intake.image_formats import ImageHeader
+from beam_datasets.intake.images import check_image
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
 _CHANNELS = {"png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3), None: (0, 1, 2, 3, 4)}
 _MODES = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "I;16": 1, "I;16B": 1}  # of Pillow, with their channels
+CHECKS = ("structure", "decode")
 _DTYPES = {"png": ("uint8", "uint16", "float32"), "jpeg": ("uint8",), None: ("uint8", "uint16", "float32")}
 
 
@@ -53,8 +58,7 @@ _DTYPES = {"png": ("uint8", "uint16", "float32"), "jpeg": ("uint8",), None: ("ui
 class Image(Leaf):
     """An image. Decodes to an array of shape (height, width, channels); a GIF to one with the frames before these.
 
-    Takes an array; a path, an open file or bytes, whose content is stored as it is without being looked at; or a
-    `PIL.Image.Image`.
+    Takes an array; a path, an open file or bytes, whose content is checked and stored as it is; or a `PIL.Image.Image`.
 
     Attributes:
         shape: (height, width, channels), where height and width may be None; (None, None, 3) if not given. Channels are
@@ -62,6 +66,8 @@ class Image(Leaf):
         dtype: uint8, uint16 (PNG only), or float32 (PNG only, one channel: the bits of each number make four channels).
         encoding_format: 'png' or 'jpeg', how arrays are stored; PNG if None.
         use_colormap: whether viewers shall show each value in a colour of its own.
+        check: of files: their "structure" (whether the file is whole and its size fits, without decoding it), or
+            "decode", which also decodes each as it will be read. It affects only encoding; features.json lacks it.
         doc: what it means.
     """
 
@@ -69,6 +75,7 @@ class Image(Leaf):
     dtype: Any = field(default=None, kw_only=True)
     encoding_format: str | None = field(default=None, kw_only=True)
     use_colormap: bool = field(default=False, kw_only=True)
+    check: str = field(default="structure", kw_only=True, compare=False)
 
     PATH: ClassVar[str] = "image_feature.Image"
 
@@ -77,6 +84,8 @@ class Image(Leaf):
         shape: Shape = to_shape(self.shape or (None, None, 3))
         self._set(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
         self._set(use_colormap=boolean("use_colormap", self.use_colormap))
+        if self.check not in CHECKS:
+            raise ValueError(f"check={self.check!r}; expected one of {', '.join(map(repr, CHECKS))}")
         name, kind = dtype_name(self.dtype), self.encoding_format
         if kind not in _CHANNELS:
             raise ValueError(f"encoding_format={kind!r}; expected 'png', 'jpeg' or None")
@@ -103,6 +112,7 @@ class Image(Leaf):
     def packer(self, path: str) -> Callable[[Any], bytes]:
         """Returns the function from an image, in any of the forms it takes, to the bytes of its file."""
         is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", recorder()
+        check = self._checker(path)
 
         def pack(value: Any) -> bytes:
             if not isinstance(value, np.ndarray):
@@ -110,6 +120,7 @@ class Image(Leaf):
                     raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
                 value = self._content(value, path)
                 if isinstance(value, bytes):
+                    check(value)
                     return value
             if value.dtype != self.dtype:
                 raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
@@ -126,6 +137,38 @@ class Image(Leaf):
             return data
 
         return pack
+
+    def _checker(self, path: str) -> Callable[[bytes], object]:
+        """Returns the function that refuses a file that could not be read."""
+        decode = self.unpacker(path) if self.check == "decode" else None
+
+        def check(data: bytes) -> None:
+            try:
+                header = check_image(data)
+                self._check_header(header)
+            except InputError as error:
+                raise FeatureValueError(f"{path}: {error}") from error
+            if decode is not None:
+                decode(data)
+
+        return check
+
+    def _check_header(self, header: ImageHeader) -> None:
+        """Refuses a file that would be read as an array of another shape, or with bits that the dtype lacks."""
+        shape = self._any_channels()
+        if header.format == formats.GIF:
+            found: tuple[Any, ...] = (header.num_frames, header.height, header.width, 3)
+        else:
+            found = (header.height, header.width, shape[-1])
+        if not shape_fits(found, shape):
+            channels = "channels" if found[-1] is None else found[-1]
+            hint = ". A GIF is read with its frames; for one of them, give its pixels" if len(found) == 4 else ""
+            read = ", ".join(map(str, (*found[:-1], channels)))
+            raise InputError(f"{header.format}: the image has the shape ({read}); the feature has {self.shape}{hint}")
+        if header.format == formats.JPEG and header.bits > 8 and self.dtype == np.uint8:
+            raise InputError(
+                f"JPEG: the image has {header.bits} bits a channel; a feature with dtype=np.uint16 keeps them"
+            )
 
     def _any_channels(self) -> Shape:
         """Returns the shape with None in place of 0 channels, which mean any number of them."""
@@ -223,6 +266,7 @@ class LabeledImage(Image):
         shape: (height, width, 1); height and width may be None.
         dtype: uint8 or uint16.
         encoding_format: 'png', or None for the same.
+        check: see `Image`.
         doc: what it means.
 
     Attributes:
@@ -240,11 +284,12 @@ class LabeledImage(Image):
         shape: Shape | None = None,
         dtype: Any = None,
         encoding_format: str | None = None,
+        check: str = "structure",
         doc: DocArg = None,
     ) -> None:
         self._set(label=_class_label(labels))
-        shape = shape or (None, None, 1)
-        super().__init__(shape=shape, dtype=dtype, encoding_format=encoding_format, use_colormap=True, doc=doc)
+        options = {"dtype": dtype, "encoding_format": encoding_format, "check": check}
+        super().__init__(shape=shape or (None, None, 1), use_colormap=True, doc=doc, **options)
 
     @property
     def num_classes(self) -> int | None:
@@ -305,6 +350,7 @@ class Video(Sequence):
         ffmpeg_extra_args: arguments for ffmpeg, between the input and the output.
         use_colormap: see `Image`.
         dtype: uint8 or uint16.
+        check: see `Image`.
         doc: what it means.
     """
 
@@ -319,6 +365,7 @@ class Video(Sequence):
         ffmpeg_extra_args: Iterable[str] = (),
         use_colormap: bool = False,
         dtype: Any = np.uint8,
+        check: str = "structure",
         doc: DocArg = None,
     ) -> None:
         shape = None if shape is None else to_shape(shape)
@@ -329,6 +376,7 @@ class Video(Sequence):
             dtype=dtype,
             encoding_format=encoding_format,
             use_colormap=use_colormap,
+            check=check,
         )
         self._set(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
         super().__init__(frame, shape[0] if shape else None, doc=doc)
@@ -384,6 +432,21 @@ class Video(Sequence):
             use_colormap=bool(content.get("useColormap")),
             ffmpeg_extra_args=content.get("ffmpegExtraArgs") or (),
         )
+
+
+def with_image_checks(features: Any, check: str) -> Any:
+    """Returns the features with another `check` of all images.
+
+    Raises:
+        ValueError: there is no such check.
+    """
+    if check not in CHECKS:
+        raise ValueError(f"check_images={check!r}; expected one of {', '.join(map(repr, CHECKS))}")
+    features = copy.deepcopy(features)
+    for each in connectors_in(features):
+        if isinstance(each, Image):
+            object.__setattr__(each, "check", check)
+    return features
 
 
 def image_arguments(content: Json) -> dict[str, Any]:

@@ -6,7 +6,6 @@ decoded with the accurate inverse DCT; TensorFlow's default is a faster one, who
 
 from __future__ import annotations
 
-import io
 import logging
 import struct
 from collections.abc import Callable
@@ -17,8 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import MissingDependencyError
+from beam_datasets.errors import InputError, MissingDependencyError
 from beam_datasets.extras import needs
+from beam_datasets.intake import image_formats as formats
+from beam_datasets.intake import jpeg
+from beam_datasets.intake.errors import reason
+from beam_datasets.intake.images import check_size
+from beam_datasets.intake.pictures import deep_pixels, open_by_pillow, pixels_of
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _PNG_END, _JPEG_END = b"\0\0\0\0IEND\xaeB`\x82", b"\xff\xd9"
@@ -29,8 +33,6 @@ _PNG_PLAIN, _PNG_PAETH = 0x08, 0x80  # filters of rows
 _PNG_SMALL = 4096  # bytes below which filters make files larger
 _JPEG_QUALITY = 95  # TensorFlow's
 _GRAY = np.array([9798, 19235, 3735], np.uint32)  # red, green and blue of 32768 (libpng's rounding of ITU-R 601-2)
-_PILLOW_FORMATS = ("BMP", "GIF", "JPEG", "PPM", "TIFF", "WEBP")
-_PILLOW_MODES = {"1": "L", "L": "L", "LA": "LA", "RGB": "RGB", "RGBA": "RGBA"}  # as they are, or as these
 
 
 def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> bytes:
@@ -81,15 +83,16 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
 
     def decode(data: bytes) -> NDArray[Any]:
         try:
-            pixels = _decode(data, gray=channels == 1)
+            pixels, bits = _decode(data, gray=channels == 1)
+            if pixels.ndim == 4:
+                return pixels.astype(dtype)
+            return with_channels(_with_depth(pixels, bits, dtype, data), channels)
         except MissingDependencyError:
             raise
         except Exception as error:  # libraries raise whatever they meet in damaged files
-            reason = "truncated file" if _is_truncated(data) else str(error) or type(error).__name__
-            raise ValueError(f"cannot decode image ({len(data):,} bytes): {reason}") from error
-        if pixels.ndim == 4:
-            return pixels.astype(dtype)
-        return _with_channels(_with_depth(pixels, dtype, is_png=data[:8] == _PNG), channels)
+            is_known = type(error) is InputError
+            problem = "truncated file" if _is_truncated(data) and not is_known else reason(error)
+            raise ValueError(f"cannot decode image ({len(data):,} bytes): {problem}") from error
 
     return decode
 
@@ -113,19 +116,16 @@ def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
     return False
 
 
-def _decode(data: bytes, *, gray: bool) -> NDArray[Any]:
-    """Returns the pixels as they are stored (a palette resolved), of shape (height, width, channels)."""
+def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
+    """Returns the pixels as stored (a palette resolved), of shape (height, width, channels), and their bits."""
     if data[:8] == _PNG:
         pixels = _decode_png(data)
+        bits = 8 * pixels.itemsize
     elif data[:3] == _JPEG and data.endswith(_JPEG_END):
-        pixels = _imagecodecs().jpeg8_decode(data)
-        if pixels.ndim == 3 and pixels.shape[2] == 4:  # CMYK
-            pixels = _decode_by_pillow(data, gray=gray)
-        elif pixels.ndim == 3 and gray:
-            pixels = _imagecodecs().jpeg8_decode(data, outcolorspace="GRAYSCALE")
+        pixels, bits = _decode_jpeg(data, gray=gray)
     else:
-        pixels = _decode_by_pillow(data, gray=gray)
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+        pixels, bits = _decode_by_pillow(data, gray=gray)
+    return (pixels[..., None] if pixels.ndim == 2 else pixels), bits
 
 
 def _decode_png(data: bytes) -> NDArray[Any]:
@@ -134,9 +134,19 @@ def _decode_png(data: bytes) -> NDArray[Any]:
     width, height, bits = _PNG_HEADER.unpack_from(data)
     if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them
         raise ValueError(f"a file of this size cannot have {height} x {width} pixels")
+    check_size(height, width)
     pixels: NDArray[Any] = _imagecodecs().png_decode(data)
     has_transparent_gray = data[25] == 0 and pixels.ndim == 3
     return np.ascontiguousarray(pixels[..., 0]) if has_transparent_gray else pixels
+
+
+def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
+    bits, height, width, channels = jpeg.read_frame(data)
+    check_size(height, width)
+    if channels == 4:  # CMYK
+        return _decode_by_pillow(data, gray=gray)
+    space = "GRAYSCALE" if gray and channels == 3 else None
+    return _imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
 
 
 def _is_truncated(data: bytes) -> bool:
@@ -146,36 +156,36 @@ def _is_truncated(data: bytes) -> bool:
     return data[:3] == _JPEG and _JPEG_END not in data[-2:]
 
 
-def _decode_by_pillow(data: bytes, *, gray: bool) -> NDArray[Any]:
-    """Returns pixels, and those of all frames for a GIF."""
-    image = _pillow()
-    from PIL import ImageSequence
+def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
+    """Returns pixels and their bits, and those of all frames for a GIF."""
+    kind = formats.format_of(data)
+    if kind not in formats.READABLE:
+        raise ValueError(f"unknown format, beginning with {data[:8]!r}" if data else "no data")
+    if (deep := deep_pixels(data, kind)) is not None:
+        return deep
+    with open_by_pillow(data, kind) as picture:
+        if kind == formats.GIF:
+            from PIL import ImageSequence
 
-    try:
-        picture = image.open(io.BytesIO(data), formats=_PILLOW_FORMATS)
-    except image.UnidentifiedImageError:
-        raise ValueError(f"unknown format, beginning with {data[:8]!r}" if data else "no data") from None
-    with picture:
-        if picture.format == "GIF":
-            return np.stack([np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(picture)])
-        if gray and picture.format == "JPEG":
+            check_size(picture.n_frames * picture.size[1], picture.size[0])
+            return np.stack([np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(picture)]), 8
+        if gray and kind == formats.JPEG:
             picture.draft("L", picture.size)  # the luminance as it is stored
-        if picture.mode.startswith("I"):
-            return np.asarray(picture).astype(np.uint16)
-        other = "RGBA" if "transparency" in picture.info else "RGB"
-        return np.array(picture.convert(_PILLOW_MODES.get(picture.mode, other)))
+        return pixels_of(picture, kind), 8
 
 
-def _with_depth(pixels: NDArray[Any], dtype: np.dtype[Any], *, is_png: bool) -> NDArray[Any]:
+def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
     """Returns pixels of another number of bits."""
     if pixels.dtype == dtype:
         return pixels
     if dtype == np.uint8:
-        return (pixels >> 8).astype(np.uint8)
-    return pixels.astype(dtype) * (257 if is_png else 256)
+        if data[:3] == _JPEG:
+            raise ValueError(f"it has {bits} bits a channel, which a feature with dtype=np.uint16 keeps")
+        return (pixels >> (bits - 8)).astype(np.uint8)
+    return pixels.astype(dtype) * (257 if data[:8] == _PNG else 256)
 
 
-def _with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
+def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
     """Returns pixels of another number of channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha."""
     found = pixels.shape[2]
     if channels in (0, found):
@@ -199,9 +209,3 @@ def _imagecodecs() -> ModuleType:
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)  # it warns of each interlaced PNG, for instance
     return imagecodecs
-
-
-def _pillow() -> ModuleType:
-    with needs("images other than PNG and JPEG need Pillow", "image"):
-        from PIL import Image
-    return Image

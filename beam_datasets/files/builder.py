@@ -31,7 +31,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.extras import Self
 from beam_datasets.features import FeatureConnector, FeaturesDict
-from beam_datasets.files.convert import EXIF_ORIENTATIONS, as_text, image_of, row_converter
+from beam_datasets.files.convert import as_text, row_converter
 from beam_datasets.files.fields import (
     UNKNOWN,
     Field,
@@ -46,6 +46,7 @@ from beam_datasets.files.fields import (
     with_labels,
     with_sounds,
 )
+from beam_datasets.files.images import STORED_UNCHANGED, ImageOptions, image_of
 from beam_datasets.files.infer import Guess, KindOf, kind_of_value
 from beam_datasets.files.inputs import (
     InputFile,
@@ -143,7 +144,7 @@ class Rows:
         dropped: names that are left out.
         key: the column that has the keys; None for file and number.
         missing: texts that mean a missing value; None if values are not text.
-        exif_orientation: of images; see `storable_image`.
+        images: how images are stored.
         assign: names the split of each row; None if all rows belong to one.
     """
 
@@ -152,20 +153,20 @@ class Rows:
     dropped: frozenset[str] = frozenset()
     key: str | None = None
     missing: tuple[str, ...] | None = None
-    exif_orientation: str = "keep"
+    images: ImageOptions = STORED_UNCHANGED
     assign: Assignment | None = None
     decimal: str = "."
     folders: PartitionColumns = NO_PARTITIONS
 
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
         """Yields the rows of a piece; a row that cannot be used does not end it."""
-        image = partial(image_of, beside=piece.file.path, exif_orientation=self.exif_orientation)
+        image = partial(image_of, beside=piece.file.path, options=self.images)
         sound = partial(sound_of, beside=piece.file.path)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
             content: Any = lambda value, field, path: (  # noqa: E731
-                sound(value, field.sound, path) if field.kind == "audio" else image(value)
+                sound(value, field.sound, path) if field.kind == "audio" else image(value, field, path)
             )
             convert = row_converter(self.fields, dropped, image=content, missing=self.missing, decimal=self.decimal)
         is_text = self.missing is not None
@@ -328,6 +329,8 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         skip_bad: leave out, count and log what cannot be used; else the first ends the run.
         exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
             no orientation, and count them; apply it, which stores pixels as PNG; error.
+        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
+            first and counts them.
         description: of the dataset.
     """
 
@@ -341,14 +344,12 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         version: str = "1.0.0",
         skip_bad: bool = False,
         exif_orientation: str = "keep",
+        frames: str = "error",
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
         self._skip_bad = skip_bad
-        if exif_orientation not in EXIF_ORIENTATIONS:
-            expected = ", ".join(EXIF_ORIENTATIONS)
-            raise ValueError(f"exif_orientation is {exif_orientation!r}; expected one of {expected}")
-        self._exif_orientation = exif_orientation
+        self._images = ImageOptions(exif_orientation, frames)
         self._description = description
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
@@ -590,7 +591,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             dropped,
             self._key,
             self._missing,
-            self._exif_orientation,
+            self._images,
             self._assign,
             self._decimal,
             self._folders,

@@ -8,6 +8,7 @@ int64[]?                                                      a missing list is 
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
 class                                                         a label; its names are the values in the files
 image                                                         the bytes of an image, or its path
+image:uint16    image:uint16,1    image:4                     of 16 bits a channel; of 1 channel; of 4 (3 if not given)
 audio                                                         the bytes of a sound, or its path; as the first of them
 audio:rate=16000,channels=2,samples=int16                     of a rate, channels and kind of samples
 audio:rate=any,dtype=float32                                  of any rate; of all samples that a dtype holds, unscaled
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from beam_datasets.features import FeatureConnector
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
 EXACT = (*INTEGERS, "float16", "float32", "string")  # of which `exact` has a meaning
+IMAGE_DTYPES = ("uint8", "uint16")
 SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
 FOUND = "found"  # of a description `?`
 UNKNOWN = "unknown"  # of a column whose type has to be named; `problem` says why
@@ -94,6 +96,7 @@ class Field:
         labels: of a `class`: names, or their number; None: the values in the files.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
+        dtype, channels: of an `image`.
         sound: of an `audio`.
         exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of these
             and of integers: texts with leading zeros are. Of a `string` that only most rows have: other values are.
@@ -107,6 +110,8 @@ class Field:
     labels: tuple[str, ...] | int | None = None
     item: Field | None = None
     shape: tuple[int, ...] = ()
+    dtype: str = "uint8"
+    channels: int = 3
     sound: SoundType = SoundType()
     exact: bool = False
     fields: Mapping[str, Field] | None = None
@@ -117,6 +122,9 @@ class Field:
         text = self.kind
         if self.kind == "class" and self.labels is not None:
             text = f"class:{self.labels if isinstance(self.labels, int) else ','.join(self.labels)}"
+        elif self.kind == "image":
+            words = [self.dtype] * (self.dtype != "uint8") + [str(self.channels)] * (self.channels != 3)
+            text = f"image{':' * bool(words)}{','.join(words)}"
         elif self.kind == "audio" and self.sound != SoundType():
             text = f"audio:{self.sound}"
         elif self.item is not None:
@@ -141,15 +149,17 @@ def parse_field(spec: str) -> Field:
     kind = _ALIASES.get(match["kind"], match["kind"]) if match else ""
     if not match or kind not in (*SCALARS, "class", "image", "audio", "drop"):
         kind = ""
-    if not match or not kind or (match["labels"] and kind not in ("class", "audio")):
+    if not match or not kind or (match["labels"] and kind not in ("class", "image", "audio")):
         raise ValueError(
             f"{spec!r} is not a type of a feature; expected {', '.join(SCALARS)}, class:cat,dog, class:10, class, "
-            "image, audio or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone for the type found "
-            "that may be missing"
+            "image, image:uint16,1, audio or drop; then [] or [28,28] for lists, ? for what may be missing; ? alone "
+            "for the type found that may be missing"
         )
     labels, brackets = match["labels"], match["lists"] or ""
     names = tuple(label.strip() for label in labels.split(",")) if labels else None
-    if kind == "audio":
+    if kind == "image":
+        field = _image(names or (), spec)
+    elif kind == "audio":
         field = Field(kind, sound=parse_sound(labels or ""))
     else:
         field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
@@ -164,6 +174,17 @@ def parse_field(spec: str) -> Field:
         for _ in range(brackets.count("[")):
             field = Field("list", item=field)
     return replace(field, optional=bool(match["optional"]))
+
+
+def _image(words: Sequence[str], spec: str) -> Field:
+    """Returns the field of images that the words after `image:` describe."""
+    dtypes, channels = [word for word in words if word in IMAGE_DTYPES], [word for word in words if word in "1234"]
+    if len(dtypes) > 1 or len(channels) > 1 or len(dtypes) + len(channels) != len(words):
+        raise ValueError(
+            f"{spec!r} is not a type of images; expected image, image:uint16, image:uint16,1 or image:4: one of "
+            f"{', '.join(IMAGE_DTYPES)}, and the number of channels, 1 to 4"
+        )
+    return Field("image", dtype=(dtypes or ["uint8"])[0], channels=int((channels or ["3"])[0]))
 
 
 def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
@@ -343,7 +364,7 @@ def to_feature(field: Field) -> FeatureConnector:
         known = field.labels
         return features.ClassLabel(num_classes=known) if isinstance(known, int) else features.ClassLabel(names=known)
     if field.kind == "image":
-        return features.Image()
+        return features.Image(shape=(None, None, field.channels), dtype=field.dtype)
     if field.kind == "audio":
         return sound_feature(field.sound, lazy_decode=True)
     if field.kind == "string" and not field.optional:

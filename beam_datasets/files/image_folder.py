@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from beam_datasets.features import ClassLabel, FeaturesDict, Image, Text
+from beam_datasets.features import ClassLabel, FeaturesDict, Text
 from beam_datasets.files.builder import Bad, Item
-from beam_datasets.files.convert import storable_image
+from beam_datasets.files.fields import IMAGE_DTYPES, Field, to_feature
+from beam_datasets.files.images import ImageOptions, storable_image
 from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
 from beam_datasets.intake.streams import open_bytes
@@ -25,24 +26,35 @@ class ImageFolder(LabeledFolder):
     """Images in folders named after their labels; the features are `image`, `image/filename`, `label`, as of TFDS.
 
     Args:
+        image_dtype: uint8; or uint16, for images of more than 8 bits a channel, which all must have then.
+        channels: of the images: 1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha.
         common: see LabeledFolder.
     """
 
     _content = "image"
 
+    def __init__(self, *, image_dtype: str = "uint8", channels: int = 3, **common: Any) -> None:
+        if image_dtype not in IMAGE_DTYPES:
+            raise ValueError(f"image_dtype is {image_dtype!r}; expected one of {', '.join(IMAGE_DTYPES)}")
+        if channels not in range(1, 5):
+            raise ValueError(f"channels is {channels!r}; expected 1 to 4")
+        self._field = Field("image", dtype=image_dtype, channels=channels)
+        super().__init__(**common)
+
     def _info(self) -> DatasetInfo:
-        features = FeaturesDict({"image": Image(), "image/filename": Text(), "label": ClassLabel(names=self._labels)})
+        image = to_feature(self._field)
+        features = FeaturesDict({"image": image, "image/filename": Text(), "label": ClassLabel(names=self._labels)})
         return DatasetInfo(
             builder=self, features=features, supervised_keys=("image", "label"), description=self._description
         )
 
     @property
     def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
-        read = partial(image_features, exif_orientation=self._exif_orientation)
+        read = partial(image_features, field=self._field, options=self._images)
         return partial(labeled_rows, content="image", read=read, assign=self._assign)
 
 
-def image_features(file: InputFile, exif_orientation: str) -> dict[str, Any]:
+def image_features(file: InputFile, field: Field, options: ImageOptions) -> dict[str, Any]:
     """Returns the feature `image` of a file."""
     with open_bytes(file.path) as stream:
-        return {"image": storable_image(stream.read(), exif_orientation)}
+        return {"image": storable_image(stream.read(), field, options)}

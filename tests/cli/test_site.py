@@ -12,6 +12,7 @@ from beam_datasets.cli.site import croissant
 from beam_datasets.diffing import diff
 from beam_datasets.formats.tfrecord import frame_all
 from tests.hostile import SCRIPT, Hostile, png, publish
+from tests.images import undecodable_png
 from tests.published import build, flip
 from tests.reading.conftest import write_dataset
 
@@ -184,7 +185,7 @@ def test_paths_of_samples_are_those_of_files(data):
 
 
 def test_damaged_images_are_missing(run, tmp_path):
-    rows = [(0, {"picture": png(30, 20)}), (1, {"picture": png(30, 20)[:-20]})]
+    rows = [(0, {"picture": png(30, 20)}), (1, {"picture": undecodable_png(30, 20, colour=0)})]
     picture = bd.features.Image(shape=(None, None, 1))
     build(tmp_path / "data", {"picture": picture}, {"train": rows}, name="damaged")
     assert run("site", tmp_path / "data", "--to", tmp_path / "site")[0] == 0

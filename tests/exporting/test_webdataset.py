@@ -14,6 +14,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from tests.exporting.conftest import MANY, dataset_of, export
+from tests.images import noise, saved
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the package are not ours to mend
 
@@ -77,10 +78,10 @@ def test_every_kind_of_feature(tmp_path: Path, many: Any) -> None:
 
 def test_files_by_what_they_are(tmp_path: Path) -> None:
     features = {"Photo": F.Image(), "a/caption": F.Text(), "blob": np.str_, "note": F.Text(optional=True)}
-    jpeg, png = b"\xff\xd8\xff\xe0 not looked at", b"\x89PNG\r\n\x1a\n likewise"
+    jpeg, png, other = (saved(noise(2, 3), form) for form in ("JPEG", "PNG", "PPM"))
     examples = [
         {"Photo": content, "a/caption": "é", "blob": b"\xff", "note": note}
-        for content, note in ((jpeg, "x"), (png, None), (b"?", ""))
+        for content, note in ((jpeg, "x"), (png, None), (other, ""))
     ]
     made = export(dataset_of(tmp_path, features, examples, 1), tmp_path / "out", "webdataset", binary=["blob"])
     with tarfile.open(made / "train-000000.tar") as tar:
@@ -116,7 +117,7 @@ def test_names_that_files_cannot_have(tmp_path: Path, features: Any, message: st
 
 
 def test_a_name_that_is_an_item_s_of_a_sequence(tmp_path: Path) -> None:
-    png = b"\x89PNG\r\n\x1a\n not looked at"
+    png = saved(noise(2, 3), "PNG")
     features = {"x": F.Sequence(F.Image()), "X/0001": F.Image(), "x.001": F.Image(), "x.0001.y": F.Image()}
     example = {"x": [png, png], "X/0001": png, "x.001": png, "x.0001.y": png}
     source = dataset_of(tmp_path, features, [example], 1)

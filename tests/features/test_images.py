@@ -11,11 +11,21 @@ import pytest
 from PIL import Image as Pillow
 from PIL import ImageFilter
 
+import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets.errors import FeatureError, FeatureTypeError, FeatureValueError, MissingDependencyError
+from beam_datasets.errors import (
+    BeamDatasetsError,
+    FeatureError,
+    FeatureTypeError,
+    FeatureValueError,
+    MissingDependencyError,
+)
 from beam_datasets.features import image_codec
 from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.image import with_image_checks
 from beam_datasets.formats import example
+from beam_datasets.intake import images as intake_images
+from tests.images import page, tiff
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)
 
@@ -66,6 +76,16 @@ def decode(data, shape=(None, None, 3), dtype=np.uint8):
     feature = F.Image(shape=shape, dtype=dtype)
     record = F.compile_encoder({"image": feature})({"image": data})
     return F.compile_decoder({"image": feature})(record)["image"]
+
+
+def record_of(data):
+    """A record with a file that no encoder has checked."""
+    return example.serialize({"image": [data]})
+
+
+def read(data, shape=(None, None, 3), dtype=np.uint8):
+    """Returns the pixels of a file that no encoder has checked."""
+    return F.compile_decoder({"image": F.Image(shape=shape, dtype=dtype)})(record_of(data))["image"]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 5), (28, 28), (64, 64), (200, 300)])
@@ -202,7 +222,7 @@ def test_batches_have_the_pixels_of_single_images(channels, dtype):
     batch = ColumnarDecoder(features, batch=True).batch
     assert np.array_equal(batch(records)["image"], np.stack([decode(file, shape, dtype) for file in files]))
     for wrong in (files[0][:-20], png(pixels_of((7, 9, 1), np.uint8)), b"", files[10][:-2]):
-        record = F.compile_encoder(features)({"image": wrong})
+        record = record_of(wrong)
         with pytest.raises(FeatureError, match=r"^image: (cannot decode image|the image has the shape \(7, 9)"):
             batch([records[0], record])
 
@@ -257,7 +277,7 @@ def bomb(height, width):
     return png_file(height, width, bytes(1 << 20))
 
 
-def test_what_is_stored_may_be_no_image():
+def test_what_was_stored_may_be_no_image():
     noise = pixels_of((40, 40, 3), np.uint8)
     good = [
         png(noise),
@@ -268,21 +288,21 @@ def test_what_is_stored_may_be_no_image():
     for file in good:
         for data in (file[: len(file) // 2], file[:20], file[:-2]):
             with pytest.raises(FeatureError, match=rf"^image: cannot decode image \({len(data):,} bytes\): truncated"):
-                decode(data)
+                read(data)
     for data, problem in (
         (b"", "no data"),
         (b"text", "unknown format, beginning with b'text'"),
-        (b"GIF89a", "unknown format"),
+        (b"GIF89a", ".*"),
         (good[0][:60] + b"?" + good[0][61:], ".*"),
         (bomb(60000, 60000), "a file of this size cannot have 60000 x 60000 pixels"),
         (png_file(20, 20, bytes(40)), "Not enough image data"),
         (imagecodecs.jpeg8_encode(noise)[:200] + b"\xff\xd9", ".*"),
     ):
         with pytest.raises(FeatureError, match=rf"^image: cannot decode image \({len(data):,} bytes\): {problem}"):
-            decode(data, (None, None, 1))
+            read(data, (None, None, 1))
     assert decode(bomb(2, 2), (2, 2, 1)).shape == (2, 2, 1)  # more pixels than the header has are ignored
     with pytest.raises(FeatureError, match=r"^image: the image has the shape \(1, 4, 3\)"):
-        decode(png(RGB), (None, 5, 3))
+        read(png(RGB), (None, 5, 3))
 
 
 def test_video_of_frames_and_of_nothing():
@@ -292,3 +312,110 @@ def test_video_of_frames_and_of_nothing():
     for given in (frames, list(frames), [png(frame) for frame in frames], iter(frames)):
         assert np.array_equal(decode_video(encode({"v": given}))["v"], frames)
     assert decode_video(encode({"v": []}))["v"].shape == (0, 3, 4, 3)
+
+
+DEEP_PIXELS = pixels_of((5, 6, 3), np.uint16) >> 4
+DEEP_JPEG = imagecodecs.jpeg8_encode(DEEP_PIXELS, lossless=True, bitspersample=12)
+
+
+def moving(form):
+    frames = [Pillow.fromarray(np.full((4, 6, 3), value, np.uint8)) for value in (0, 255)]
+    return saved(frames[0], form, save_all=True, append_images=frames[1:])
+
+
+@pytest.mark.parametrize(
+    "data, shape, problem",
+    [
+        (b"", (None, None, 3), "expected an image, got an empty file"),
+        (b"<html>", (None, None, 3), "expected PNG, JPEG, GIF, .* got a page of HTML. Decode it and give its pixels"),
+        (png(RGB)[:-4], (None, None, 3), "a damaged image: PNG: the file ends at byte 74"),
+        (png(RGB).replace(b"IDAT", b"IDAU"), (None, None, 3), "a damaged image: PNG: the chunk IDAU .* wrong checksum"),
+        (saved(Pillow.fromarray(RGB), "JPEG")[:-2], (None, None, 3), "a damaged image: JPEG: the file ends at byte"),
+        (png(RGB), (None, 5, 3), r"PNG: the image has the shape \(1, 4, 3\); the feature has \(None, 5, 3\)"),
+        (saved(Pillow.fromarray(RGB), "JPEG"), (2, 4, 0), r"JPEG: the image has the shape \(1, 4, channels\)"),
+        (moving("GIF"), (None, None, 3), r"GIF: .* \(2, 4, 6, 3\); .* A GIF is read with its frames"),
+        (moving("GIF"), (3, None, None, 3), r"GIF: the image has the shape \(2, 4, 6, 3\)"),
+        (png(RGB), (None, None, None, 3), r"PNG: the image has the shape \(1, 4, 3\)"),
+        (DEEP_JPEG, (5, 6, 3), "JPEG: the image has 12 bits a channel; a feature with dtype=np.uint16 keeps them"),
+    ],
+)
+def test_a_file_that_could_not_be_read_is_refused(data, shape, problem):
+    """Also one that does not fit the feature; nothing is decoded for it."""
+    with pytest.raises(FeatureValueError, match=f"^image: {problem}"):
+        F.compile_encoder({"image": F.Image(shape=shape)})({"image": data})
+    with pytest.raises(FeatureError):
+        read(data, shape)
+
+
+def test_what_the_errors_of_a_gif_and_of_a_deep_jpeg_advise():
+    assert decode(moving("GIF"), (None, None, None, 3)).shape == (2, 4, 6, 3)
+    assert np.array_equal(decode(DEEP_JPEG, (5, 6, 3), np.uint16), DEEP_PIXELS)
+
+
+def test_files_can_be_decoded_as_they_are_encoded():
+    """Damage within compressed data that fits its checksum is found by check='decode' alone, which is not stored."""
+    damaged = png_file(20, 20, bytes(40))
+    for feature in (F.Image(shape=(20, 20, 1)), F.LabeledImage(labels=3, shape=(20, 20, 1))):
+        assert F.compile_encoder({"image": feature})({"image": damaged})
+    for features, value in (
+        (F.Image(shape=(20, 20, 1), check="decode"), damaged),
+        (F.LabeledImage(labels=3, shape=(20, 20, 1), check="decode"), damaged),
+        (F.Sequence(F.Image(shape=(20, 20, 1), check="decode")), [damaged]),
+        (F.Video(shape=(None, 20, 20, 1), check="decode"), [damaged]),
+        (with_image_checks(F.FeaturesDict({"a": F.Sequence({"b": F.Image(shape=(20, 20, 1))})}), "decode"), None),
+    ):
+        example_of = {"a": [{"b": damaged}]} if value is None else {"image": value}
+        tree = features if value is None else {"image": features}
+        with pytest.raises(FeatureValueError, match="Not enough image data"):
+            F.compile_encoder(tree)(example_of)
+    assert F.Image(check="decode") == F.Image()
+    assert F.Image(check="decode").to_json() == F.Image().to_json()
+    with pytest.raises(ValueError, match="check='no'; expected one of 'structure', 'decode'"):
+        F.Image(check="no")
+    with pytest.raises(ValueError, match="check_images='no'; expected one of 'structure', 'decode'"):
+        with_image_checks({"image": F.Image()}, "no")
+
+
+def test_a_build_can_decode_each_image(tmp_path):
+    """`build(check_images="decode")` checks the images of any builder."""
+
+    class Tiles(bd.DatasetBuilder, skip_registration=True):
+        name = "tiles"
+        VERSION = "1.0.0"
+
+        def _info(self):
+            return bd.DatasetInfo(builder=self, features={"image": F.Image(shape=(20, 20, 1))})
+
+        def _split_generators(self):
+            return {"train": [(0, {"image": png_file(20, 20, bytes(40))})]}
+
+    builder = Tiles(data_dir=str(tmp_path))
+    with pytest.raises(BeamDatasetsError, match="image: cannot decode image .*Not enough image data"):
+        builder.build(check_images="decode", num_workers=1)
+    assert not builder.is_prepared()
+
+
+def test_too_many_pixels_are_not_read(monkeypatch):
+    """The limit is compared with the header, before memory is taken."""
+    files = [png(RGB), saved(Pillow.fromarray(RGB), "JPEG"), saved(Pillow.fromarray(RGB), "BMP")]
+    monkeypatch.setattr(intake_images, "DEFAULT_MAX_PIXELS", 3)
+    for data in (*files, files[1] + b"more"):
+        with pytest.raises(FeatureError, match="1 x 4 pixels, more than 3. .*BEAM_DATASETS_MAX_PIXELS=4 "):
+            read(data)
+    monkeypatch.setenv("BEAM_DATASETS_MAX_PIXELS", "4")
+    for data in files:
+        assert read(data).shape == (1, 4, 3)
+
+
+def test_deep_images_of_other_formats_are_read_at_full_depth():
+    """TIFF and PPM with 16 bits, which Pillow reads as 8; what is no unsigned integer is an error."""
+    deep = pixels_of((5, 6, 3), np.uint16)
+    files = [tiff(page(deep)), tiff(page(deep, order=">"), order=">"), b"P6 6 5 65535\n" + deep.astype(">u2").tobytes()]
+    for data in files:
+        assert np.array_equal(decode(data, (5, 6, 3), np.uint16), deep)
+        assert np.array_equal(decode(data, (5, 6, 3)), deep >> 8)
+    for pixels in (deep.astype(np.float32), deep.astype(np.int16)):
+        with pytest.raises(FeatureError, match="image: TIFF with (floating-point|signed) samples"):
+            decode(tiff(page(pixels)))
+        with pytest.raises(FeatureError, match="TIFF with (floating-point|signed) samples"):
+            read(tiff(page(pixels)))

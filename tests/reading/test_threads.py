@@ -22,6 +22,7 @@ from beam_datasets.reading import blocks as threads
 from beam_datasets.reading import decoding
 from beam_datasets.reading.blocks import sizes, usable_cores
 from beam_datasets.reading.decoding import Batch, Decode, Maker, Map, Raw, compose, compose_many
+from tests.images import undecodable_png
 from tests.published import build
 from tests.reading.conftest import drain
 from tests.strategies import assert_equal
@@ -37,7 +38,7 @@ def photos(split: str) -> Any:
         pixels = np.add.outer(np.arange(height) + i, np.arange(WIDTH)).astype(np.uint8)
         image: Any = np.stack([pixels] * 3, axis=2)
         if split == "bad" and i == BAD:
-            image = image_codec.encode(image, "jpeg")[:200]
+            image = undecodable_png(height, WIDTH)
         yield i, {"image": image, "mask": np.resize(pixels, (HEIGHT, WIDTH, 1)), "id": i}
 
 
@@ -112,7 +113,7 @@ def test_lists_are_decoded_on_threads(builder: Any, count: int) -> None:
     picks = [5, 149, 3, 3, *range(40, 90)]
     np.testing.assert_equal(dataset[picks], [dataset[i] for i in picks])
     assert dataset[[]] == []
-    with pytest.raises(bd.errors.FeatureError, match=r"image: .*truncated file.*record 47"):
+    with pytest.raises(bd.errors.FeatureError, match=r"image: .*Not enough image data.*record 47"):
         dataset[[0, 1, 2, 3, 4, 5, BAD, 6]]
 
 

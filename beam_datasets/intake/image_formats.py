@@ -1,0 +1,164 @@
+"""Names of image formats, and of what is taken for one, by the first bytes of a file."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from beam_datasets.errors import InputError
+
+PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "PPM"
+HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
+
+READABLE = (PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM)
+"""Formats of which a dataset stores files; others are stored as pixels."""
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PREFIXES = {
+    b"\xff\xd8\xff\xf7": "JPEG-LS",
+    b"GIF87a": GIF,
+    b"GIF89a": GIF,
+    b"BM": BMP,
+    b"II\xbc\x01": "JPEG XR",
+    b"II*\0\x10\0\0\0CR": "a Canon raw file (CR2)",
+    b"IIRO": "an Olympus raw file (ORF)",
+    b"IIRS": "an Olympus raw file (ORF)",
+    b"MMOR": "an Olympus raw file (ORF)",
+    b"IIU\0": "a Panasonic raw file (RW2)",
+    b"FUJIFILMCCD-RAW": "a Fujifilm raw file (RAF)",
+    b"FOVb": "a Sigma raw file (X3F)",
+    b"II*\0": TIFF,
+    b"MM\0*": TIFF,
+    b"II+\0": TIFF,
+    b"MM\0+": TIFF,
+    b"\xff\x0a": JPEG_XL,
+    b"\0\0\0\x0cJXL \r\n\x87\n": JPEG_XL,
+    b"\0\0\0\x0cjP  \r\n\x87\n": JPEG_2000,
+    b"\xff\x4f\xff\x51": JPEG_2000,
+    b"icns": "ICNS",
+    b"DDS ": "DDS",
+    b"P7\n": "PAM",
+    b"8BPS": "PSD",
+    b"gimp xcf": "XCF",
+    b"qoif": "QOI",
+    b"\x01\xda": "SGI",
+    b"\x59\xa6\x6a\x95": "SUN",
+    b"\x76\x2f\x31\x01": "OpenEXR",
+    b"#?RADIANCE": "Radiance HDR",
+    b"#?RGBE": "Radiance HDR",
+    b"SIMPLE  =": "FITS",
+    b"BPG\xfb": "BPG",
+    b"FLIF": "FLIF",
+    b"\x8aMNG": "MNG",
+    b"\x8bJNG": "JNG",
+    b"AT&TFORM": "DjVu",
+    b"\xabKTX": "KTX",
+    b"\xd7\xcd\xc6\x9a": "WMF",
+    b"%!PS": "PostScript",
+    b"%PDF": "PDF",
+    b"\x93NUMPY": "a NumPy array",
+    b"\x89HDF": "HDF5",
+    b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "a gzip file",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"ID3": "MP3",
+    b"OggS": "Ogg",
+    b"version https://git-lfs": "a pointer of Git LFS instead of the file (git lfs pull fetches it)",
+}
+_LENGTHS = sorted({len(prefix) for prefix in _PREFIXES}, reverse=True)
+_BRANDS = {  # of files of the ISO base media format
+    b"avif": AVIF,
+    b"avis": AVIF,
+    b"crx ": "a Canon raw file (CR3)",
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), HEIC),
+}
+_MARKUP = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s|<!--.*?-->|<\?xml.*?\?>)*<(?:!doctype\s+)?(svg|html)\b", re.DOTALL | re.IGNORECASE
+)
+_PPM = re.compile(rb"P([1-6])[\s#]")
+_PFM = re.compile(rb"P[Ff]\s")
+_ICONS = {b"\0\0\1\0": "ICO", b"\0\0\2\0": "a cursor (CUR)"}  # then the number of images; of TGA that is 0
+_PCX = (b"\0\1", b"\2\1", b"\3\1", b"\4\1", b"\5\1")  # version and encoding
+_TGA_TYPES, _TGA_BITS = (1, 2, 3, 9, 10, 11), (8, 15, 16, 24, 32)
+
+
+class ImageHeader(NamedTuple):
+    """What an image file contains, without its pixels.
+
+    Attributes:
+        format: one of READABLE.
+        height: of the image.
+        width: of the image.
+        bits: of a channel, as stored; a palette has colours of 8.
+        channels: as stored, of a palette 3; 0 where it is not known before decoding.
+        has_alpha: whether a part of the image may be transparent, of PNG.
+        has_metadata: whether there may be an EXIF orientation.
+        num_frames: frames, pages or views.
+        num_previews: other pictures in the file, smaller ones or gain maps.
+        is_transparent_level: a PNG whose gray level, or colour, means transparent.
+    """
+
+    format: str
+    height: int
+    width: int
+    bits: int = 8
+    channels: int = 0
+    has_alpha: bool = False
+    has_metadata: bool = False
+    num_frames: int = 1
+    num_previews: int = 0
+    is_transparent_level: bool = False
+
+
+class DamagedError(InputError):
+    """A file is damaged; the message says how, and the caller adds its format and place."""
+
+
+def format_of(data: bytes) -> str:
+    """Returns the name of a file's format, by its first bytes; '' if it is unknown.
+
+    >>> [format_of(each) for each in (b"GIF89a", b"RIFF....WEBPVP8 ", b"P5 2 2 255 ....", b"%PDF-1.7", b"text", b"")]
+    ['GIF', 'WebP', 'PPM', 'PDF', '', '']
+    """
+    if data[:8] == _SIGNATURE:
+        return PNG
+    if data[:3] == b"\xff\xd8\xff" and data[3:4] != b"\xf7":
+        return JPEG
+    for length in _LENGTHS:
+        found = _PREFIXES.get(data[:length])
+        if found:
+            return found
+    if data[:4] in _ICONS and data[4:6] != b"\0\0":
+        return _ICONS[data[:4]]
+    if data[:4] == b"RIFF":
+        return {b"WEBP": WEBP, b"WAVE": "WAV", b"AVI ": "AVI"}.get(data[8:12], "")
+    if data[4:8] == b"ftyp":
+        return _of_media(data)
+    if _PPM.match(data):
+        return PPM
+    if _PFM.match(data):
+        return "PFM"
+    if markup := _MARKUP.match(data[:1024]):
+        return "SVG" if markup[1].lower() == b"svg" else "a page of HTML"
+    if data[128:132] == b"DICM":
+        return "DICOM"
+    if data[:1] == b"\x0a" and data[1:3] in _PCX:
+        return "PCX"
+    return "TGA" if _is_targa(data) else ""
+
+
+def _of_media(data: bytes) -> str:
+    """Returns the format of a file of the ISO base media format, by its brands."""
+    end = min(int.from_bytes(data[:4], "big"), 256)
+    brands = [data[8:12], *(data[i : i + 4] for i in range(16, end, 4))]
+    known = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
+    if AVIF in known and data[8:12] in (b"mif1", b"msf1"):  # brands of both
+        return AVIF
+    return known[0] if known else "a video (MP4)"
+
+
+def _is_targa(data: bytes) -> bool:
+    """Returns whether a file may be a TGA image, which has no signature at its beginning."""
+    if len(data) < 18 or data[1] > 1 or data[2] not in _TGA_TYPES or data[16] not in _TGA_BITS:
+        return False
+    return bool(data[12] | data[13]) and bool(data[14] | data[15]) and data[17] < 64

@@ -1,0 +1,205 @@
+"""The structure of image files: whether a file is whole, how large the image is, and how deep.
+
+PNG and JPEG, which are nearly all images of datasets, are checked without being decoded. What decoders accept is
+accepted, such as bytes after the end of the image; but a PNG chunk with a wrong CRC is damage also if decoders can do
+without the chunk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Callable
+
+from beam_datasets.errors import InputError
+from beam_datasets.intake import image_formats as formats
+from beam_datasets.intake import jpeg, png, tiff
+from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
+from beam_datasets.intake.png import chunk_name
+
+DEFAULT_MAX_PIXELS = 1 << 28
+MAX_PIXELS_VARIABLE = "BEAM_DATASETS_MAX_PIXELS"
+
+_TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # of GIF
+
+
+def check_image(data: bytes) -> ImageHeader:
+    """Checks the structure of an image file, and returns its header.
+
+    Raises:
+        InputError: it is damaged, of a format that is not read from datasets, or has more pixels than `max_pixels`; the
+            caller adds the place.
+    """
+    kind = format_of(data)
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise InputError(unreadable(data))
+    try:
+        header = reader(data)
+    except DamagedError as error:
+        raise InputError(f"a damaged image: {kind}: {error}") from None
+    except (struct.error, IndexError):
+        raise InputError(f"a damaged image: {kind}: the file ends in its header, after {len(data)} bytes") from None
+    check_size(header.height, header.width)
+    return header
+
+
+def unreadable(data: bytes) -> str:
+    """Returns why the bytes are not a file that is read from datasets, and what to do."""
+    if not data:
+        return "expected an image, got an empty file"
+    if kind := format_of(data):
+        known = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
+        return f"expected {known}, got {kind}. Decode it and give its pixels, or convert it to PNG"
+    return f"not an image (it begins with {data[:12]!r})"
+
+
+def max_pixels() -> int:
+    """Returns how many pixels an image may have: 2**28, or $BEAM_DATASETS_MAX_PIXELS.
+
+    Raises:
+        InputError: the variable is not a positive integer.
+    """
+    text = os.environ.get(MAX_PIXELS_VARIABLE, "")
+    if not text:
+        return DEFAULT_MAX_PIXELS
+    if not text.isdecimal() or not int(text):
+        raise InputError(f"{MAX_PIXELS_VARIABLE}: expected a positive integer, got {text!r}")
+    return int(text)
+
+
+def check_size(height: int, width: int) -> None:
+    """Checks that an image is not too large, before memory is taken for it.
+
+    Raises:
+        InputError: it has no pixels, or more than `max_pixels`.
+    """
+    if not height or not width:
+        raise InputError(f"a damaged image: its size is {height} x {width}")
+    if height * width > DEFAULT_MAX_PIXELS and height * width > (limit := max_pixels()):
+        raise InputError(
+            f"the image has {height} x {width} pixels, more than {limit:,}. If that is right, set the environment "
+            f"variable {MAX_PIXELS_VARIABLE}={height * width} where datasets are built and read"
+        )
+
+
+def _gif(data: bytes) -> ImageHeader:
+    """Reads all blocks of a GIF up to its end; as decoders do, it passes over bytes between them."""
+    size, frames = len(data), 0
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    offset = 13 + _palette(flags)
+    while offset < size and data[offset] != _TRAILER:
+        block = data[offset]
+        if block not in (_EXTENSION, _IMAGE):
+            offset += 1
+            continue
+        if block == _IMAGE:
+            frames += 1
+            offset += 9 + _palette(data[offset + 9])
+        offset += 2
+        while offset < size and data[offset]:
+            offset += data[offset] + 1
+        offset += 1
+    if offset >= size:
+        raise DamagedError(f"the file ends at byte {size}, before its end (trailer)")
+    if not frames:
+        raise DamagedError("there are no pixels")
+    return ImageHeader(formats.GIF, height, width, num_frames=frames)
+
+
+def _palette(flags: int) -> int:
+    """Returns the bytes of the palette that flags of a GIF announce."""
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def _webp(data: bytes) -> ImageHeader:
+    """Reads the chunks of a WebP file."""
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise DamagedError(f"it has {end} bytes by its header, but the file ends after {len(data)}")
+    found: dict[bytes, int] = {}  # kind -> where the content of the first starts
+    offset, frames = 12, 0
+    while offset + 8 <= end:
+        kind, length = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
+        if offset + 8 + length > end:
+            raise DamagedError(
+                f"{chunk_name(kind, offset)} has {length} bytes, but the image ends after {end - offset - 8}"
+            )
+        frames += kind == b"ANMF"
+        found.setdefault(kind, offset + 8)
+        offset += 8 + length + length % 2
+    if not frames and b"VP8 " not in found and b"VP8L" not in found:
+        raise DamagedError("there are no pixels")
+    width, height = _webp_size(data, found)
+    metadata = b"EXIF" in found or b"XMP " in found
+    return ImageHeader(formats.WEBP, height, width, has_metadata=metadata, num_frames=max(frames, 1))
+
+
+def _webp_size(data: bytes, found: dict[bytes, int]) -> tuple[int, int]:
+    """Returns width and height of a WebP image."""
+    if start := found.get(b"VP8X"):
+        sides = data[start + 4 : start + 7], data[start + 7 : start + 10]
+        return int.from_bytes(sides[0], "little") + 1, int.from_bytes(sides[1], "little") + 1
+    if start := found.get(b"VP8L"):
+        (packed,) = struct.unpack_from("<I", data, start + 1)
+        return (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
+    width, height = struct.unpack_from("<HH", data, found[b"VP8 "] + 6)
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _bmp(data: bytes) -> ImageHeader:
+    """Reads the header of a BMP, and checks that uncompressed pixels are all there."""
+    (pixels, kind) = struct.unpack_from("<II", data, 10)
+    width, height, _, bits = struct.unpack_from("<HHHH" if kind == 12 else "<iiHH", data, 18)
+    compression = 0 if kind == 12 else struct.unpack_from("<I", data, 30)[0]
+    end = pixels + (abs(width) * bits + 31) // 32 * 4 * abs(height)
+    if not compression and end > len(data):
+        raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
+    return ImageHeader(formats.BMP, abs(height), abs(width))
+
+
+def _ppm(data: bytes) -> ImageHeader:
+    """Reads the header of a PBM, PGM or PPM file."""
+    kind, width, height, maximum, start = ppm_header(data)
+    if kind in (5, 6):
+        end = start + width * height * (3 if kind == 6 else 1) * (2 if maximum > 255 else 1)
+        if end > len(data):
+            raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
+    channels = 3 if kind in (3, 6) else 1
+    return ImageHeader(formats.PPM, height, width, bits=maximum.bit_length(), channels=channels)
+
+
+def ppm_header(data: bytes) -> tuple[int, int, int, int, int]:
+    """Returns the kind of a PPM file (1 to 6), its width, height, greatest value, and where its pixels start."""
+    kind = data[1] - ord("0")
+    numbers = 2 if kind in (1, 4) else 3
+    match = re.match(rb"P\d" + rb"(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})" * numbers + rb"\s", data[:4096])
+    if match is None:
+        raise DamagedError("its header has no size")
+    width, height, maximum = [*map(int, match.groups()), 1][:3]
+    if not 0 < maximum < 1 << 16:
+        raise DamagedError(f"its greatest value is {maximum}, not 1 to 65535")
+    return kind, width, height, maximum, match.end()
+
+
+def _tiff(data: bytes) -> ImageHeader:
+    """Reads the directories of a TIFF file."""
+    pages, previews = tiff.pages(data)
+    height, width = pages[0].number(tiff.HEIGHT), pages[0].number(tiff.WIDTH)
+    if pages[0].number(tiff.ORIENTATION) in tiff.LYING:
+        height, width = width, height
+    return ImageHeader(
+        formats.TIFF, height, width, bits=tiff.depth(pages[0]), num_frames=len(pages), num_previews=len(previews)
+    )
+
+
+_READERS: dict[str, Callable[[bytes], ImageHeader]] = {
+    formats.PNG: png.read_header,
+    formats.JPEG: jpeg.read_header,
+    formats.GIF: _gif,
+    formats.WEBP: _webp,
+    formats.BMP: _bmp,
+    formats.PPM: _ppm,
+    formats.TIFF: _tiff,
+}

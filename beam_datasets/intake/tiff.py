@@ -1,0 +1,160 @@
+"""The directories of TIFF files: which pages a file has, how deep they are, and whether they are previews."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from beam_datasets.errors import InputError
+from beam_datasets.intake.image_formats import DamagedError
+
+KIND, WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 254, 256, 257, 258, 259, 262
+STRIPS, ORIENTATION, SAMPLES, PLANAR, TILES = 273, 274, 277, 284, 324
+SUBFILES, EXTRA_SAMPLES, SAMPLE_FORMAT, DNG = 330, 338, 339, 50706
+
+LYING = range(5, 9)  # values of ORIENTATION whose pixels are stored with rows as columns
+WHITE_IS_ZERO, BLACK_IS_ZERO, RGB = 0, 1, 2  # values of PHOTOMETRIC
+
+_REDUCED, _MASK = 1, 4  # bits of KIND
+_RAW = (32803, 34892)  # PHOTOMETRIC of the pixels of a camera's sensor
+_SAMPLE_FORMATS = {2: "signed", 3: "floating-point", 5: "complex", 6: "complex"}
+_PREMULTIPLIED = 1  # of EXTRA_SAMPLES
+_FORMS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 13: "I", 16: "Q", 17: "q", 18: "Q"}
+_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
+_MAX_DIRECTORIES = 1 << 16
+_MAX_TAGS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory of a TIFF file, which describes a picture.
+
+    Attributes:
+        order: of bytes, `<` or `>`.
+        data: the file.
+        tags: tag -> type, number of values, and where they start.
+    """
+
+    order: str
+    data: bytes = field(repr=False)
+    tags: dict[int, tuple[int, int, int]]
+
+    def raw(self, tag: int) -> bytes:
+        """Returns the bytes of the values of a tag.
+
+        Raises:
+            DamagedError: they are not in the file.
+        """
+        kind, count, start = self.tags.get(tag, (1, 0, 0))
+        end = start + count * _SIZES.get(kind, 1)
+        if end > len(self.data):
+            raise DamagedError(f"the values of tag {tag} end at byte {end}, but the file at {len(self.data)}")
+        return self.data[start:end]
+
+    def numbers(self, tag: int) -> tuple[int, ...]:
+        """Returns the integers of a tag; () if there are none."""
+        kind, count, _ = self.tags.get(tag, (1, 0, 0))
+        if kind not in _FORMS:
+            return ()
+        data = self.raw(tag)
+        return struct.unpack(f"{self.order}{count}{_FORMS[kind]}", data)
+
+    def number(self, tag: int, default: int = 0) -> int:
+        """Returns the first integer of a tag."""
+        return (self.numbers(tag) or (default,))[0]
+
+
+def directories(data: bytes, *, subfiles: bool = True) -> list[Directory]:
+    """Returns the directories of a TIFF file in their order, each followed by those that are its subfiles.
+
+    Raises:
+        DamagedError: the file is damaged.
+    """
+    order = {b"II": "<", b"MM": ">"}.get(data[:2])
+    if order is None or len(data) < 8:
+        raise DamagedError("its header is not that of a TIFF file")
+    is_big = struct.unpack_from(f"{order}H", data, 2)[0] == 43
+    try:
+        offset = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)[0]
+        found = list(_chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles))
+    except struct.error:
+        raise DamagedError(f"the file ends at byte {len(data)}, in a directory") from None
+    if not found:
+        raise DamagedError("it has no directory")
+    return found
+
+
+def _chain(
+    data: bytes, order: str, offset: int, seen: set[int], *, is_big: bool, subfiles: bool
+) -> Iterator[Directory]:
+    """Yields the directory at an offset, its subfiles, and those that follow."""
+    head, entry, step = (f"{order}Q", f"{order}HHQQ", 20) if is_big else (f"{order}H", f"{order}HHII", 12)
+    size, inline = struct.calcsize(head), 8 if is_big else 4
+    while offset and offset not in seen and len(seen) < _MAX_DIRECTORIES:
+        seen.add(offset)
+        (count,) = struct.unpack_from(head, data, offset)
+        if not 0 < count <= _MAX_TAGS:
+            raise DamagedError(f"the directory at byte {offset} has {count} tags")
+        tags = {}
+        for place in range(offset + size, offset + size + count * step, step):
+            tag, kind, number, value = struct.unpack_from(entry, data, place)
+            is_inside = number * _SIZES.get(kind, 1) <= inline
+            tags[tag] = (kind, number, place + step - inline if is_inside else value)
+        directory = Directory(order, data, tags)
+        yield directory
+        for inner in directory.numbers(SUBFILES) if subfiles else ():
+            yield from _chain(data, order, inner, seen, is_big=is_big, subfiles=False)
+        (offset,) = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, offset + size + count * step)
+
+
+def pages(data: bytes) -> tuple[list[Directory], list[Directory]]:
+    """Returns the pages of a TIFF file, and its other pictures: smaller ones of the same, and masks.
+
+    Raises:
+        DamagedError: the file is damaged.
+        InputError: it is a raw file of a camera, or its first picture is a preview of another one.
+    """
+    found = [each for each in directories(data) if each.number(WIDTH) and each.number(HEIGHT)]
+    if not found:
+        raise DamagedError("there are no pixels")
+    first = found[0]
+    if any(DNG in each.tags or each.number(PHOTOMETRIC) in _RAW for each in found):
+        raise InputError("a raw file of a camera (DNG, NEF, ARW, ...), of which a preview would be read; convert it")
+    sizes = {(each.number(WIDTH), each.number(HEIGHT)) for each in found if not each.number(KIND) & _MASK}
+    largest = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
+    if first.number(KIND) & _REDUCED:
+        raise InputError(
+            f"its first picture is a preview of another one ({largest[1]} x {largest[0]}), as in raw files of cameras "
+            "(NEF, ARW, ...); decoders read the preview. Convert it"
+        )
+    starts = [start for each in found[:1] for tag in (STRIPS, TILES) for start in each.numbers(tag)]
+    if not starts or max(starts) >= len(data):
+        raise DamagedError(f"pixels start at byte {max(starts, default=0)}, but the file ends at {len(data)}")
+    pages = [each for each in found if not each.number(KIND) & (_REDUCED | _MASK)]
+    return pages, [each for each in found if each.number(KIND) & (_REDUCED | _MASK)]
+
+
+def depth(page: Directory) -> int:
+    """Returns how many bits the channels of a page have.
+
+    Raises:
+        InputError: no decoder yields its exact pixels as unsigned integers of 8 or 16 bits.
+    """
+    sizes = sorted(set(page.numbers(BITS) or (1,)))
+    sample = _SAMPLE_FORMATS.get(page.number(SAMPLE_FORMAT, 1), "unsigned")
+    if sample != "unsigned" or len(sizes) > 1 or sizes[0] > 16:
+        raise InputError(
+            f"TIFF with {sample} samples of {'/'.join(map(str, sizes))} bits is not stored as an image; convert it to "
+            "unsigned ones of 8 or 16 bits, or store an array"
+        )
+    if sizes[0] <= 8:
+        return sizes[0]
+    photometric, extra = page.number(PHOTOMETRIC, BLACK_IS_ZERO), page.numbers(EXTRA_SAMPLES)
+    colours = {BLACK_IS_ZERO: 1, RGB: 3}.get(photometric)
+    if page.number(SAMPLES, 1) - len(extra) != colours or len(extra) > 1 or _PREMULTIPLIED in extra:
+        raise InputError(
+            f"TIFF of {sizes[0]} bits with {page.number(SAMPLES, 1)} samples, {len(extra)} of which are no colours, "
+            f"and the photometric interpretation {photometric} is not decoded exactly; convert it to gray or RGB"
+        )
+    return sizes[0]
