@@ -13,6 +13,7 @@ import dataclasses
 import inspect
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -134,8 +135,9 @@ def find_dataset_dir(
 ) -> str:
     """Returns the directory of the published version that a name means.
 
-    Without a version that is the canonical one where a builder of this name is registered, else the highest published
-    one. A pattern means the highest that matches.
+    Without a version that is the canonical one where a builder of this name is registered, as in TensorFlow Datasets,
+    else the highest published one. Where both exist and differ, a warning names both. A pattern means the highest that
+    matches.
 
     Args:
         name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest'.
@@ -152,7 +154,10 @@ def find_dataset_dir(
     root = root_dir(data_dir)
     builder = code_of(wanted.name, wanted.kwargs)
     if builder is not None and version is None and (config is None or config in builder.configs()):
-        return _canonical(builder(data_dir=root, config=config, **wanted.kwargs), root)
+        made = builder(data_dir=root, config=config, **wanted.kwargs)
+        directory = _canonical(made, root)
+        _warn_of_higher(made.name, made.builder_config and made.builder_config.name, directory, root)
+        return directory
     if config is None and not list_versions(wanted.name, data_dir=root):
         config = default_config(wanted.name, root)
     folder = _folder(root, wanted.name, config)
@@ -163,6 +168,35 @@ def find_dataset_dir(
     if not versions:
         raise _not_found(wanted.name, config, root)
     return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
+
+
+def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:
+    """Returns which version a name without one means, if a higher one than this is published; '' otherwise."""
+    published = [Version(name) for name in _subdirs(storage.dirname(dataset_dir)) if Version.is_valid(name)]
+    highest = max(published, default=Version(version))
+    if highest <= Version(version):
+        return ""
+    return (
+        f"Higher versions are published: without its builder imported, {label!r} means {highest}; ask for "
+        f"'{label}:{version}' or '{label}:latest'."
+    )
+
+
+_warned: set[str] = set()  # directories of versions that a higher one was named beside
+
+
+def _warn_of_higher(name: str, config: str | None, directory: str, root: str) -> None:
+    """Warns once if the version of a builder's code is not the highest published one, which other processes read."""
+    chosen = Version(storage.basename(directory))
+    highest = max(list_versions(name, config, data_dir=root), default=chosen)
+    if highest > chosen and directory not in _warned:
+        _warned.add(directory)
+        label = _label(name, config)
+        warnings.warn(
+            f"'{label}' means {chosen} here, because a builder of this version is imported; without it '{label}' means "
+            f"{highest}, the highest published version in {root}. Name one: '{label}:{chosen}' or '{label}:latest'.",
+            stacklevel=4,
+        )
 
 
 def find_published(

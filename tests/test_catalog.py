@@ -164,9 +164,13 @@ def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
             super().__init__(dataset_dir=f"{data_dir}/digits/{self.version}")
 
     catalog.register(Digits)
-    assert found(root, "digits") == "digits/1.0.0"
+    with pytest.warns(
+        UserWarning, match="'digits' means 1.0.0 here, .* means 2.0.0, .*'digits:1.0.0' or 'digits:latest'"
+    ):
+        assert found(root, "digits") == "digits/1.0.0"
+    assert found(root, "digits") == "digits/1.0.0"  # once
     assert found(root, "digits/a=1") == "digits/1.0.0"
-    assert made == [{}, {"a": 1}]
+    assert made == [{}, {}, {"a": 1}]
     assert found(root, "digits:*.*.*") == "digits/2.0.0"
     monkeypatch.setattr(Digits, "version", "4.0.0")
     with pytest.raises(

@@ -100,7 +100,8 @@ def run(args: Sequence[str]) -> int:
             say(_to_come(plan))
             if known.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
-                say("Nothing was run (--dry_run)." if plan.has_changes else unchanged)
+                ran = f" What builds the new examples was run: {', '.join(builders)}." if builders else ""
+                say(f"Nothing was published (--dry_run).{ran}" if plan.has_changes else unchanged)
                 return 0
             with publishing_in(plan.dataset_dir), bytes_bar("Append") as show:
                 total = plan.num_bytes

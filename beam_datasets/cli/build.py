@@ -109,7 +109,8 @@ def run(args: Sequence[str]) -> int:
     if known.dry_run:
         fails = builder.is_prepared() and not known.overwrite
         done = " The version is published already; building it again fails." if fails else ""
-        say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\nNothing was run (--dry_run).{done}")
+        read = "A sample of the source was read and encoded; nothing was built."
+        say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\n{read}{done}")
         return 0
     if known.overwrite and builder.is_prepared():
         _confirm_overwrite(builder, known)
@@ -123,13 +124,25 @@ def run(args: Sequence[str]) -> int:
                 raise
             say(str(error))
             return 0
-        say(repr(builder.info.features))
-        if not builder.is_prepared():  # a job that is not waited for
-            say(f"Submitted; it will publish in {directory}")
-            return 0
-        say(splits_table(builder.info.splits))
-        say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
+        _say_published(builder, directory, time.monotonic() - started)
     return 0
+
+
+def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:
+    """Prints what was published; or that it will be, by a job that is not waited for."""
+    say(repr(builder.info.features))
+    if not builder.is_prepared():
+        say(f"Submitted; it will publish in {directory}")
+        return
+    say(splits_table(builder.info.splits))
+    say(f"Published in {directory} after {seconds:.1f} s")
+    if note := catalog.note_on_names(_label(builder), builder.dataset_dir, builder.version):
+        say(note)
+
+
+def _label(builder: DatasetBuilder) -> str:
+    """Returns the builder's name and config, without the version."""
+    return builder.info.display_name.rpartition(":")[0]
 
 
 def _confirm_overwrite(builder: DatasetBuilder, known: argparse.Namespace) -> None:
@@ -291,9 +304,15 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Name
         f"intermediate files: {size_text(found.spilled_bytes)}",
         f"requests to a store: {found.reads:,} reads, {found.writes:,} writes",
         f"machine hours, of one core: {found.core_hours:.2f}",
-        f"cost: {found.cost:.2f} for the run, {found.cost_a_month:.2f} a month for the version, in the prices' unit",
+        f"cost: {_price(found.cost)} for the run, {_price(found.cost_a_month)} a month for the version, in the prices' "
+        "unit",
     ]
     return "\n".join(lines)
+
+
+def _price(amount: float) -> str:
+    """Returns an amount of money with two digits; one that they do not show is below them."""
+    return "below 0.01" if 0 < amount < 0.005 else f"{amount:.2f}"
 
 
 def _show_counters(counters: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ def test_plan_append_and_again(data, run):
     rows = [line.split() for line in out.splitlines()]
     assert ["train", "4", "0", "2", "3", "22"] in [row[:6] for row in rows]
     left_out = "keys to delete of new examples, which are left out: 1: 24\nkeys to delete that were not found: 1: 99\n"
-    assert f"deleted keys: 2: 3, 5\n{left_out}Nothing was run (--dry_run).\n" in out
+    assert f"deleted keys: 2: 3, 5\n{left_out}Nothing was published (--dry_run).\n" in out
     assert not (data / "ds" / "2.0.0").exists()
     code, out, _ = run(*args, "--num-shards=3")
     assert (code, f"Published in {data}/ds/2.0.0 after " in out) == (0, True)

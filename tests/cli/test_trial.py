@@ -216,7 +216,7 @@ def test_a_published_version_is_planned_with_the_options_of_downloads(tmp_path: 
     command = ["build", str(tmp_path / "planned_trial.py"), "--data_dir", str(tmp_path / "data"), "--num_workers", "1"]
     command += ["--manual_dir", str(tmp_path / "manual")]
     assert main([*command, "--dry_run"]) == main(command) == main([*command, "--dry_run", "--overwrite"]) == 0
-    assert capsys.readouterr().out.count("Nothing was run") == 2
+    assert capsys.readouterr().out.count("nothing was built") == 2
     assert main([*command, "--overwrite"]) == 2
     assert "--overwrite: expected --yes to replace the published version" in capsys.readouterr().err
     assert main([*command, "--overwrite", "--yes"]) == 0
