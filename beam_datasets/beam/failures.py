@@ -131,7 +131,9 @@ def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamD
     if place:
         record = None if place["record"] is None else int(place["record"])
         path, offset = place["path"], int(place["offset"])
-        return errors.CorruptRecordError(message[place.end() :], path=path, offset=offset, record=record)
+        problem = message[place.end() :]
+        repairable = "beam-datasets verify" in problem
+        return errors.CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
     try:
         return kind(message)
     except TypeError:  # a class whose arguments are not just a message

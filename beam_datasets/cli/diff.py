@@ -109,6 +109,7 @@ def _notes(split: SplitDiff) -> Iterator[str]:
         yield f"{split.name}: paired index by index, because {split.why}"
     if split.unmatched:
         yield f"{split.name}: what differs was not looked for elsewhere in the split; some of it may only have moved"
+    yield from split.undecoded_lines()
 
 
 def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:

@@ -153,12 +153,3 @@ def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:
     low, high = finite.min(initial=np.inf), finite.max(initial=-np.inf)
     grays: NDArray[Any] = ((finite - low) / max(high - low, 1e-30) * 255).astype(np.uint8)
     return grays
-
-
-def files_in(value: Any) -> Iterator[bytes]:
-    """Yields the files of a value that was not decoded, in order."""
-    if isinstance(value, bytes):
-        yield value
-    elif value is not None:
-        for item in value.flat_values if isinstance(value, RaggedArray) else value:
-            yield from files_in(item)

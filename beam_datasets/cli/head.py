@@ -5,32 +5,40 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.examples import feature_lines, files_in, to_image
+from beam_datasets.cli.examples import feature_lines, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
-from beam_datasets.cli.printing import line_width, say, size_text, table
+from beam_datasets.cli.printing import line_width, printable, say, size_text, table
 from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import leaves_with_features
+from beam_datasets.features.stored_files import files_in
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
+from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
 from beam_datasets.reading.shards import Shard, read_index
+from beam_datasets.reading.undecoded import UNDECODED, Undecoded, tolerant_decoder
 
 _PICTURES = (Image, Video)
+UNDECODED_FOUND = 1
+_NAMES_ALL = "beam-datasets verify --decode names all of the dataset"
 
 HEAD = Command(
     "head",
-    "The first examples of a split or a slice, in dataset order: example 0 is ds[0].",
+    """\
+The first examples of a split or a slice, in dataset order: example 0 is ds[0].
+
+Values that do not decode are named, with the reason and the record. The exit code is 1 if there are any, else 0.""",
     f"""
 {DATASET}
 --split SPLIT  such as 'train[90%:]+test'; default: the first one
@@ -52,8 +60,9 @@ def run_head(args: Sequence[str]) -> int:
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits), "train")
     if known.json:
-        say(json.dumps(head_json(published, split, known.count), indent=1))
-        return 0
+        found = head_json(published, split, known.count)
+        say(json.dumps(found, indent=1))
+        return UNDECODED_FOUND if found["undecoded"] else 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
     if known.images:
@@ -61,32 +70,64 @@ def run_head(args: Sequence[str]) -> int:
             raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
         storage.make_dirs(known.images)
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
-    records, width = dataset.raw(), line_width() - 2
-    shown = dataset.map(lambda example: list(feature_lines(example, features, width)))
+    records, undecoded = dataset.raw(), 0
+    shown = _shown(dataset, line_width() - 2)
     for i in range(min(known.count, len(dataset))):
+        lines, problem = shown(i)
+        undecoded += bool(problem)
         say(f"\nexample {i}")
-        say("\n".join(f"  {line}" for line in shown[i]))
+        say("\n".join(f"  {line}" for line in lines))
         if known.images:
             for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
-    return 0
+    if undecoded:
+        shown_examples = min(known.count, len(dataset))
+        say(f"\nvalues that do not decode: in {undecoded:,} of these {shown_examples:,} examples; {_NAMES_ALL}")
+    return UNDECODED_FOUND if undecoded else 0
+
+
+def _shown(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
+    """Returns the function from an index to the lines of the example, and what does not decode in it."""
+    features, records = dataset.features, dataset.raw()
+    whole = dataset.map(lambda example: list(feature_lines(example, features, width)))
+    decode = tolerant_decoder(features)
+
+    def lines(index: int) -> tuple[list[str], str]:
+        try:
+            return whole[index], ""
+        except UNDECODED as error:
+            found = list(feature_lines(decode(records[index]), features, width))
+            return [*found, f"({printable(str(error))})"], str(error)
+
+    return lines
 
 
 def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, Any]:
     """Returns the first examples, as `ds[i]` has them, as values that JSON expresses; images as they are stored."""
     decoders = skip_decoding(published.info.features, UnknownFeature, *_PICTURES)
     dataset = published.as_dataset(split=split, decoders=decoders)
+    decode, records = tolerant_decoder(dataset.features), dataset.raw()
+    examples, undecoded = [], []
+    for i in range(min(count, len(dataset))):
+        try:
+            examples.append(_as_json(dataset[i]))
+        except UNDECODED as error:
+            examples.append(_as_json(decode(records[i])))
+            undecoded.append(str(error))
     return {
         "dataset": published.info.display_name,
         "split": split,
         "num_examples": len(dataset),
-        "examples": [_as_json(dataset[i]) for i in range(min(count, len(dataset)))],
+        "examples": examples,
+        "undecoded": undecoded,
     }
 
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_json(inner) for name, inner in value.items()}
+    if isinstance(value, Undecoded):
+        return {"undecoded": value.problem}
     if isinstance(value, bytes):
         try:
             return value.decode()

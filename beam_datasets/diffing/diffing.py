@@ -23,7 +23,7 @@ from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.shards import Shard, ShardPool, read_index
-from beam_datasets.reading.undecoded import UNDECODED
+from beam_datasets.reading.undecoded import UNDECODED, place_of
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint8]
@@ -136,6 +136,7 @@ def _digest(content: Content) -> bytes:
 MAX_MATCHED = 1 << 17
 """If more examples differ, they are not looked for elsewhere in the split."""
 
+SHOWN_UNDECODED = 3  # examples of a split with values that do not decode
 KEY_ROWS = 1 << 16  # keys that are compared at once
 
 _Read = TypeVar("_Read")
@@ -168,9 +169,10 @@ def _diff_split(
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
+    undecodable = _Undecodable()
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
-        changed, num_alike = _changed(old, new, reader, pairs)
+        changed, num_alike = _changed(old, new, reader, pairs, undecodable)
         rewritten += num_alike
         same += len(pairs.old) - len(changed)
         kinds["changed"].add(*changed.T)
@@ -198,19 +200,40 @@ def _diff_split(
         keys_lost=orders[0].present and not orders[1].present and len(new) > 0,
         resharded=(len(lengths[0]), len(lengths[1])) if resharded else None,
         examples=tuple(_examples(old, new, reader, kinds, examples)),
+        undecoded=undecodable.count,
+        undecoded_places=tuple(undecodable.places),
     )
 
 
-def _changed(old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs) -> tuple[Ints, int]:
+@dataclass
+class _Undecodable:
+    """Examples with values that do not decode: how many were compared, and what names the first ones."""
+
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+
+    def add(self, records: SplitRecords, index: int, problem: str) -> None:
+        """Adds an example, if there is a problem."""
+        self.count += bool(problem)
+        if problem and len(self.places) < SHOWN_UNDECODED:
+            self.places.append(f"{records.place_of(index)}: {problem}")
+
+
+def _changed(
+    old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs, undecodable: _Undecodable
+) -> tuple[Ints, int]:
     """Returns the pairs that are read differently, and how many of other bytes are read alike."""
     changed, num_alike = [], 0
     for i, j, one, other in differing(old, new, pairs):
         try:
-            alike = reader.alike(one, other)
+            alike, is_damaged = reader.compare(one, other)
         except UNDECODED:
-            old.read(i, reader.decode_old)  # one of the two raises the error that names the record
-            new.read(j, reader.decode_new)
+            old.read(i, reader.features_of)  # one of the two raises the error that names the record
+            new.read(j, reader.features_of)
             raise
+        if is_damaged:
+            undecodable.add(old, i, reader.problem_old(one))
+            undecodable.add(new, j, reader.problem_new(other))
         num_alike += alike
         changed += [] if alike else [(i, j)]
     return np.array(changed, np.int64).reshape(-1, 2), num_alike
@@ -372,7 +395,13 @@ class SplitRecords:
                 path=shard.path,
                 offset=int(shard.offsets[record]),
                 record=record,
+                repairable=False,  # it was published so
             ) from error
+
+    def place_of(self, index: int) -> str:
+        """Returns what names the record at an index: its file, byte and number."""
+        number, record = self._place(index)
+        return place_of(self._shard(number), record)
 
     def _pool(self, shard: int) -> ShardPool:
         """Returns the pool of one shard: a file that is mapped counts as memory until it is closed."""

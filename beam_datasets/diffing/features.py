@@ -17,13 +17,14 @@ from beam_datasets.features import (
     Sequence,
     Tensor,
     UnknownFeature,
-    compile_decoder,
 )
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
+from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost, leaves_with_features
 from beam_datasets.formats.example import Buffer, spans_of
+from beam_datasets.reading.undecoded import UNDECODED, Undecoded, decoding_check, tolerant_decoder
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
 """Entries of features.json about how values are stored, not about what is read."""
@@ -193,7 +194,9 @@ class VersionReader:
         is_partial: whether values are not compared: of features whose type changed, or of all where the versions share
             none.
         stores_all_alike: whether the new version stores all that the old one has, in the same form.
-        decode_old: makes {path: value} of a record of the old version.
+        problem_old: returns why what both versions have of a record of the old one does not decode; '' if it does.
+        problem_new: the same for the new one.
+        decode_old: makes {path: value} of a record of the old version, with an `Undecoded` for what does not decode.
         decode_new: the same for the new one.
     """
 
@@ -204,22 +207,45 @@ class VersionReader:
         self.stores_all_alike = kinds <= {"added", "documented"}
         self.decode_old, self.decode_new = _decoder(old), _decoder(new)
         self._shared_old, self._shared_new = _decoder(shared.old), _decoder(shared.new)
+        self.problem_old, self.problem_new = _problem_finder(shared.old), _problem_finder(shared.new)
         self._shares_none = shared.old is None
         self._names = _wire_names(shared.old)  # in the old version's records
         self._compare_stored = "stored" not in kinds and self._names == _wire_names(shared.new)
         found = below(shared.old) if shared.old is not None else []  # of unknown classes only they know all names
         self._unknown = tuple(f"{n}/".encode() for n, _, one in found if isinstance(innermost(one), UnknownFeature))
 
-    def alike(self, old: Buffer, new: Buffer) -> bool:
-        """Returns whether what both versions have of two examples is read as the same values, bit by bit.
+    def compare(self, old: Buffer, new: Buffer) -> tuple[bool, bool]:
+        """Returns whether what both versions have of two examples is read alike, and whether some does not decode.
+
+        They are read alike if the values are the same, bit by bit. Values that do not decode are compared as they are
+        stored.
 
         Raises:
-            FeatureError: a record cannot be decoded.
             ExampleError: a record is not a serialized Example.
         """
         if self._shares_none or (self._compare_stored and self.features_of(old) == self.features_of(new)):
-            return True
-        return identical(self._shared_old(old), self._shared_new(new))
+            return True, False
+        one, other = self._shared_old(old), self._shared_new(new)
+        is_damaged = any(isinstance(value, Undecoded) for value in (*one.values(), *other.values()))
+        return not self._differing(old, new, one, other), is_damaged
+
+    def _differing(self, old: Buffer, new: Buffer, one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+        """Returns the paths of the values of two records, `one` and `other`, that are not alike."""
+
+        def is_alike(path: str) -> bool:
+            mine, theirs = one.get(path), other.get(path)
+            if isinstance(mine, Undecoded) and isinstance(theirs, Undecoded):
+                return self._compare_stored and self._stored(old, path) == self._stored(new, path)
+            return identical(mine, theirs)
+
+        return [path for path in {**one, **other} if not is_alike(path)]
+
+    def _stored(self, record: Buffer, path: str) -> dict[bytes, bytes]:
+        """Returns what a record stores of the feature at a path."""
+        found = self.features_of(record)
+        return {
+            name: data for name, data in found.items() if name == path.encode() or name.startswith(f"{path}/".encode())
+        }
 
     def features_of(self, record: Buffer) -> dict[bytes, bytes]:
         """Returns what a record stores of the features that both versions read alike, by their names in it.
@@ -237,7 +263,7 @@ class VersionReader:
     def differences(self, old: Buffer, new: Buffer) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns what is read differently of two examples: {path: value} of the old one, and of the new one."""
         one, other = self._shared_old(old), self._shared_new(new)
-        differing = [path for path in {**one, **other} if not identical(one.get(path), other.get(path))]
+        differing = self._differing(old, new, one, other)
         return {path: one.get(path) for path in differing}, {path: other.get(path) for path in differing}
 
 
@@ -249,8 +275,27 @@ def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, A
     """Returns the function from a record to {path: value}."""
     if feature is None:
         return lambda record: {}
-    decode = compile_decoder(feature, decoders=skip_decoding(feature, UnknownFeature))
+    decode = tolerant_decoder(_known(feature))
     return lambda record: {path: value for path, value, _ in leaves_with_features(decode(record))}
+
+
+def _known(feature: FeatureConnector) -> FeatureConnector:
+    """Returns the features with what is stored in place of those of unknown classes."""
+    return chosen(feature, skip_decoding(feature, UnknownFeature))
+
+
+def _problem_finder(feature: FeatureConnector | None) -> Callable[[Buffer], str]:
+    """Returns the function that returns why a record does not decode; '' if it does."""
+    check = (lambda record: None) if feature is None else decoding_check(_known(feature))
+
+    def problem(record: Buffer) -> str:
+        try:
+            check(record)
+        except UNDECODED as error:
+            return str(error)
+        return ""
+
+    return problem
 
 
 def identical(one: Any, other: Any) -> bool:

@@ -93,6 +93,9 @@ class SplitDiff:
         keys_lost: whether the old version finds examples by their keys, and the new one does not.
         resharded: how many shards each version has, if that differs, or equally many examples are cut elsewhere.
         examples: the first ones of each kind.
+        undecoded: examples, of both versions together, with values that do not decode, among the pairs whose bytes
+            differ. Such values were compared as they are stored.
+        undecoded_places: file, byte and record of the first ones, and why they do not decode.
     """
 
     name: str
@@ -111,6 +114,18 @@ class SplitDiff:
     keys_lost: bool = False
     resharded: tuple[int, int] | None = None
     examples: tuple[ExampleChange, ...] = ()
+    undecoded: int = 0
+    undecoded_places: tuple[str, ...] = ()
+
+    def undecoded_lines(self) -> Iterator[str]:
+        """Yields what to say of values that do not decode, and of the first ones what names them; nothing without."""
+        if not self.undecoded:
+            return
+        count = "an example has" if self.undecoded == 1 else f"{self.undecoded:,} examples have"
+        yield f"{self.name}: {count} values that do not decode, which were compared as they are stored:"
+        yield from (f"  {place}" for place in self.undecoded_places)
+        if self.undecoded > len(self.undecoded_places):
+            yield "  ... beam-datasets verify --decode, of each version, names all of them"
 
     @property
     def differs(self) -> bool:

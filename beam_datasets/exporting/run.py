@@ -18,6 +18,7 @@ from beam_datasets import features as feature_trees
 from beam_datasets.errors import (
     AlreadyPublishedError,
     BeamDatasetsError,
+    FeatureValueError,
     LostExamplesError,
     PathExistsError,
     StorageError,
@@ -29,11 +30,13 @@ from beam_datasets.exporting.writing import (
     ArrayRecord,
     Format,
     JsonLines,
+    Make,
     Output,
     ParquetFormat,
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names
+from beam_datasets.features.stored_files import file_check
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 from beam_datasets.generate.progress import watch
@@ -226,7 +229,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     start, stop = planned.span(shard)
     size = max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1)
     names = None if plan.lineage.features is None else record_names(plan.info.features)
-    make = plan.format.maker(plan.info.features, plan.schema, names)
+    make = _checked(plan.format.maker(plan.info.features, plan.schema, names), plan.info.features)
     pool, index = ShardPool(""), start
 
     def blocks(run: FileInstruction) -> Iterator[Any]:
@@ -247,6 +250,23 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
                 f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
             )
     return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
+
+
+def _checked(make: Make, features: Any) -> Make:
+    """Returns a function to what is written of records, which refuses damaged images and sounds."""
+    check = file_check(features)
+    if check is None:
+        return make
+
+    def checked(records: Any) -> Any:
+        for _, problem in check(records):
+            raise FeatureValueError(
+                f"{problem}. It was published so: export the other features (--features), or generate a new version "
+                "without it"
+            )
+        return make(records)
+
+    return checked
 
 
 # ------------------------------------------------------------------------------------------------------------- publish

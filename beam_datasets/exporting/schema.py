@@ -124,15 +124,6 @@ def _leaf(feature: Any, is_binary: bool) -> Values:
     return Values(kind, feature.dtype, tuple(feature.shape), feature.is_optional)
 
 
-def as_files(feature: Any) -> Any:
-    """Returns the features with the stored bytes in place of images and of sound that is stored as a file."""
-    if isinstance(feature, Sequence):
-        return feature.with_feature(as_files(feature.feature))
-    if isinstance(feature, FeaturesDict):
-        return feature.with_features({key: as_files(child) for key, child in feature.items()})
-    return feature.stored() if feature.file_kind else feature
-
-
 def text_of(data: bytes, name: str) -> str:
     """Returns the text that bytes are.
 

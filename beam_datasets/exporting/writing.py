@@ -20,12 +20,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError
-from beam_datasets.exporting.schema import Column, Items, Struct, Values, as_files, items_of, text_of
+from beam_datasets.exporting.schema import Column, Items, Struct, Values, items_of, text_of
 from beam_datasets.extras import framework
 from beam_datasets.features.base import STRING
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.stored_files import as_files
 from beam_datasets.formats.example import keep
 from beam_datasets.intake.sound_layout import ending_of_sound
 from beam_datasets.metadata.names import FilenameTemplate

@@ -30,7 +30,8 @@ LENGTH = struct.Struct("<Q")
 
 MAX_RECORD_BYTES = (1 << 31) - 1  # protobuf refuses longer messages, so no tf.train.Example has more
 _MASK_DELTA = 0xA282EAD8
-PIECE_BYTES = 16 << 20  # of a stream that are read at once
+PIECE_BYTES = 16 << 20  # of a stream, or of a large record, that are read at once
+LARGE_BYTES = 64 << 20  # of a record
 _DAMAGED = "The file is damaged; rebuild or restore it"
 _CUT = "The file is cut off; rebuild or restore it"
 
@@ -68,7 +69,10 @@ class Chunk(NamedTuple):
 
 def masked_crc32c(data: Any) -> int:
     """Returns the masked CRC-32C that a TFRecord contains."""
-    crc: int = crc32c(data)
+    return _masked(crc32c(data))
+
+
+def _masked(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -122,7 +126,8 @@ def scan_file(
     """Yields the records of a file from byte `start` to its end, a bounded number of bytes at a time.
 
     A chunk is of about `chunk_size` bytes, or of one record where that is larger. The bytes of a record that a read
-    cuts are read again with the next chunk: less work than joining the pieces, which copies the whole chunk.
+    cuts are read again with the next chunk: less work than joining the pieces, which copies the whole chunk. A record
+    of more than `LARGE_BYTES` is checked piece by piece before: a damaged one is never in memory as a whole.
 
     Args:
         reader: the open file.
@@ -146,6 +151,8 @@ def scan_file(
         first_record, start = first_record + n, start + end
         if start < size:
             need, problem = next_size(view[end:], size - start)
+            if check and not problem and need > LARGE_BYTES:
+                problem = _large_problem(reader, start, need)
             if problem:
                 raise CorruptRecordError(problem, path=path, offset=start, record=first_record)
             want = max(chunk_size, need)
@@ -312,10 +319,21 @@ def _header_problem(view: memoryview, left: int, space: int | None = None) -> st
 def _data_problem(view: memoryview) -> str | None:
     """Returns what is wrong with the data of the record that the view begins with, whose header is good."""
     stop = HEADER.size + LENGTH.unpack_from(view)[0]
-    (stored,) = U32.unpack_from(view, stop)
-    if (got := masked_crc32c(view[HEADER.size : stop])) != stored:
-        return f"data CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
-    return None
+    return _crc_problem(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
+
+
+def _crc_problem(got: int, stored: Buffer) -> str | None:
+    """Returns what is wrong with the checksum of data, given the stored one."""
+    (expected,) = U32.unpack(stored)
+    return None if got == expected else f"data CRC is {got:#010x}, stored {expected:#010x}. {_DAMAGED}"
+
+
+def _large_problem(reader: Readable, start: int, size: int) -> str | None:
+    """Returns what is wrong with the data of the record of `size` framed bytes at byte `start`, read in pieces."""
+    crc, stop = 0, start + size - U32.size
+    for place in range(start + HEADER.size, stop, PIECE_BYTES):
+        crc = crc32c(reader.read(place, min(place + PIECE_BYTES, stop)), crc)
+    return _crc_problem(_masked(crc), reader.read(stop, stop + U32.size))
 
 
 def next_size(view: memoryview, left: int) -> tuple[int, str | None]:

@@ -69,7 +69,8 @@ def check(published_dir: str, result_dir: str) -> None:
     found = diff(published_dir, result_dir, examples=0)
     if not found.verdict.kept:
         command = f"beam-datasets publish {result_dir} --version {found.verdict.lowest}"
-        text = _refusal(found.verdict, found.new, found.old)
+        damaged = (line for split in found.splits.values() for line in split.undecoded_lines())
+        text = "\n".join([_refusal(found.verdict, found.new, found.old), *damaged])
         raise ResultKeptError(f"{text}\nThe result is kept. To publish it under that number: {command}")
 
 

@@ -34,7 +34,7 @@ from beam_datasets.native import crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 
-_HARMLESS = ("extra", "leftover", "example")
+_HARMLESS = ("extra", "leftover", "example", "value")
 """Kinds of findings that no file which is written can resolve."""
 _INDEX_HEADER_BYTES = 40  # with checksums of all that follows
 

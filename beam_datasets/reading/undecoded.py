@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from beam_datasets.errors import CorruptRecordError, FeatureError, FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen, compile_decoder
+from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import Buffer, ExampleError, spans_of
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
@@ -166,6 +169,65 @@ def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
         return True
 
     return check
+
+
+@dataclass(frozen=True)
+class Undecoded:
+    """Stands for a value that does not decode.
+
+    Attributes:
+        problem: why not.
+    """
+
+    problem: str
+
+    def __str__(self) -> str:
+        return f"does not decode: {self.problem}"
+
+
+def tolerant_decoder(features: Any) -> Callable[[Buffer], Any]:
+    """Returns the function from a record to its example, with an `Undecoded` in place of what does not decode.
+
+    Each feature that is not in a sequence is decoded by itself, if not all of them decode together.
+
+    Args:
+        features: of the dataset, as they are to be decoded.
+    """
+    decode = compile_decoder(features)
+    partly: list[Callable[[Buffer], Any]] = []  # compiled when it is needed
+
+    def example(record: Buffer) -> Any:
+        try:
+            found = decode(record)
+            touch(found)
+        except UNDECODED:
+            partly[:] = partly or [_partial_decoder(features, ())]
+            return partly[0](record)
+        return found
+
+    return example
+
+
+def _partial_decoder(features: Any, steps: tuple[str, ...]) -> Callable[[Buffer], Any]:
+    """Returns the same function for what the steps lead to, which decodes one feature after the other."""
+    at: Any = functools.reduce(operator.getitem, steps, features)
+    if isinstance(at, FeaturesDict):
+        children = {name: _partial_decoder(features, (*steps, name)) for name in at}
+        return lambda record: {name: child(record) for name, child in children.items()}
+    spec: Any = True
+    for step in reversed(steps):
+        spec = {step: spec}
+    decode = compile_decoder(features, partial=spec)
+
+    def value(record: Buffer) -> Any:
+        try:
+            found = functools.reduce(operator.getitem, steps, decode(record))
+            touch(found)
+        except UNDECODED as error:
+            return Undecoded(str(error))
+        return found
+
+    return value
 
 
 def touch(example: Any) -> None:

@@ -16,7 +16,7 @@ from beam_datasets.statistics.report import SIZES, TOP, Statistics, constant_siz
 from beam_datasets.statistics.sketches import bar_edges
 
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
-COUNTS["unreadable"] = "of unknown size"
+COUNTS |= {"unreadable": "of unknown size", "damaged": "damaged"}
 _MAX_ROWS = 1000  # of labels
 _TOP = 10
 _COLOURS = 4

@@ -30,7 +30,7 @@ from beam_datasets.statistics.summary import (
 if TYPE_CHECKING:
     from beam_datasets.statistics.summary import Gathered, StatisticsRequest
 
-FORMAT = 3
+FORMAT = 4
 FOLDER = ".stats"
 """A directory beside the versions of a dataset, with a file for each version. No reader, TensorFlow Datasets included,
 takes a name that begins with a dot for a version."""
@@ -180,7 +180,8 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
         "values": counts["values"],
         "missing": counts["missing"],
     }
-    found |= {name: counts[name] for name in ("zeros", "nan", "inf", "-inf", "empty", "unreadable") if name in counts}
+    names = ("zeros", "nan", "inf", "-inf", "empty", "unreadable", "damaged")
+    found |= {name: counts[name] for name in names if name in counts}
     found |= {name: _spread(spread) for name, spread in summary.spreads.items() if name != "values" and spread.count}
     if "values" in summary.spreads:
         found |= _spread(summary.spreads["values"])

@@ -9,19 +9,19 @@ import io
 import os
 from collections import Counter, abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import FeatureKeyError, SplitError, did_you_mean
+from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_you_mean
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
-from beam_datasets.features.features_dict import join
+from beam_datasets.features.stored_files import problem_of, stored_tree
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
@@ -85,12 +85,14 @@ class Column:
         values: all values in order: numbers, or a list of bytes.
         counts: number of values of each of these records; an integer if all have the same number.
         lengths: number of items of the outermost sequence of each; None if that is fixed.
+        damaged: how many of the other records have the feature, but with a value that does not decode.
     """
 
     present: NDArray[np.int64]
     values: Any
     counts: NDArray[np.int64] | int
     lengths: NDArray[np.int64] | None = None
+    damaged: int = 0
 
 
 def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
@@ -127,28 +129,6 @@ def _has_fixed_size(feature: FeatureConnector) -> bool:
     return feature.file_kind is not None or (None not in shape and not missing)
 
 
-def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
-    """Returns the features to read, reduced to some leaves; None if there are none."""
-    if isinstance(feature, FeaturesDict):
-        children = {name: stored_tree(child, paths, join(path, name)) for name, child in feature.items()}
-        kept = {name: child for name, child in children.items() if child is not None}
-        return FeaturesDict(kept) if kept else None
-    if isinstance(feature, Sequence):  # a Video and a Dataset too, which are stored as sequences are
-        item = stored_tree(feature.feature, paths, path)
-        return None if item is None else _sequence(item, feature.length)
-    is_wanted = any(f"{each}/".startswith(f"{path}/") for each in paths)
-    if not is_wanted or isinstance(feature, UnknownFeature):
-        return None
-    return feature.stored() if feature.file_kind else feature
-
-
-def _sequence(item: FeatureConnector, length: int | None) -> FeatureConnector:
-    """Returns a sequence of items: of dicts, however deep, a dict of sequences, which has the same lists."""
-    if isinstance(item, FeaturesDict):
-        return FeaturesDict({name: _sequence(child, length) for name, child in item.items()})
-    return Sequence(item, length)
-
-
 def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Callable[[list[Any]], list[Column]]:
     """Returns the function from records to the columns of the leaves.
 
@@ -158,12 +138,41 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
     """
     tree = stored_tree(feature, {leaf.path for leaf in leaves})
     decode = (lambda records: None) if tree is None else ColumnarDecoder(chosen(tree)).columns
+    one_by_one = {leaf: _tolerant_column(feature, leaf) for leaf in leaves}
 
     def columns(records: list[Any]) -> list[Column]:
-        found = decode(records)
+        try:
+            found = decode(records)
+        except FeatureError:
+            return [one_by_one[leaf](records) for leaf in leaves]
         return [_column(leaf.value_of(found), leaf) for leaf in leaves]
 
     return columns
+
+
+def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[list[Any]], Column]:
+    """Returns the function from records to the column of a leaf, which counts values that do not decode.
+
+    It raises a FeatureError if a record does not fit the feature: then it stores something else.
+    """
+    tree: Any = stored_tree(feature, {leaf.path})
+
+    def column(records: list[Any]) -> Column:
+        decode, decode_stored = ColumnarDecoder(chosen(tree)).columns, ColumnarDecoder(chosen(tree.stored())).columns
+        good = []
+        for number, record in enumerate(records):
+            try:
+                decode([record])
+            except FeatureError:
+                decode_stored([record])
+            else:
+                good.append(number)
+        if not good:
+            return Column(np.zeros(0, np.int64), [], 0, damaged=len(records))
+        found = _column(leaf.value_of(decode([records[number] for number in good])), leaf)
+        return replace(found, present=np.array(good)[found.present], damaged=len(records) - len(good))
+
+    return column
 
 
 def _column(values: Any, leaf: LeafFeature) -> Column:
@@ -208,7 +217,8 @@ class Summary:
 
     Attributes:
         counts: 'examples', 'missing' (examples without it), 'values', and by kind 'zeros', 'nan', 'inf', '-inf',
-            'empty', 'unreadable' (images without a header that Pillow can read).
+            'empty', 'unreadable' (images without a header that Pillow can read), 'damaged' (images and sounds that are
+            not whole, and examples with another value that does not decode).
         spreads: by name: 'values' of numbers, 'bytes' of texts and files, 'items' of sequences, 'height', 'width',
             'channels' of images.
         labels: count of each class; None for other features.
@@ -231,6 +241,9 @@ class Summary:
             self.values.merge(other.values)
 
 
+_COUNTS_OF_BYTES = {IMAGE: ("empty", "unreadable", "damaged"), FILE: ("empty", "damaged")}
+
+
 def empty(leaf: LeafFeature) -> Summary:
     """Returns the summary of no examples."""
     spreads = {"items": Spread("i")} if leaf.sequences or None in (_shape(leaf) or ()) else {}
@@ -240,7 +253,7 @@ def empty(leaf: LeafFeature) -> Summary:
         kind = widened(np.zeros(0, dtype_of(leaf.feature))).dtype.kind
         counts = dict.fromkeys(("zeros", "nan", "inf", "-inf") if kind == "f" else ("zeros",), 0)
         return Summary(Counter(counts), {"values": Spread(kind), **spreads}, values=DistinctValues.empty(np.uint64))
-    counts = dict.fromkeys(("empty", "unreadable") if leaf.kind == IMAGE else ("empty",), 0)
+    counts = dict.fromkeys(_COUNTS_OF_BYTES.get(leaf.kind, ("empty",)), 0)
     sizes = ("bytes", "height", "width", "channels") if leaf.kind == IMAGE else ("bytes",)
     return Summary(
         Counter(counts), spreads | {name: Spread("i") for name in sizes}, values=DistinctValues.empty(STRING)
@@ -261,7 +274,10 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
         records: the index in the slice of each record.
     """
     present = records[column.present]
-    summary.counts.update(examples=len(records), missing=len(records) - len(column.present), values=len(column.values))
+    missing = len(records) - len(column.present) - column.damaged
+    summary.counts.update(examples=len(records), missing=missing, values=len(column.values))
+    if column.damaged:
+        summary.counts["damaged"] += column.damaged
     if "items" in summary.spreads and column.lengths is not None:
         summary.spreads["items"].add(column.lengths, present)
     if not len(column.values):
@@ -275,6 +291,8 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
         _add_numbers(summary, widened(column.values), where, of_values)
     else:
         _add_bytes(summary, column.values, where, leaf.kind, of_values)
+        if file_kind := leaf.feature.file_kind:
+            summary.counts["damaged"] += sum(problem_of(data, file_kind) is not None for data in column.values)
 
 
 def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:

@@ -355,6 +355,8 @@ REMEDIES: Mapping[str, str] = {
     **dict.fromkeys(("record", "cut", "missing", "replaced", "count", "size", "metadata"), _FROM_COPY),
     "unreadable": f"check the disk and the permissions, move away a directory in its place; if needed, {_FROM_COPY}",
     "example": "features.json and the records are of different versions: restore the one that is wrong",
+    "value": "it was published so, and --repair does not help: restore or leave it out in the source, and generate a "
+    "new version",
     "index": f"--repair rebuilds it, with its keys where these can be proved; {_FROM_COPY} in any case",
     "keys": f"only find() needs them; {_FROM_COPY}",
     "manifest": "copy it by hand from a good copy, and verify again: all files are compared with it",

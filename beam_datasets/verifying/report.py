@@ -18,7 +18,7 @@ from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
-from beam_datasets.verifying.scan import Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
+from beam_datasets.verifying.scan import OF_CONTENT, Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
 OnProgress = Callable[[int, int | None], None]
 
@@ -59,8 +59,8 @@ def verify(
     """Reads a published dataset from end to end and returns what is damaged; changes nothing.
 
     Checks everything that is recorded: each record's length and checksums, the number of records, each index, the
-    checksums of all files, and that the small files agree. A directory that TensorFlow Datasets wrote records less;
-    the report contains what could not be checked.
+    checksums of all files, and that the small files agree; and that stored images and sounds are whole. A directory
+    that TensorFlow Datasets wrote records less; the report contains what could not be checked.
 
     Args:
         dataset_dir: the directory of a version, or its URL.
@@ -187,7 +187,7 @@ class _Shard:
     def findings(self) -> list[Finding]:
         """Returns the findings of the file, then those of its index."""
         of_file = list(self._of_file())
-        is_whole = all(finding.kind == "example" for finding in of_file)
+        is_whole = all(finding.kind in OF_CONTENT for finding in of_file)
         return [*of_file, *self._of_index(is_whole)]
 
     @property
@@ -236,8 +236,11 @@ class _Shard:
             message += "; where the next record begins is not known, so the rest of the file is lost"
         elif damage.count is not None and damage.count > 1:
             message += f" (the first of {damage.count} records)"
+        if kind == "value" and (example := self._lost(damage.record, damage.record + 1)) is not None:
+            key = "" if damage.key is None else f", sort key {damage.key.hex()}"
+            message += f"; example {example.split}[{example.start}]{key}"
         stop = None if damage.count is None else damage.record + damage.count
-        lost = self._lost(damage.record, stop) if kind != "example" else None
+        lost = self._lost(damage.record, stop) if kind not in OF_CONTENT else None
         return Finding(self._name, damage.offset, damage.record, kind, message, lost)
 
     def _of_other_content(self, published: int) -> Finding:

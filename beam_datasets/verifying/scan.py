@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
+from beam_datasets.features.stored_files import file_check
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError, parse
 from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import OVERHEAD
+from beam_datasets.intake.errors import reason
 from beam_datasets.native import crc32c
 from beam_datasets.reading.shards import INDEX_SUFFIX
 from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
@@ -22,8 +26,14 @@ from beam_datasets.reading.undecoded import Check, block_check, decoding_check, 
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""
 
+OF_CONTENT = ("example", "value")
+"""Kinds of damage of records whose checksums are right."""
+
 _MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
 _MAX_DESCENTS = 100_000  # places in one index where keys begin again
+
+UNCHECKED = (ExampleError, FeatureError, MemoryError)
+"""What a check of a record raises; an image may need more memory than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +44,9 @@ class Damage:
         offset: byte where they begin.
         record: number in the file of the first.
         count: how many there are; None if the rest of the file is lost.
-        kind: 'record', 'cut', 'unreadable' or 'example', as of a finding.
+        kind: 'record', 'cut', 'unreadable', 'example' or 'value', as of a finding.
         problem: what is wrong with the first.
+        key: the sort key of the first in the index; None if there is none.
     """
 
     offset: int
@@ -43,6 +54,7 @@ class Damage:
     count: int | None
     kind: str
     problem: str
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +124,7 @@ class ShardFacts:
     @property
     def broken(self) -> bool:
         """Whether the file is damaged according to its own checksums."""
-        return self.problem is not None or any(damage.kind != "example" for damage in self.damages)
+        return self.problem is not None or any(damage.kind not in OF_CONTENT for damage in self.damages)
 
     @property
     def num_bytes(self) -> int:
@@ -128,24 +140,81 @@ class RecordChecks:
         first: check of the first record of each read.
         each: check of each record; None to check only the first ones.
         block: returns whether a list of records passes `each`; None if only `each` can tell.
+        files: finds damaged images and sounds in records; None if there are none. See `file_check`.
     """
 
     first: Check
     each: Check | None = None
     block: Callable[[list[Buffer]], bool] | None = None
+    files: Callable[[list[bytes]], Iterator[tuple[int, str]]] | None = None
 
     @classmethod
     def of(cls, features: Any, *, decode: bool) -> RecordChecks:
         """Returns the checks for features; None for features means that they are not known."""
         if features is None:
             return cls(parse)
-        stored, names = decoding_check(features.stored()), names_check(features)
+        stored, names, files = decoding_check(features.stored()), names_check(features), file_check(features)
 
         def fits(record: Buffer) -> None:
             names(record)
             stored(record)
 
-        return cls(fits, decoding_check(features), block_check(features)) if decode else cls(fits)
+        if not decode:
+            return cls(fits, files=files)
+        return cls(fits, decoding_check(features), block_check(features), files)
+
+    def problems(self, records: list[bytes], sample: int) -> dict[int, tuple[str, str]]:
+        """Returns the number of each bad record, the kind of its damage, and what is wrong.
+
+        Args:
+            records: to check.
+            sample: how many of the first ones are checked, apart from their files, if not each is.
+        """
+        found: dict[int, tuple[str, str]] = {}
+        if self.files is not None:
+            for number, problem in self._damaged_files(records):
+                found.setdefault(number, ("value", f"a stored file is damaged: {problem}"))
+        if self.each is None:
+            self._check(records[:sample], self.first, found)
+            return found
+        self._check(records[:1], self.first, found)
+        if not self._decode_together(records):
+            self._check(records, self.each, found)
+        return found
+
+    def _damaged_files(self, records: list[bytes]) -> Iterator[tuple[int, str]]:
+        """Yields what `files` finds, apart from records that do not fit the features."""
+        assert self.files is not None
+        try:
+            yield from list(self.files(records))
+        except UNCHECKED:
+            for number, record in enumerate(records):
+                with contextlib.suppress(*UNCHECKED):  # another check says why
+                    yield from [(number, problem) for _, problem in self.files([record])]
+
+    def _decode_together(self, records: list[bytes]) -> bool:
+        try:
+            return self.block is not None and self.block(records)  # type: ignore[arg-type]
+        except MemoryError:
+            return False
+
+    def _check(self, records: list[bytes], check: Check, found: dict[int, tuple[str, str]]) -> None:
+        """Adds the records that do not pass a check."""
+        for number, record in enumerate(records):
+            try:
+                check(record)
+            except UNCHECKED as error:
+                found.setdefault(number, self._named(record, error))
+
+    def _named(self, record: bytes, error: Exception) -> tuple[str, str]:
+        """Returns the kind of a damage, and what is wrong: a record that fits the features has damaged values."""
+        if isinstance(error, ExampleError):
+            return "example", f"the record is not a tf.train.Example: {error}"
+        try:
+            self.first(record)
+        except UNCHECKED as other:
+            return "example", f"the record does not fit the features: {reason(other)}"
+        return "value", f"a stored value does not decode: {reason(error)}"
 
 
 def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] = lambda num_bytes: None) -> ShardFacts:
@@ -216,6 +285,7 @@ class _Walk:
         self._checks, self._progress = checks, progress
         self._offset = self.num_records = self.crc32c = 0
         self.whole = self._sampling = True
+        self._keys: NDArray[np.uint8] | None = None
         self.damages: list[Damage] = []
         self.mismatch: Mismatch | None = None
 
@@ -281,13 +351,13 @@ class _Walk:
             if record < last.record + last.count:
                 return  # this record was added before
             is_full = len(self.damages) >= _MAX_DAMAGES
-            if is_full or last.record + last.count == record:
+            if is_full or (kind != "value" and last.record + last.count == record):
                 joined = None if count is None else record + count - last.record
                 more = " (from here on all damaged records are reported as one range)" if is_full else ""
                 problem = last.problem.removesuffix(more) + more
                 self.damages[-1] = replace(last, count=joined, problem=problem)
                 return
-        self.damages.append(Damage(offset, record, count, kind, problem))
+        self.damages.append(Damage(offset, record, count, kind, problem, self._key_of(record)))
 
     def _compare_with_index(self, chunk: tfrecord.Chunk) -> None:
         if self._index is None or self.mismatch is not None:
@@ -301,26 +371,21 @@ class _Walk:
             self.mismatch = Mismatch(chunk.first_record + place, at, int(found[place]))
 
     def _check_records(self, chunk: tfrecord.Chunk) -> None:
-        checks = self._checks
-        if checks.each is None:
-            few = chunk._replace(offsets=chunk.offsets[: 2 if self._sampling else 1])
-            self._check(few, few.records(), checks.first)
-            return
-        records = chunk.records()
-        self._check(chunk, records[:1], checks.first)
-        if checks.block is None or not checks.block(records):  # type: ignore[arg-type]
-            self._check(chunk, records, checks.each)
+        checks, sample = self._checks, 1 if self._sampling else 0
+        if checks.each is None and checks.files is None:  # the others are not even copied
+            chunk = chunk._replace(offsets=chunk.offsets[: sample + 1])
+        found = checks.problems(chunk.records(), sample)
+        for number in sorted(found):
+            kind, problem = found[number]
+            self._note(chunk.start + int(chunk.offsets[number]), chunk.first_record + number, 1, kind, problem)
+            self._sampling = self._sampling and kind != "example"  # one sample is enough
 
-    def _check(self, chunk: tfrecord.Chunk, records: list[bytes], check: Check) -> None:
-        for number, record in enumerate(records):
-            try:
-                check(record)
-            except (ExampleError, FeatureError) as error:
-                is_example = not isinstance(error, ExampleError)
-                what = "does not fit the features" if is_example else "is not a tf.train.Example"
-                offset = chunk.start + int(chunk.offsets[number])
-                self._note(offset, chunk.first_record + number, 1, "example", f"the record {what}: {error}")
-                self._sampling = False  # one sample is enough
+    def _key_of(self, record: int) -> bytes | None:
+        """Returns the sort key of a record; None if the index has none."""
+        if self._keys is None:
+            with contextlib.suppress(MetadataError):  # a finding of its own
+                self._keys = None if self._index is None else self._index.keys
+        return None if self._keys is None or record >= len(self._keys) else self._keys[record].tobytes()
 
 
 def _without(path: str, error: Exception) -> str:

@@ -55,7 +55,7 @@ def test_head_as_json(run):
     files = {"image": SkipDecoding(), "gray": SkipDecoding(), "vid": SkipDecoding()}
     dataset = builder_from_directory(MANY).as_dataset("train[3:]", decoders=files)
     assert (code, err, found.pop("examples")) == (0, "", [plain(example) for example in dataset[:3]])
-    assert found == {"dataset": "spec_many:2.0.1", "split": "train[3:]", "num_examples": 9}
+    assert found == {"dataset": "spec_many:2.0.1", "split": "train[3:]", "num_examples": 9, "undecoded": []}
     code, _, err = run("head", MANY, "--json", "--images", "images")
     assert (code, "leave out --images" in err) == (2, True)
 
@@ -67,9 +67,12 @@ def test_head_names_the_record_that_does_not_decode(tmp_path, run):
     start, stop = tfrecord.scan(data, path="")[3:5].tolist()
     file.write_bytes(data[:start] + tfrecord.frame(data[start + 12 : stop - 4].replace(b"id", b"jd")) + data[stop:])
     code, out, err = run("head", directory, "--count", 9)
-    assert code == 1
-    assert [line for line in out.splitlines() if "id: " in line] == [f"  id: {i}" for i in range(5)]
-    assert f"It is in {file}, byte {start} (record 3)" in err
+    assert (code, err) == (1, "")
+    ids = [line for line in out.splitlines() if "id: " in line and "  (" not in line]
+    missing = "  id: does not decode: id: the record does not have this feature, and it is not optional"
+    assert ids == [*(f"  id: {i}" for i in range(5)), missing, *(f"  id: {i}" for i in range(6, 9))]
+    assert f"It is in {file}, byte {start} (record 3))\n" in out
+    assert "\nvalues that do not decode: in 1 of these 9 examples; beam-datasets verify --decode names all" in out
 
 
 @pytest.mark.parametrize("nested", ["dataset_feature.Dataset", "sequence_feature.Sequence"])
@@ -78,8 +81,8 @@ def test_head_names_the_record_of_an_item_that_does_not_decode(tmp_path, run, ne
     tree = features.FeaturesDict({"text": features.Dataset(features.Image())})
     text = features.to_json_text(tree).replace("dataset_feature.Dataset", nested)
     (directory / "features.json").write_text(text)
-    code, _, err = run("head", directory)
-    assert (code, "00000-of-00001, byte 0 (record 0)" in err) == (1, True)
+    code, out, _ = run("head", directory)
+    assert (code, "00000-of-00001, byte 0 (record 0)" in out) == (1, True)
 
 
 def test_head_shows_what_is_stored_of_an_unknown_feature(tmp_path, run):

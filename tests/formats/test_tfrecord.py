@@ -220,6 +220,25 @@ def test_a_hostile_length_is_an_error_and_allocates_nothing(length, right_crc, c
         tfrecord.unframe(data, [start, start + 256], path="f")
 
 
+@pytest.mark.parametrize("is_good", [True, False])
+def test_a_large_record_is_checked_in_pieces(monkeypatch, is_good):
+    monkeypatch.setattr(tfrecord, "LARGE_BYTES", 200)
+    monkeypatch.setattr(tfrecord, "PIECE_BYTES", 90)
+    records = [*SMALL, bytes(range(256)) * 4, *SMALL]
+    data = bytearray(slow_write(records))
+    start = len(slow_write(SMALL))
+    data[start + 700] ^= not is_good
+    reader, found = BytesReader(bytes(data)), []
+    if is_good:
+        found += [one for chunk in tfrecord.scan_file(reader, "f", chunk_size=64) for one in chunk.records()]
+        assert found == records
+        return
+    with pytest.raises(CorruptRecordError, match="data CRC is 0x") as error:
+        found.extend(one for chunk in tfrecord.scan_file(reader, "f", chunk_size=64) for one in chunk.records())
+    assert (found, error.value.offset, error.value.record) == (SMALL, start, len(SMALL))
+    assert max(stop - start for start, stop in reader.calls) <= 90
+
+
 def test_error_text():
     data = bytearray(slow_write([b"abc", b"abcdef"]))
     data[19 + 12] ^= 0xFF

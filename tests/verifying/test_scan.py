@@ -1,9 +1,11 @@
 """Reading shards: special cases of files and records, many shards, progress, stopping, FIFOs and devices."""
 
+import dataclasses
 import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from itertools import permutations
@@ -200,3 +202,49 @@ def test_a_fifo_is_told_of_and_replaced(copy: Path, published: Path, name: str) 
     status, said = command("verify", copy, "--repair", "--from", published)
     assert status == 0, said
     assert contents(copy)[name] == contents(published)[name]
+
+
+def test_a_hostile_record_takes_no_memory(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse file, whose record has a right length and no right checksum; verification goes on after it."""
+    path, most = corruptions.shards(copy)[0], 0
+    whole = path.read_bytes()
+    read = storage.Reader.read
+
+    def noted(self: storage.Reader, start: int = 0, stop: int | None = None) -> object:
+        nonlocal most
+        most = max(most, (self.size if stop is None else stop) - start)
+        return read(self, start, stop)
+
+    monkeypatch.setattr(storage.Reader, "read", noted)
+    for size in (3 << 30, 100 << 20):
+        header = struct.pack("<Q", size)
+        with path.open("wb") as file:
+            file.write(whole + header + struct.pack("<I", tfrecord.masked_crc32c(header)))
+            file.truncate(len(whole) + size + 16)
+            file.seek(0, 2)
+            file.write(whole)
+        facts = scan.read_shard(str(path), scan.RecordChecks.of(None, decode=False))
+        [damage] = facts.damages
+        assert (damage.offset, damage.record, damage.count, damage.kind) == (len(whole), 6, 1, "record")
+        assert facts.num_records == 13
+        assert most <= 16 << 20
+
+
+def test_a_value_that_needs_too_much_memory_is_a_finding(copy: Path) -> None:
+    path = corruptions.shards(copy)[0]
+    data = path.read_bytes()
+    records = tfrecord.unframe(data, tfrecord.scan(data, path=""), path="")
+
+    def check(record: object) -> bool:
+        if record in (records, records[3], records[4]):
+            raise MemoryError
+        return True
+
+    checks = scan.RecordChecks.of(examine(copy).expected.features, decode=True)
+    facts = scan.read_shard(str(path), dataclasses.replace(checks, each=check, block=check))
+    assert [(damage.record, damage.count, damage.kind) for damage in facts.damages] == [
+        (3, 1, "value"),
+        (4, 1, "value"),
+    ]
+    assert facts.damages[0].problem == "a stored value does not decode: not enough memory to read it"
+    assert not facts.broken

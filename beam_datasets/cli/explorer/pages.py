@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import catalog
-from beam_datasets.cli.examples import files_in, to_image, value_text
+from beam_datasets.cli.examples import to_image, value_text
 from beam_datasets.cli.explorer.searching import opened, search
 from beam_datasets.cli.info import lineage_facts, list_dataset, listed, totals
 from beam_datasets.cli.printing import printable, size_text
@@ -26,6 +26,7 @@ from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import below, innermost, leaves_with_features
+from beam_datasets.features.stored_files import files_in
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
