@@ -66,13 +66,13 @@ def _parser(kind: str) -> argparse.ArgumentParser:
 
 
 def make_builder(kind: str, path: str | Path, *options: str) -> DatasetBuilder:
-    """Returns the builder of a file, or of a folder, with options as on the command line.
+    """Returns the builder of a file, or of a folder, with options as on the command line; "" if they name the files.
 
     Raises:
         UsageError: there are no such options.
     """
     builder = builder_class(kind)
-    given = [f"--{'root' if kind.endswith('_folder') else 'pattern'}={path}", *options]
+    given = [*([f"--{'root' if kind.endswith('_folder') else 'pattern'}={path}"] if path else []), *options]
     try:
         found, unknown = _parser(kind).parse_known_args(given)
     except (argparse.ArgumentError, SystemExit) as error:
@@ -142,7 +142,7 @@ def advised(problem: str) -> Iterator[tuple[str, str]]:
     [('--feature', 'a b=string?'), ('--feature', 'c=drop'), ('--skip_bad', '')]
     """
     for match in _OPTION.finditer(problem):
-        value = " ".join(shlex.split(match["value"] or "")).rstrip(".:")
+        value = re.sub(r"(?<!\.)[.:]$", "", " ".join(shlex.split(match["value"] or "")))
         yield f"--{match['name']}", value
 
 

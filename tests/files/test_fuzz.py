@@ -215,7 +215,7 @@ def faults(form, number, folder):
 
 
 DAMAGE_IS_READ = pytest.mark.xfail(reason="damaged images are published, and damaged footers end the process")
-FORMS = [pytest.param(form, marks=[DAMAGE_IS_READ] if form in ("png", "parquet") else []) for form in seeds()]
+FORMS = [pytest.param(form, marks=[DAMAGE_IS_READ] if form == "parquet" else []) for form in seeds()]
 
 
 @pytest.mark.parametrize("form", FORMS)
