@@ -8,14 +8,14 @@ import numpy as np
 import soundfile
 
 PCM, FLOAT, ALAW, ULAW, EXTENSIBLE = 1, 3, 6, 7, 0xFFFE
-_GUID = bytes.fromhex("000000001000800000aa00389b71")  # of WAVE_EXTENSIBLE, after the format
+_GUID = bytes.fromhex("800000aa00389b71")  # the last half of that of WAVE_EXTENSIBLE
 NOISE = (np.random.default_rng(7).standard_normal((3000, 2)) * 4000).astype(np.int16)
 
 
-def encoded(samples=NOISE, form="WAV", subtype=None, rate=16000):
+def encoded(samples=NOISE, form="WAV", subtype=None, rate=16000, **options):
     """Returns a file of samples."""
     stream = io.BytesIO()
-    soundfile.write(stream, samples, rate, format=form, subtype=subtype)
+    soundfile.write(stream, samples, rate, format=form, subtype=subtype, **options)
     return stream.getvalue()
 
 
@@ -25,7 +25,7 @@ def wav(data, *, tag=PCM, bits=16, channels=1, rate=8000, valid=None, align=None
     fields = EXTENSIBLE if valid else tag, channels, rate, rate * align, align, bits
     header = struct.pack(f"{order}HHIIHH", *fields)
     if valid:
-        header += struct.pack(f"{order}HHIH", 22, valid, 0, tag) + _GUID
+        header += struct.pack(f"{order}HHIIHH", 22, valid, 0, tag, 0, 16) + _GUID
     body = b"WAVEfmt " + struct.pack(f"{order}I", len(header)) + header
     body += b"data" + struct.pack(f"{order}I", len(data)) + data + b"\0" * (len(data) % 2)
     return (b"RIFF" if order == "<" else b"RIFX") + struct.pack(f"{order}I", len(body)) + body

@@ -129,11 +129,12 @@ def read_sound(data: bytes) -> Sound:
     stream_class = _stream_class()
     kind = f"{'an' if layout.kind[0] in 'AOM' else 'a'} {layout.kind} file"
     try:
-        with stream_class(_File(data[layout.start :])) as stream:
+        with stream_class(_File(data[layout.start : layout.stop] + layout.filler)) as stream:
             if stream.subtype not in _SAMPLES:
                 raise InputError(f"expected {kind} of PCM or floats, got {stream.subtype}. {CONVERT}")
             samples, width = _SAMPLES[stream.subtype]
             decoded = _decode(stream, _READ_AS.get(samples, samples) if width else "float32")
+            decoded = decoded[: layout.frames] if layout.filler else decoded
             info = SoundInfo(layout.kind, samples, stream.samplerate, stream.channels, len(decoded))
             _check_length(layout, info, stream.frames, width)
     except BeamDatasetsError:
@@ -205,9 +206,12 @@ def _decode(stream: Any, dtype: str) -> NDArray[Any]:
 
 def _check_length(layout: Layout, info: SoundInfo, found_frames: int, width: int) -> None:
     """Raises InputError if more or fewer samples were read than the file has."""
-    declared = found_frames if layout.frames is None and layout.kind != "FLAC" else layout.frames
+    is_declared = layout.kind == "OGG" or layout.trimmed  # by what the decoder has found
+    declared = found_frames if is_declared else layout.frames
     if declared is not None and declared != info.frames:
         raise InputError(f"expected {declared:,} samples, as the file declares, got {info.frames:,}. {GET_AGAIN}")
+    if layout.frames is not None and not layout.frames - layout.trimmed <= info.frames <= layout.frames:
+        raise InputError(f"expected {layout.frames:,} samples, as the file has, got {info.frames:,}. {GET_AGAIN}")
     num_bytes = info.frames * info.channels * width
     if layout.num_bytes is not None and num_bytes != layout.num_bytes:
         raise InputError(f"expected {layout.num_bytes:,} bytes of samples, as declared, got {num_bytes:,}. {GET_AGAIN}")

@@ -7,6 +7,7 @@ followed here from the first byte to the last.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from beam_datasets.errors import InputError
 
 KINDS = ("WAV", "FLAC", "OGG", "MP3", "AIFF")
 CONVERT = "Convert it first, such as by `ffmpeg -i FILE new.flac`"
+_REWRITE = "Write it anew, such as by `ffmpeg -i FILE -c copy new.wav`"
 GET_AGAIN = "Get the whole file again"
 
 
@@ -26,7 +28,10 @@ class Layout:
     Attributes:
         kind: one of KINDS.
         start: offset of its first byte, behind tags.
+        stop: offset behind its last byte, before tags; None for the end of the file.
         frames: number of samples of each channel; None if the file does not declare it.
+        trimmed: how many of them a decoder may leave out at the ends, as an encoder has added them.
+        filler: what follows the content for the decoder; its samples are left out.
         num_bytes: size of uncompressed samples; None if they are compressed.
         channels: number of them; 0 if only the decoder finds it.
         sample_rate: samples a second; 0 if only the decoder finds it.
@@ -38,6 +43,9 @@ class Layout:
     kind: str
     start: int = 0
     frames: int | None = None
+    trimmed: int = 0
+    filler: bytes = b""
+    stop: int | None = None
     num_bytes: int | None = None
     channels: int = 0
     sample_rate: int = 0
@@ -59,7 +67,7 @@ def ending_of_sound(head: bytes) -> str:
     for signature, ending in ((b"riff\x2e\x91\xcf\x11", "w64"), (b"fLaC", "flac"), (b"OggS", "ogg")):
         if head.startswith(signature):
             return ending
-    return "mp3" if head.startswith(b"ID3") or _mpeg_frame(head, 0) else ""
+    return "mp3" if _ID3.match(head) or _mpeg_frame(head, 0) else ""
 
 
 def layout_of(data: bytes) -> Layout:
@@ -82,7 +90,7 @@ _OTHERS = {
     b".snd": "an AU file",
     b"caff": "a CAF file",
     b"NIST": "a NIST SPHERE file",
-    b"wvPk": "a WavPack file",
+    b"wvpk": "a WavPack file",
     b"MAC ": "a Monkey's Audio file",
     b"#!AM": "an AMR file",
     b"0&\xb2u": "a Windows Media file",
@@ -148,7 +156,7 @@ def _chunks(data: bytes, position: int, order: str, sizes: dict[bytes, int]) -> 
         if size == 0xFFFFFFFF and name not in sizes:
             raise InputError(
                 f"chunk {name.decode()!r}: expected its size, got none: the program that wrote the file could not go "
-                f"back to the header. {CONVERT}"
+                f"back to the header. {_REWRITE}"
             )
         size = sizes.get(name, size)
         _whole(position + 8 + size, len(data), f"chunk {name.decode()!r} declares")
@@ -215,15 +223,14 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
     tag, channels, rate, _, align, bits = struct.unpack_from(f"{order}HHIIHH", header)
     valid = bits
     if tag == _EXTENSIBLE:
-        valid, tag = struct.unpack_from(f"{order}H4xH", header, 18)
+        valid, tag = struct.unpack_from(f"{order}H4xI", header, 18)
     if tag not in _WAV_TAGS:
         got = _WAV_CODECS.get(tag, f"the format {tag:#06x}")
         raise InputError(f"expected a WAV of {', '.join(_WAV_TAGS.values())}, got {got}. {CONVERT}")
     width = -(-bits // 8)
     if bits not in _WAV_BITS[tag]:
-        raise InputError(
-            f"expected a WAV of at most 32 bits, or floats of 32 or 64, got {_WAV_TAGS[tag]} of {bits} bits"
-        )
+        got = f"{_WAV_TAGS[tag]} of {bits} bits"
+        raise InputError(f"expected a WAV of at most 32 bits, or floats of 32 or 64, got {got}. {CONVERT}")
     if not channels or not rate or align != channels * width or valid > bits:
         raise InputError(
             f"expected a header whose fields agree, got {channels} channels of {bits} bits ({valid} valid) in {align} "
@@ -232,7 +239,16 @@ def _wav_layout(header: bytes, order: str, body: _Chunk, start: int) -> Layout:
     if body.size % align:
         raise InputError(f"expected whole frames of {align} bytes, got {body.size:,} bytes of samples. {GET_AGAIN}")
     plain = _WAV_PLAIN.get((tag, width), "") if order == "<" else ""
-    return Layout("WAV", start, body.size // align, body.size, channels, rate, plain, body.start)
+    return Layout(
+        "WAV",
+        start,
+        body.size // align,
+        num_bytes=body.size,
+        channels=channels,
+        sample_rate=rate,
+        plain=plain,
+        body=body.start,
+    )
 
 
 def _w64(data: bytes, start: int) -> Layout:
@@ -264,7 +280,7 @@ def _aiff(data: bytes, start: int) -> Layout:
     [offset] = struct.unpack_from(">I", data, body.start)
     if not channels or body.size < 8 + offset:
         raise InputError(f"expected channels and samples, got {channels} channels, {body.size} bytes. {GET_AGAIN}")
-    return Layout("AIFF", start, frames, body.size - 8 - offset, channels)
+    return Layout("AIFF", start, frames, num_bytes=body.size - 8 - offset, channels=channels)
 
 
 # --------------------------------------------------------------------------------------------------------------- FLAC
@@ -283,7 +299,7 @@ def _flac(data: bytes, start: int) -> Layout:
     if data.find(b"fLaC\0\0\0\x22", start + 4) >= 0 or data.find(b"fLaC\x80\0\0\x22", start + 4) >= 0:
         raise InputError("expected one sound, got another one after its end. Split the file")
     md5 = info[18:34]
-    return Layout("FLAC", start, frames or None, None, channels, md5=md5 if any(md5) else b"")
+    return Layout("FLAC", start, frames or None, channels=channels, md5=md5 if any(md5) else b"")
 
 
 # ---------------------------------------------------------------------------------------------------------------- OGG
@@ -323,7 +339,8 @@ def _ogg(data: bytes, start: int) -> Layout:
     if not flags & _LAST:
         raise InputError(f"expected the last page of the OGG file, got {number} others. {GET_AGAIN}")
     if not first.startswith((b"\x01vorbis", b"OpusHead")):
-        raise InputError(f"expected an OGG file of Vorbis or Opus, got {first[:8]!r}. {CONVERT}")
+        got = "FLAC" if first.startswith(b"\x7fFLAC") else repr(first[:8])
+        raise InputError(f"expected an OGG file of Vorbis or Opus, got {got}. {CONVERT}")
     return Layout("OGG", start)
 
 
@@ -337,6 +354,7 @@ _BIT_RATES = {  # (version 1, layer) -> kbit/s by index
 }
 _RATES = (44100, 48000, 32000)
 _MONO = 3
+_VBRI = 36  # offset of a header by Fraunhofer
 
 
 @dataclass(frozen=True)
@@ -345,11 +363,19 @@ class _Frame:
 
     Attributes:
         size: in bytes, with the header.
+        samples: of each channel.
         fixed: what is the same in all frames of a file: version, layer, rate, whether it is mono.
     """
 
     size: int
+    samples: int
     fixed: tuple[int, int, int, bool]
+
+    @property
+    def xing(self) -> int:
+        """The offset of a header by Xing, behind what layer 3 has before its samples."""
+        version, _, _, is_mono = self.fixed
+        return 4 + {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[version == 3, is_mono]
 
 
 def _mpeg_frame(data: bytes, position: int) -> _Frame | None:
@@ -364,53 +390,87 @@ def _mpeg_frame(data: bytes, position: int) -> _Frame | None:
     hertz = _RATES[rate] >> {3: 0, 2: 1, 0: 2}[version]
     kbits, padding = _BIT_RATES[is_first, layer][bit_rate], data[position + 2] >> 1 & 1
     samples = 1152 if is_first or layer == 2 else 576
-    return _Frame(
-        samples // 8 * kbits * 1000 // hertz + padding, (version, layer, hertz, data[position + 3] >> 6 == _MONO)
-    )
+    size = samples // 8 * kbits * 1000 // hertz + padding
+    return _Frame(size, samples, (version, layer, hertz, data[position + 3] >> 6 == _MONO))
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """What the first frame of an MP3 file declares instead of sound.
+
+    Attributes:
+        frames: number of them, without the first; 0 if unknown.
+        num_bytes: size of all, with the first; 0 if unknown.
+        trimmed: samples that the encoder has added at the ends; None if the header is not by Xing.
+    """
+
+    frames: int
+    num_bytes: int
+    trimmed: int | None
 
 
 def _mp3(data: bytes, start: int) -> Layout:
     """Returns the layout of an MP3 file, whose frames follow each other up to the end or to tags."""
-    position, count, fixed, header = start, 0, None, None
+    position, count, first = start, 0, None
     while position < len(data):
         frame = _mpeg_frame(data, position)
-        if frame is None or (fixed is not None and frame.fixed != fixed):
+        if frame is None or (first is not None and frame.fixed != first.fixed):
             if _is_tag(data, position):
                 break
             raise InputError(f"byte {position}: expected a frame of MP3 like the first, got other bytes. {GET_AGAIN}")
         _whole(position + frame.size, len(data), "its last frame declares")
-        if fixed is None:
-            header, fixed = _xing(data[position : position + frame.size], frame), frame.fixed
-        position, count = position + frame.size, count + 1
-    if header is not None and header[0]:
-        declared, num_bytes = header
-        counts_itself = declared == count and num_bytes <= position - start
-        if declared != count - 1 and not counts_itself:  # the first frame has the header and no sound
-            raise InputError(f"expected {declared:,} frames, as its header declares, got {count - 1:,}. {GET_AGAIN}")
-    return Layout("MP3", start)
+        first, position, count = first or frame, position + frame.size, count + 1
+    assert first is not None  # the caller has seen it
+    declared = _declared(data[start : start + first.size], first)
+    if declared is None:
+        return _without_length(data, start, position, first, count)
+    # some encoders count the first frame, which has no sound
+    counts_itself = declared.frames == count and declared.num_bytes <= position - start
+    if declared.frames and declared.frames != count - 1 and not counts_itself:
+        raise InputError(f"expected {declared.frames:,} frames, as its header declares, got {count - 1:,}. {GET_AGAIN}")
+    if declared.trimmed is None or not declared.frames or counts_itself:
+        return _without_length(data, start + first.size, position, first, count - 1)
+    return Layout("MP3", start, (count - 1) * first.samples, declared.trimmed, stop=position)
 
 
-def _xing(first: bytes, frame: _Frame) -> tuple[int, int] | None:
-    """Returns the numbers of frames and bytes that the first frame declares, 0 for unknown; None if it is a sound."""
-    version, layer, _, is_mono = frame.fixed
-    if layer != 3:
+def _without_length(data: bytes, start: int, stop: int, first: _Frame, count: int) -> Layout:
+    """Returns the layout of an MP3 file whose frames, between two offsets, do not declare how many they are.
+
+    libsndfile divides the size of the file by that of the first frame, which may be a large one, and stops there. So
+    many silent frames follow that this is far enough.
+    """
+    header = bytes([0xFF, data[start + 1] | 1, *data[start + 2 : start + 4]]) if count else b""  # without a checksum
+    missing = (count + 2) * (first.size + 1) - (stop - start)
+    filler = header.ljust(first.size, b"\0") * max(0, -(-missing // first.size)) if count else b""
+    return Layout("MP3", start, count * first.samples, filler=filler, stop=stop)
+
+
+def _declared(first: bytes, frame: _Frame) -> _Declared | None:
+    """Returns what the first frame declares; None if it is a sound."""
+    if frame.fixed[1] != 3:
         return None
-    start = 4 + {(True, False): 32, (True, True): 17, (False, False): 17, (False, True): 9}[version == 3, is_mono]
-    if first[start : start + 4] in (b"Xing", b"Info"):
-        flags, position, found = first[start + 7], start + 8, []
-        for flag in (1, 2):
-            found.append(int.from_bytes(first[position : position + 4], "big") if flags & flag else 0)
-            position += 4 if flags & flag else 0
-        return found[0], found[1]
-    if first[36:40] == b"VBRI":
-        return int.from_bytes(first[50:54], "big"), int.from_bytes(first[46:50], "big")
-    return None
+    if first[_VBRI : _VBRI + 4] == b"VBRI":
+        return _Declared(int.from_bytes(first[50:54], "big"), int.from_bytes(first[46:50], "big"), None)
+    if first[frame.xing : frame.xing + 4] not in (b"Xing", b"Info"):
+        return None
+    flags, position, found = first[frame.xing + 7], frame.xing + 8, []
+    for flag, size in ((1, 4), (2, 4), (4, 100), (8, 4)):  # frames, bytes, table of contents, quality
+        found.append(int.from_bytes(first[position : position + size], "big") if flags & flag else 0)
+        position += size if flags & flag else 0
+    ends = int.from_bytes(first[position + 21 : position + 24], "big")  # 12 bits each, behind the encoder's name
+    return _Declared(found[0], found[1], (ends >> 12) + (ends & 0xFFF) + _MAX_DELAY)
+
+
+_MAX_DELAY = 529 * 2  # samples that a decoder of layer 3 adds to those of the encoder, at each end
+
+
+_ID3 = re.compile(rb"ID3[\2-\4][^\xff][^\xff][\0-\x7f]{4}", re.DOTALL)  # `ID3 ` is a chunk
 
 
 def _end_of_id3(data: bytes, start: int = 0) -> int:
     """Returns the offset behind the ID3v2 tags, and the zeros after them, that begin at an offset."""
     position = start
-    while data[position : position + 3] == b"ID3" and len(data) - position >= 10:
+    while _ID3.match(data, position):
         flags, size = data[position + 5], 0
         for byte in data[position + 6 : position + 10]:
             size = size << 7 | byte & 0x7F
