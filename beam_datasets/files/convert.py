@@ -83,7 +83,7 @@ def value_converter(
     def from_value(value: Any) -> Any:
         if value is not None:
             return convert(value)
-        if not field.optional:
+        if not field.optional or field.kind == "audio":
             raise ValueError(missing_problem(field, path))
         return convert(absent) if field.fields is not None else absent
 
@@ -187,7 +187,9 @@ def missing_problem(field: Field, path: str) -> str:
         empty = advice(path, _optional(field))
         return f"the list is missing; {empty} makes an empty one of it, {drop} leaves all of them out"
     if field.kind == "audio":
-        return f"the sound is missing, which cannot be stored; leave out such rows by --skip_bad, or {drop} the column"
+        return (
+            f"the sound is missing, which cannot be stored; leave out such rows by --skip_bad, or all sounds by {drop}"
+        )
     if "[]" in path:
         return f"the value is missing inside a list, where that cannot be stored; {drop} leaves it out"
     return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"

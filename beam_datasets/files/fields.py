@@ -131,7 +131,7 @@ class Field:
             text = f"{self.item}[{','.join(map(str, self.shape))}]"
         elif self.fields is not None:
             text = "{" + ", ".join(f"{name}: {field}" for name, field in self.fields.items()) + "}"
-        return text + "?" * self.optional
+        return text + "?" * (self.optional and self.kind != "audio")
 
 
 def parse_field(spec: str) -> Field:

@@ -540,7 +540,9 @@ def sounds_differ(published: Published, wanted: Any, dropped: frozenset[str]) ->
     if got.dtype.kind == "f":
         return "" if np.array_equal(got, samples, equal_nan=True) else "the samples differ"
     scales = {2.0**bits for bits in (7, 15, 23, 31)}
-    is_same = any(np.abs(got - samples * scale).max(initial=0) <= 0.5 for scale in scales)
+    # samples of MP3 and OGG may exceed the full scale, and differ in the last bit if soundfile has sought
+    wanted_at = (np.clip(samples * scale, -scale, scale - 1) for scale in scales)
+    is_same = any(np.abs(got - numbers).max(initial=0) <= 0.51 for numbers in wanted_at)
     return "" if is_same else "the samples differ"
 
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from beam_datasets.cli import main
 from beam_datasets.files.fields import Field, SoundType, parse_field, to_feature
 from beam_datasets.files.sounds import check_sound, completed, values_at
 from beam_datasets.formats import example, tfrecord
@@ -187,3 +188,22 @@ def test_a_missing_sound(sounds):
         "jsonl", *args
     )
     check(sounds.build("jsonl", *args, "--skip_bad"), count=1)
+
+
+def test_appending_rows_with_sounds(sounds, capsys):
+    """A later day has the type of the published column; another rate or a missing sound is an error."""
+    day = sounds.write("day1.jsonl", '{"sound": "sounds/a.wav", "n": 1}\n')
+    data_dir = str(sounds.build("jsonl", f"--pattern={day}", "--feature=sound=audio").parent.parent)
+    sounds.write("sounds/fast.wav", encoded(MONO, rate=44100))
+
+    def append(text):
+        path = sounds.write("day2.jsonl", text)
+        code = main(["append", "made", "--data_dir", data_dir, "--from", "jsonl", f"--pattern={path}"])
+        return code, capsys.readouterr().err
+
+    assert "expected 16000 samples a second, got 44100" in append('{"sound": "sounds/fast.wav", "n": 2}\n')[1]
+    missing = append('{"sound": "sounds/b.flac", "n": 2}\n{"sound": null, "n": 3}\n')[1]
+    assert "the sound is missing, which cannot be stored" in missing
+    assert append('{"sound": "sounds/b.flac", "n": 2}\n')[0] == 0
+    found = rows_of(f"{data_dir}/made/2.0.0")
+    assert [row["sound"].tolist() for row in found] == [MONO.tolist()] * 2
