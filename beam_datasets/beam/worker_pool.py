@@ -46,7 +46,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
         self._forget_ended()
         worker = self._context.Process(
-            target=work, args=(request.control_endpoint.url, request.worker_id), name=request.worker_id, daemon=True
+            # Not a daemon, so that the author's code may start processes of its own.
+            target=work,
+            args=(request.control_endpoint.url, request.worker_id),
+            name=request.worker_id,
+            daemon=False,
         )
         try:
             worker.start()
@@ -59,6 +63,14 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         for key, worker in list(self._workers.items()):  # their runner hung up, or asks by another connection
             if not worker.is_alive():
                 self._workers.pop(key, None)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self._workers.values():
+            worker.terminate()
+        for worker in self._workers.values():
+            _end(worker)
+        self._workers.clear()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Ends a worker, which has finished its work."""
@@ -91,13 +103,14 @@ def _end_without_data(failed: threading.ExceptHookArgs) -> None:
         os._exit(1)
 
 
-def serve(port: int) -> tuple[grpc.Server, int]:
-    """Starts the service on this machine's loopback address and returns it with its port."""
+def serve(port: int) -> tuple[grpc.Server, int, WorkerPool]:
+    """Starts the service on this machine's loopback address and returns it with its port and the pool."""
     server = grpc.server(futures.ThreadPoolExecutor(thread_name_prefix="pool"))
-    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(WorkerPool(), server)
+    pool = WorkerPool()
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     bound = server.add_insecure_port(f"{HOST}:{port}")
     server.start()
-    return server, bound
+    return server, bound, pool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,12 +122,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)  # Beam's import has logged
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    server, port = serve(arguments.port)
+    server, port, pool = serve(arguments.port)
     print(f"Workers can be had at {HOST}:{port}", flush=True)
     try:
         server.wait_for_termination()
     except KeyboardInterrupt:
         return 130
+    finally:
+        pool.close()
     return 0
 
 

@@ -218,19 +218,23 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
             bar.close()
 
 
-def progress_lines(seconds: float = 30.0) -> Callable[[Progress], None]:
+def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progress], None]:
     """Returns a function that prints from time to time, without a terminal, what a local run has done.
 
     Args:
         seconds: between two lines.
+        first: seconds before the first one.
     """
-    following = time.monotonic() + seconds
+    following = time.monotonic() + first
 
     def show(done: Progress) -> None:
         nonlocal following
         if time.monotonic() < following:
             return
-        following += seconds
+        following = time.monotonic() + seconds
+        if not (done.examples_encoded or done.bytes_encoded or done.bytes_written):
+            say("the source is being read; no example is encoded yet", file=sys.stderr)
+            return
         encoded = f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}"
         written = f"{done.shards_written} shards written, {size_text(done.bytes_written)}"
         say(written if done.shards_written else encoded, file=sys.stderr)

@@ -9,6 +9,7 @@ import decimal
 import json
 import logging
 import re
+import shlex
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -902,11 +903,11 @@ def as_options(
     '--split_by group=user --splits train=80% --splits test=20%'
     """
     ways = {name: value for name, value in vars(by or SplitBy()).items() if value}
-    words = [f"--split_by {name}={value}" for name, value in ways.items()]
-    words += [f"--train_until {train_until}"] if train_until else []
-    words += [f"--stratify {stratify}"] if stratify else []
-    words += [f"--splits {name}={value}" for name, values in splits.items() for value in several(values)]
-    return " ".join(words)
+    options = [("--split_by", f"{name}={value}") for name, value in ways.items()]
+    options += [("--train_until", train_until)] if train_until else []
+    options += [("--stratify", stratify)] if stratify else []
+    options += [("--splits", f"{name}={value}") for name, values in splits.items() for value in several(values)]
+    return shlex.join(word for option in options for word in option)
 
 
 def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:

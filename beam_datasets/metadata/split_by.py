@@ -10,8 +10,9 @@ import datetime
 import hashlib
 import math
 import re
+import shlex
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -79,6 +80,9 @@ class SplitByHash:
         return self.names[bisect_right(self._stops, hashed)]
 
 
+_OPTIONS = ("--split_by", "--train_until", "--stratify", "--splits")
+
+
 def depends_on_key(options: str) -> bool:
     """Returns whether the split of a row depends on its key alone; see `meaning_of`."""
     return "--split_by" not in options and "--stratify" not in options
@@ -95,7 +99,7 @@ def meaning_of(options: str) -> Any:
     """
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
-    for name, value in re.findall(r"--(split_by|train_until|stratify|splits) (.*?)(?= --|$)", options, re.DOTALL):
+    for name, value in _options(options):
         key, _, rest = value.partition("=")
         if name == "splits":
             splits.setdefault(key, []).append(rest)
@@ -113,6 +117,23 @@ def meaning_of(options: str) -> Any:
         else:
             meaning = [(split, share_of(share)) for split, share in SplitByHash(one).shares.items()]
     return ways, meaning
+
+
+def _options(text: str) -> Iterator[tuple[str, str]]:
+    """Yields name and value of each option of a text, whose values may be quoted as in a shell.
+
+    Values were not quoted by earlier versions of the library: the words up to the next option are one value.
+
+    >>> list(_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
+    [('split_by', 'column=part'), ('splits', 'train=x --y'), ('splits', 'test=a b')]
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote in a value that was not quoted
+        words = text.split(" ")
+    starts = [i for i, word in enumerate(words) if word in _OPTIONS]
+    for start, stop in zip(starts, [*starts[1:], len(words)]):
+        yield words[start].removeprefix("--"), " ".join(words[start + 1 : stop])
 
 
 def share_of(text: str | float) -> Fraction | None:

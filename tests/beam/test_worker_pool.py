@@ -91,6 +91,7 @@ def test_workers_that_have_ended_are_forgotten() -> None:
         request.control_endpoint.url = "localhost:1"
         assert not pool.StartWorker(request, Peer(f"ipv4:127.0.0.1:{number}")).error
         [worker] = pool._workers.values()
+        assert not worker.daemon, "the author's code may start processes of its own, which those of daemons may not"
         worker.kill()
         worker.join()
 

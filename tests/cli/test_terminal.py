@@ -222,7 +222,9 @@ def test_nothing_is_shown_of_a_run_that_did_nothing(capsys):
 def test_lines_where_there_is_no_terminal(capsys):
     progress_lines()(Progress(1500, 2_000_000, 0, 0))
     assert not capsys.readouterr().err
-    lines = progress_lines(seconds=0.0)
+    lines = progress_lines(seconds=0.0, first=0.0)
+    lines(Progress(0, 0, 0, 0))
+    assert capsys.readouterr().err == "the source is being read; no example is encoded yet\n"
     lines(Progress(1500, 2_000_000, 0, 0))
     lines(Progress(3000, 4_000_000, 2, 1_000_000))
     assert capsys.readouterr().err == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"

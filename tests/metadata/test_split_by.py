@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import SplitByHash, SplitByTime, SplitByValue
+from beam_datasets.files.builder import SplitBy, as_options
 from beam_datasets.metadata.split_by import meaning_of
 
 SHARES = {"train": "70%", "val": 0.125, "test": "17.5%"}
@@ -164,3 +165,13 @@ def test_only_single_values_have_a_hash(value):
 def test_options_are_compared_by_what_they_mean(one, other, is_same):
     assert (meaning_of(one) == meaning_of(other)) is is_same
     assert meaning_of(one) == meaning_of(one)
+
+
+def test_values_that_look_like_options_are_values():
+    """`train=x --y` once meant the same as `train=x`."""
+    one, other = (as_options({"train": value}, SplitBy(column="part")) for value in ("x --splits y", "x"))
+    assert meaning_of(one) != meaning_of(other)
+    assert meaning_of(one)[1] != meaning_of("--split_by column=part --splits train=x")[1]
+    assert meaning_of("--split_by column=part --splits train=a b") == meaning_of(
+        as_options({"train": "a b"}, SplitBy(column="part"))
+    )
