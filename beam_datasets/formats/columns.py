@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import Buffer, ExampleError, Kind, Values, message, spans_of, values_of
+from beam_datasets.formats.example import (
+    Buffer,
+    ExampleError,
+    Kind,
+    Values,
+    message,
+    regular,
+    spans_of,
+    values_of,
+)
 from beam_datasets.native import core
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
@@ -55,11 +64,47 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
         return in_python
     schema, native = core.schema(groups), core.parse
 
-    def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
+    def parse_natively(records: Sequence[Buffer]) -> tuple[Any, ...] | None:
         columns: tuple[Any, ...] | None = native(schema, records)
+        return columns
+
+    def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
+        columns = parse_natively(records)
+        if columns is None:
+            columns = _parse_irregular(parse_natively, records)
         return in_python(records) if columns is None else columns
 
     return parse_records
+
+
+def _parse_irregular(
+    parse_natively: Callable[[Sequence[Buffer]], tuple[Any, ...] | None], records: Sequence[Buffer]
+) -> tuple[Any, ...] | None:
+    """Returns the columns of records some of which are not canonical, after writing these anew; None without success.
+
+    Few records of a block are so, if any: they are found by halving, so that the others are not parsed in Python.
+
+    Args:
+        parse_natively: returns the columns of canonical records, and None of others.
+        records: of which not all are canonical.
+    """
+    irregular, pending = [], [(0, len(records))]
+    while pending:
+        start, stop = pending.pop()
+        if start == stop or parse_natively(records[start:stop]) is not None:
+            continue
+        if stop - start == 1:
+            irregular.append(start)
+        else:
+            middle = (start + stop) // 2
+            pending += [(start, middle), (middle, stop)]
+    rewritten = list(records)
+    try:
+        for index in irregular:
+            rewritten[index] = regular(bytes(rewritten[index]))
+    except ExampleError:
+        return None  # the parser in Python raises the error
+    return parse_natively(rewritten)
 
 
 def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_decoder
 from beam_datasets.formats import example, tfrecord
+from beam_datasets.formats.columns import ANY, KINDS, FeatureGroup, parse, parser
 from beam_datasets.native import core
 from tests.cases import cases
 from tests.features import vectors
@@ -300,3 +301,27 @@ def test_a_nest_without_end() -> None:
     nest["a"] = nest
     with pytest.raises(RecursionError):
         core.examples(([1],), (None,), nest, 1)
+
+
+@given(st.lists(st.sampled_from(["canonical", "split", "twice"]), min_size=1, max_size=20), st.integers(0, 3))
+def test_irregular_records_are_parsed_as_their_canonical_form(forms, missing):
+    """They are written anew, so that the other records of their block are still parsed natively."""
+    canonical = [
+        example.serialize({"a": [i], "b": [i / 2] * 3, **({} if i < missing else {"c": [b"x"]})})
+        for i in range(len(forms))
+    ]
+    rewritten = []
+    for form, record_bytes in zip(forms, canonical):
+        whole, spans = example.spans_of(record_bytes)
+        entries = [example.entry(name, whole[slice(*span)]) for name, span in spans.items()]
+        if form == "split":  # in two messages, which protobuf merges
+            record_bytes = example.record(entries[0]) + example.record(b"".join(entries[1:]))
+        elif form == "twice":
+            record_bytes = example.record(entries[0] + b"".join(entries))
+        rewritten.append(record_bytes)
+    groups = (
+        FeatureGroup(KINDS["int64"], 1, False, (b"a",)),
+        FeatureGroup(KINDS["float"], ANY, False, (b"b",)),
+        FeatureGroup(KINDS["bytes"], 1, True, (b"c",)),
+    )
+    assert parser(groups)(rewritten) == parse(groups, canonical)
