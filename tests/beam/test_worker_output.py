@@ -2,11 +2,7 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
 import time
-
-import pytest
 
 from beam_datasets.beam import worker_output
 from beam_datasets.beam.worker_output import OutputReader, WorkerStream
@@ -91,30 +87,3 @@ def test_a_log_that_cannot_be_written_does_not_fail(tmp_path, capsys):
         os.close(end)
     reader.close(keep=True)
     assert capsys.readouterr().err == "worker 1: one\nworker 1: two\nworker 1: three\n"
-
-
-def mounted(folder, size, inodes):
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={inodes}", "tmpfs", str(folder)], check=True)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system")
-@pytest.mark.parametrize(
-    "size, inodes", [*((f"{kb}k", 1000) for kb in (100, 250, 400, 500, 800)), *(("10m", n) for n in (4, 8, 12, 16, 20))]
-)
-def test_a_full_disk_is_an_error_within_seconds(tmp_path, size, inodes):
-    disk = tmp_path / "disk"
-    mounted(disk, size, inodes)
-    try:
-        code, said, seconds = build(tmp_path, "talk", data_dir=disk)
-        files = [path for path in disk.rglob("*") if path.is_file()]
-        if code == 0:
-            assert (disk / "talking" / "1.0.0" / "dataset_info.json").exists()
-        else:
-            assert "StorageError" in said
-            assert "No space left on device" in said
-            assert not [path for path in files if "incomplete" not in str(path)]
-        assert seconds < 20
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
