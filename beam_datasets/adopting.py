@@ -28,7 +28,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import ExampleError
+from beam_datasets.formats.example import Buffer, ExampleError
 from beam_datasets.formats.index import Index
 from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.intake.streams import codec_of_content
@@ -49,7 +49,7 @@ from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import Check, decoding_check, names_check
+from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
 
 Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]
@@ -102,7 +102,7 @@ def adopt(
     directory = found.directory if data_dir is None else catalog.root_dir(data_dir)
     identity = _identity(found, directory, name, version, new=is_new)
     described = DatasetInfo(builder=identity, features=tree, **info)
-    checks = names_check(tree), decoding_check(tree, decoders)
+    checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
     templates = {}
     for one in found.splits:
@@ -165,7 +165,31 @@ def _check_free(directory: str, *, new: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------- files
 
 
-def _shard(checks: tuple[Check, Check], path: str, target: str, write: Write) -> tuple[int, ...]:
+@dataclass(frozen=True)
+class _Checks:
+    """What records are checked by.
+
+    Attributes:
+        names: checks the names of the features in a record.
+        decodes: checks that a record decodes.
+        block: returns whether records all decode; None if only `decodes` can tell.
+    """
+
+    names: Check
+    decodes: Check
+    block: Callable[[list[Buffer]], bool] | None
+
+    def are_good(self, records: list[bytes]) -> bool:
+        """Returns whether records are Examples and decode; if not, one of them or another check says why."""
+        try:
+            for record in records if self.block is not None else ():
+                check_example(record)
+        except ExampleError:
+            return False
+        return self.block is not None and self.block(records)  # type: ignore[arg-type]
+
+
+def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
     """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
     crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
@@ -200,19 +224,22 @@ def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
         ) from None
 
 
-def _check_records(checks: tuple[Check, Check], path: str, chunk: tfrecord.Chunk, records: Sequence[bytes]) -> None:
+def _check_records(checks: _Checks, path: str, chunk: tfrecord.Chunk, records: list[bytes]) -> None:
     """Checks the names of the features in a file's first record, and that each record of a chunk decodes as a whole.
 
     Raises:
         CorruptRecordError, FeatureValueError: one is not an example of the dataset; the error names the place.
     """
-    number, (check_names, check) = 0, checks
+    number = 0
     try:
-        for number, record in enumerate(records):
+        if not chunk.first_record:
+            check_example(records[0])
+            checks.names(records[0])
+        if checks.are_good(records):
+            return
+        for number, record in enumerate(records):  # noqa: B007 - the error names it
             check_example(record)
-            if not chunk.first_record + number:
-                check_names(record)
-            check(record)
+            checks.decodes(record)
     except (ExampleError, FeatureError) as error:
         offset, number = chunk.start + int(chunk.offsets[number]), chunk.first_record + number
         if isinstance(error, ExampleError):

@@ -15,6 +15,7 @@ from beam_datasets import storage
 from beam_datasets.cli.examples import feature_lines, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
 from beam_datasets.cli.printing import line_width, printable, say, size_text, table
+from beam_datasets.errors import FeatureError
 from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder
 from beam_datasets.features.config import UnknownFeature
@@ -173,7 +174,11 @@ def _visible(data: bytes, feature: FeatureConnector) -> bytes:
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data
     file = io.BytesIO()
-    to_image(feature.unpacker("")(data)).save(file, "PNG")
+    try:
+        pixels = feature.unpacker("")(data)
+    except FeatureError:  # of a damaged file, which is written as it is
+        return data
+    to_image(pixels).save(file, "PNG")
     return file.getvalue()
 
 

@@ -12,6 +12,7 @@ from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.intake.errors import foreign_errors
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.sound_layout import layout_of
 
@@ -26,7 +27,8 @@ def problem_of(data: bytes, file_kind: str) -> str | None:
         file_kind: 'image' or 'audio'.
     """
     try:
-        _EXAMINE[file_kind](data)
+        with foreign_errors(file_kind):
+            _EXAMINE[file_kind](data)
     except InputError as error:
         return str(error)
     return None

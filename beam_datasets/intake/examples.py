@@ -242,7 +242,7 @@ def check_example(record: bytes) -> None:
         ExampleError: it is not; the message says what would be lost.
     """
     lists = _regular_lists(record)
-    if lists is None or not _is_text(lists) or not all(_has_numbers(record, *where) for where in lists.values()):
+    if lists is None or not _is_text(lists):
         _check_irregular(record)
 
 
@@ -376,20 +376,23 @@ def _regular_list(data: bytes, start: int, stop: int) -> tuple[int, int, int]:
             place += size
         is_whole = is_whole and place == stop
     elif size:
-        size, after = read_varint(data, at + 1)
+        size, after = data[at + 1], at + 2
+        if size > 127:
+            size, after = read_varint(data, at + 1)
         is_whole = is_whole and data[at] == _VALUES and after + size == stop
+        is_whole = is_whole and (size % 4 == 0 if kind == _FLOATS else _are_varints(data, after, stop))
         at = after
     if not is_whole:
         raise IrregularRecord(f"the list at byte {start} is not regular")
     return kind, at, stop
 
 
-def _has_numbers(data: bytes, kind: int, start: int, stop: int) -> bool:
-    """Returns whether the values of a regular list of numbers are such."""
-    if kind == _INTS and start < stop:
-        follows = data[start:stop].translate(_FOLLOWS)  # for each byte whether the varint goes on after it
-        return not follows[-1] and _TOO_LONG not in follows
-    return kind != _FLOATS or (stop - start) % 4 == 0
+def _are_varints(data: bytes, start: int, stop: int) -> bool:
+    """Returns whether bytes [start, stop) are varints."""
+    if stop - start == 1:
+        return data[start] < 128
+    follows = data[start:stop].translate(_FOLLOWS)  # for each byte whether the varint goes on after it
+    return not follows.endswith(_TOO_LONG[:1]) and _TOO_LONG not in follows
 
 
 _FOLLOWS = bytes(byte > 127 for byte in range(256))
@@ -399,8 +402,6 @@ _TOO_LONG = b"\x01" * 10
 def _values(data: bytes, kind: int, start: int, stop: int) -> Values:
     """Returns the values of a regular list."""
     if kind == _FLOATS:
-        if (stop - start) % 4:
-            raise ExampleError(f"the list of floats at byte {start} has {stop - start} bytes")
         return np.frombuffer(data, "<f4", (stop - start) // 4, start)
     if kind == _INTS:
         if stop - start == 1 and data[start] < 128:

@@ -152,12 +152,12 @@ def decoding_check(features: Any, decoders: Any = None) -> Check:
     return lambda record: touch(decode(record))
 
 
-def block_check(features: Any) -> Callable[[list[Buffer]], bool] | None:
+def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]], bool] | None:
     """Returns the function that returns whether records all decode; None if they must be checked one by one.
 
-    That is so if examples may be large, or are decoded item by item.
+    That is so if examples may be large, or are decoded item by item. For the arguments see `decoding_check`.
     """
-    decoder = ColumnarDecoder(chosen(features))
+    decoder = ColumnarDecoder(chosen(features, decoders))
     if not decoder.is_small:
         return None
 

@@ -173,7 +173,7 @@ class RecordChecks:
         found: dict[int, tuple[str, str]] = {}
         if self.files is not None:
             for number, problem in self._damaged_files(records):
-                found.setdefault(number, ("value", f"a stored file is damaged: {problem}"))
+                found.setdefault(number, ("value", f"a stored file cannot be read: {problem}"))
         if self.each is None:
             self._check(records[:sample], self.first, found)
             return found

@@ -29,8 +29,16 @@ def with_flip(data: bytes, place: int) -> bytes:
 
 
 UNPACKABLE = PNG[:33] + chunk(b"IDAT", b"no deflate") + chunk(b"IEND", b"")  # all checksums are right
-IMAGES = {"whole": PNG, "cut": PNG[:-8], "flipped": with_flip(PNG, 45), "no end": JPEG[:-2], "unpackable": UNPACKABLE}
-STRUCTURE = {"cut", "flipped", "no end", "silent"}
+HUGE = PNG[:8] + chunk(b"IHDR", struct.pack(">IIBBBBB", 50_000, 50_000, 8, 0, 0, 0, 0)) + PNG[33:]
+IMAGES = {
+    "whole": PNG,
+    "huge": HUGE,
+    "cut": PNG[:-8],
+    "flipped": with_flip(PNG, 45),
+    "no end": JPEG[:-2],
+    "unpackable": UNPACKABLE,
+}
+STRUCTURE = {"huge", "cut", "flipped", "no end", "silent"}
 DAMAGED = {*STRUCTURE, "unpackable", "unzipped"}
 NAMES = [*IMAGES, "silent", "unzipped", "last"]
 TREE = F.FeaturesDict(
@@ -127,13 +135,13 @@ def test_stats(made, run):
     found = json.loads(out)["slices"]["train"]["features"]
     assert {path: feature.get("damaged") for path, feature in found.items()} == {
         "name": None,
-        "image": 3,
+        "image": 4,
         "all/sounds": 1,
         "zipped": 1,
     }
     assert found["image"]["values"] == len(NAMES)
     assert (found["zipped"]["values"], found["zipped"]["missing"]) == (3 * (len(NAMES) - 1), 0)
-    assert "3 damaged" in run("stats", made, "--no_save")[1]
+    assert "4 damaged" in run("stats", made, "--no_save")[1]
 
 
 def test_diff(made, places, run, tmp_path):
@@ -145,7 +153,7 @@ def test_diff(made, places, run, tmp_path):
     new = MADE.but(splits={"train": other}).write(tmp_path, "1.0.1")
     code, out, err = run("diff", made, new)
     assert (code, err) == (1, "")
-    assert "train    8    8     5        3" in out
+    assert "train    9    9     6        3" in out
     assert "train: 5 examples have values that do not decode, which were compared as they are stored:" in out
     assert f"  {places['cut']}: image: " in out
     assert "    - image: does not decode: image: " in out
