@@ -49,6 +49,8 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
     """
     codecs = _imagecodecs()
     array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
+    if 1 in array.shape:  # whose strides may be any, which imagecodecs refuses
+        array = array.copy()
     try:
         if kind == "jpeg":
             return bytes(codecs.jpeg8_encode(array, quality, subsampling="420"))

@@ -163,7 +163,7 @@ def parse_field(spec: str) -> Field:
         field = Field(kind, sound=parse_sound(labels or ""))
     else:
         field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
-    if brackets and kind in ("image", "audio", "drop"):
+    if brackets and (kind in ("audio", "drop") or (kind == "image" and brackets.strip("[]"))):
         raise ValueError(f"{spec!r}: a list of {kind} cannot be stored")
     if match["optional"] and kind == "audio":
         raise ValueError(f"{spec!r}: a sound cannot be missing; leave out such rows by --skip_bad")

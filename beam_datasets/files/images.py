@@ -191,8 +191,13 @@ def _orientation(data: bytes, header: ImageHeader, options: ImageOptions) -> int
     """
     if not header.has_metadata:
         return 1
-    with open_by_pillow(data, header.format) as picture:
-        orientation = orientation_of(picture)
+    try:
+        with open_by_pillow(data, header.format) as picture:
+            orientation = orientation_of(picture)
+    except BeamDatasetsError:
+        raise
+    except Exception:  # its metadata are damaged, as for `orientation_of`; the image is decoded next
+        return 1
     _refuse_orientation(orientation, options)
     return orientation
 

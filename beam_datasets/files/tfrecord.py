@@ -18,8 +18,9 @@ from typing import Any
 
 from beam_datasets.catalog import read_features
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, NoExamplesError
-from beam_datasets.features import FeatureConnector, Image, compile_decoder
+from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compile_decoder, compile_encoder
 from beam_datasets.features.decode import skip_decoding
+from beam_datasets.features.image import with_image_checks
 from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, Rows, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
@@ -103,10 +104,8 @@ class Tfrecord(RowsBuilder):
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         if self._known is None:
             return partial(rows, decoder=partial(decoder, self._fields))
-        # images stay encoded: decoding and encoding would change a JPEG
-        stored = skip_decoding(self._known, Image)
         lists = {name.encode(): kind for name, kind in self._known.lists("") if kind is not None}
-        return partial(rows, decoder=partial(compile_decoder, self._known, decoders=stored), lists=lists)
+        return partial(rows, decoder=partial(known_decoder, self._known), lists=lists)
 
     def _rows_reader(self) -> Rows:
         if self._known is None:
@@ -224,6 +223,27 @@ def _row(record: bytes, number: int, offset: int, decode: Callable[[bytes], Exam
         return number, place, f"the record is not a tf.train.Example: {error}"
     except (BeamDatasetsError, ValueError) as error:
         return number, place, str(error)
+
+
+def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
+    """Returns the function from a record with these features to its example.
+
+    Images stay files, as decoding and encoding would change a JPEG, and are decoded to check them.
+    """
+    stored = skip_decoding(features, Image)
+    decode = compile_decoder(features, decoders=stored)
+    if not stored:
+        return decode
+    whole = not isinstance(features, FeaturesDict)
+    images = features if whole else FeaturesDict({name: features[name] for name in stored})  # type: ignore[index]
+    check = compile_encoder(with_image_checks(images, "decode"))
+
+    def checked(record: bytes) -> Example:
+        example: Example = decode(record)
+        check(example if whole else {name: example[name] for name in stored})
+        return example
+
+    return checked
 
 
 def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:

@@ -49,12 +49,26 @@ _PREFIXES = {
     b"SIMPLE  =": "FITS",
     b"BPG\xfb": "BPG",
     b"FLIF": "FLIF",
+    b"farbfeld": "farbfeld",
     b"\x8aMNG": "MNG",
     b"\x8bJNG": "JNG",
     b"AT&TFORM": "DjVu",
     b"\xabKTX": "KTX",
     b"\xd7\xcd\xc6\x9a": "WMF",
     b"%!PS": "PostScript",
+    b"\xc5\xd0\xd3\xc6": "PostScript",
+    b"/* XPM */": "XPM",
+    b"BLP1": "BLP",
+    b"BLP2": "BLP",
+    b"FTEX": "FTEX",
+    b"\xb1\x68\xde\x3a": "DCX",
+    b"DanM": "MSP",
+    b"\x4cinS": "MSP",
+    b"Image type: ": "IM",
+    b"P7 332": "XV thumbnail",
+    b"GRIB": "GRIB",
+    b"BUFR": "BUFR",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of OLE (FlashPix, Microsoft Office)",
     b"%PDF": "PDF",
     b"\x93NUMPY": "a NumPy array",
     b"\x89HDF": "HDF5",
@@ -77,6 +91,13 @@ _MARKUP = re.compile(
 )
 _PPM = re.compile(rb"P([1-6])[\s#]")
 _PFM = re.compile(rb"P[Ff]\s")
+_MARKS = {  # name -> where its signature is, and what it may be
+    "DICOM": (128, [b"DICM"]),
+    "FLI": (4, [b"\x11\xaf", b"\x12\xaf"]),
+    "EMF": (40, [b" EMF"]),
+    "Kodak Photo CD": (2048, [b"PCD_"]),
+    "XBM": (0, [b"#define "]),
+}
 _ICONS = {b"\0\0\1\0": "ICO", b"\0\0\2\0": "a cursor (CUR)"}  # then the number of images; of TGA that is 0
 _PCX = (b"\0\1", b"\2\1", b"\3\1", b"\4\1", b"\5\1")  # version and encoding
 _TGA_TYPES, _TGA_BITS = (1, 2, 3, 9, 10, 11), (8, 15, 16, 24, 32)
@@ -140,8 +161,9 @@ def format_of(data: bytes) -> str:
         return "PFM"
     if markup := _MARKUP.match(data[:1024]):
         return "SVG" if markup[1].lower() == b"svg" else "a page of HTML"
-    if data[128:132] == b"DICM":
-        return "DICOM"
+    for name, (start, marks) in _MARKS.items():
+        if data[start : start + len(marks[0])] in marks:
+            return name
     if data[:1] == b"\x0a" and data[1:3] in _PCX:
         return "PCX"
     return "TGA" if _is_targa(data) else ""

@@ -34,7 +34,8 @@ def check_image(data: bytes) -> ImageHeader:
     kind = format_of(data)
     reader = _READERS.get(kind)
     if reader is None:
-        raise InputError(unreadable(data))
+        known = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
+        raise InputError(unreadable(data, known, "decode it and give its pixels, or convert it to PNG"))
     try:
         header = reader(data)
     except DamagedError as error:
@@ -45,13 +46,18 @@ def check_image(data: bytes) -> ImageHeader:
     return header
 
 
-def unreadable(data: bytes) -> str:
-    """Returns why the bytes are not a file that is read from datasets, and what to do."""
+def unreadable(data: bytes, expected: str = "", advice: str = "convert it to PNG") -> str:
+    """Returns why the bytes are not an image that can be used, and what to do.
+
+    Args:
+        data: the file.
+        expected: what it should be; '' for an image.
+        advice: what to do about another format.
+    """
     if not data:
         return "expected an image, got an empty file"
     if kind := format_of(data):
-        known = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
-        return f"expected {known}, got {kind}. Decode it and give its pixels, or convert it to PNG"
+        return f"expected {expected or 'an image that can be decoded exactly'}, got {kind}; {advice}"
     return f"not an image (it begins with {data[:12]!r})"
 
 
@@ -152,11 +158,13 @@ def _bmp(data: bytes) -> ImageHeader:
     """Reads the header of a BMP, and checks that uncompressed pixels are all there."""
     (pixels, kind) = struct.unpack_from("<II", data, 10)
     width, height, _, bits = struct.unpack_from("<HHHH" if kind == 12 else "<iiHH", data, 18)
+    if width <= 0:
+        raise DamagedError(f"its width is {width}")
     compression = 0 if kind == 12 else struct.unpack_from("<I", data, 30)[0]
-    end = pixels + (abs(width) * bits + 31) // 32 * 4 * abs(height)
+    end = pixels + (width * bits + 31) // 32 * 4 * abs(height)
     if not compression and end > len(data):
         raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
-    return ImageHeader(formats.BMP, abs(height), abs(width))
+    return ImageHeader(formats.BMP, abs(height), width)
 
 
 def _ppm(data: bytes) -> ImageHeader:

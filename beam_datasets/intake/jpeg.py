@@ -188,8 +188,7 @@ def _picture_types(data: bytes, start: int, end: int) -> list[int]:
     if not data.startswith(b"MPF\0", start):
         return []
     try:
-        [directory, *_] = tiff.directories(data[start + 4 : end], subfiles=False)
-        entries = directory.raw(0xB002)
+        entries = tiff.first_directory(data[start + 4 : end]).raw(0xB002)
     except DamagedError:
         return []
     order = "<" if data.startswith(b"II", start + 4) else ">"

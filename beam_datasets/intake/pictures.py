@@ -48,6 +48,7 @@ _OPTIONAL = {"AVIF": "avif", "JPEG2000": "jpg_2000", "WEBP": "webp"}  # librarie
 _MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "RGB": "RGB", "RGBX": "RGB", "RGBA": "RGBA", "RGBa": "RGBA"}
 _MODES |= {"PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}
 _ORIENTATION = 0x0112  # the EXIF tag
+_COMPRESSIONS = (34887, 50001)  # of TIFF, LERC and WebP, which the libtiff of Pillow does not decode
 _SIZ = b"\xff\x4f\xff\x51"  # the beginning of a JPEG 2000 codestream
 _AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)
 _JXL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
@@ -118,7 +119,7 @@ def read_picture(data: bytes) -> Picture:
     except BeamDatasetsError:
         raise
     except Exception as error:  # whatever libraries meet in damaged files
-        raise InputError(f"a damaged image: {kind}: {reason(error)}") from error
+        raise InputError(f"a damaged image, or of a kind that is not decoded: {kind}: {reason(error)}") from error
 
 
 def open_by_pillow(data: bytes, kind: str) -> Any:
@@ -187,7 +188,9 @@ def orientation_of(picture: Any) -> int:
 
 
 def deep_pixels(data: bytes, kind: str) -> tuple[NDArray[Any], int] | None:
-    """Returns pixels and bits of a TIFF or PPM file with more than 8 bits, as stored; None if it has 8 or less.
+    """Returns pixels and bits of a TIFF or PPM file that Pillow does not decode, as stored; None for others.
+
+    They have more than 8 bits, or are compressed in a way that Pillow does not know.
 
     Raises:
         InputError: it cannot be decoded exactly.
@@ -208,10 +211,10 @@ def _tiff(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _deep_tiff(data: bytes) -> tuple[NDArray[Any], int] | None:
-    """Returns pixels and bits of the first page of a TIFF file, turned as it asks for; None if it has 8 or less."""
-    page = tiff.directories(data)[0]
+    """Returns pixels and bits of the first page of a TIFF file, turned as it asks for; None if Pillow decodes it."""
+    page = tiff.first_directory(data)
     bits = tiff.depth(page)
-    if bits <= 8:
+    if bits <= 8 and not (bits == 8 and page.number(tiff.COMPRESSION) in _COMPRESSIONS and tiff.is_plain(page)):
         return None
     pixels = np.asarray(_imagecodecs().tiff_decode(data, index=0))
     if pixels.ndim == 2:
@@ -219,8 +222,8 @@ def _deep_tiff(data: bytes) -> tuple[NDArray[Any], int] | None:
     elif page.number(tiff.PLANAR, 1) == 2:
         pixels = pixels.transpose(1, 2, 0)
     shape = page.number(tiff.HEIGHT), page.number(tiff.WIDTH), page.number(tiff.SAMPLES, 1)
-    if pixels.shape != shape or pixels.dtype != np.uint16:
-        raise DamagedError(f"it is decoded to {pixels.dtype} of the shape {pixels.shape} instead of uint16, {shape}")
+    if pixels.shape != shape or pixels.dtype != (np.uint16 if bits > 8 else np.uint8):
+        raise DamagedError(f"it is decoded to {pixels.dtype} of the shape {pixels.shape} instead of {shape}")
     orientation = page.number(tiff.ORIENTATION, 1)
     return turned(pixels, orientation if orientation in range(1, 9) else 1), bits
 
@@ -283,13 +286,14 @@ def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 def _avif(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
     """Returns an image of any depth: of more than 8 bits by imagecodecs, as Pillow reduces it."""
-    picture = _by_pillow(data, kind, header) if _avif_bits(data) <= 8 else None
-    if picture is not None:
-        return picture
+    bits = _avif_bits(data)
+    if bits <= 8:
+        return _by_pillow(data, kind, header)
     with open_by_pillow(data, kind) as opened:
         frames, orientation = _num_frames(opened), orientation_of(opened)
-    pixels = np.asarray(_imagecodecs().avif_decode(data, index=0))
-    return Picture(_three_dimensional(pixels), _avif_bits(data), frames, orientation)
+        check_size(frames * opened.size[1], opened.size[0])
+    pixels = np.asarray(_imagecodecs().avif_decode(data))  # all frames: decoding one of them may end the process
+    return Picture(_three_dimensional(pixels[0] if pixels.ndim == 4 else pixels), bits, frames, orientation)
 
 
 def _avif_bits(data: bytes) -> int:

@@ -30,7 +30,7 @@ def read_header(data: bytes) -> ImageHeader:
     """
     crc32, chunk, crc, view, size = _crc32(), _CHUNK.unpack_from, _CRC.unpack_from, memoryview(data), len(data)
     seen: dict[bytes, int] = {}  # kind -> bytes of its chunks
-    offset, frames, kind = 8, 0, b""
+    offset, kind, frames, is_animated, hidden = 8, b"", 0, False, False
     while kind != b"IEND":
         if offset + 12 > size:
             raise DamagedError(f"the file ends at byte {size}, before the end of the image (IEND)")
@@ -43,13 +43,15 @@ def read_header(data: bytes) -> ImageHeader:
             raise DamagedError(f"{chunk_name(kind, offset)} has a wrong checksum (CRC)")
         if kind not in seen:
             _check_first(data, kind, length, offset, seen)
+            if kind == b"IDAT" and b"acTL" in seen:
+                is_animated, hidden = True, frames == 0  # hidden: the image itself is none of the frames
             seen[kind] = 0
         seen[kind] += length
         frames += kind == b"fcTL"
         offset = end
     if not seen.get(b"IDAT"):
         raise DamagedError("there are no pixels (IDAT) before its end (IEND)")
-    return _header(data, seen, frames)
+    return _header(data, seen, frames + hidden if is_animated else 1)
 
 
 def _check_first(data: bytes, kind: bytes, length: int, offset: int, seen: dict[bytes, int]) -> None:
@@ -90,7 +92,7 @@ def _header(data: bytes, seen: dict[bytes, int], frames: int) -> ImageHeader:
         _CHANNELS[colour],
         level or colour > 3,
         not _METADATA.isdisjoint(seen),
-        max(frames, 1) if b"acTL" in seen else 1,
+        frames,
         is_transparent_level=level and colour != 3,
     )
 

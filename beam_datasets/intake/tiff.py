@@ -65,24 +65,37 @@ class Directory:
         return (self.numbers(tag) or (default,))[0]
 
 
-def directories(data: bytes, *, subfiles: bool = True) -> list[Directory]:
+def directories(data: bytes) -> list[Directory]:
     """Returns the directories of a TIFF file in their order, each followed by those that are its subfiles.
 
     Raises:
         DamagedError: the file is damaged.
     """
+    return list(_read(data, subfiles=True))
+
+
+def first_directory(data: bytes) -> Directory:
+    """Returns the first directory of a TIFF file, or of data that have its form.
+
+    Raises:
+        DamagedError: it is damaged.
+    """
+    return next(_read(data, subfiles=False))
+
+
+def _read(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
+    """Yields the directories; see there."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     if order is None or len(data) < 8:
         raise DamagedError("its header is not that of a TIFF file")
     is_big = struct.unpack_from(f"{order}H", data, 2)[0] == 43
     try:
         offset = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)[0]
-        found = list(_chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles))
+        if not offset:
+            raise DamagedError("it has no directory")
+        yield from _chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles)
     except struct.error:
         raise DamagedError(f"the file ends at byte {len(data)}, in a directory") from None
-    if not found:
-        raise DamagedError("it has no directory")
-    return found
 
 
 def _chain(
@@ -148,13 +161,17 @@ def depth(page: Directory) -> int:
             f"TIFF with {sample} samples of {'/'.join(map(str, sizes))} bits is not stored as an image; convert it to "
             "unsigned ones of 8 or 16 bits, or store an array"
         )
-    if sizes[0] <= 8:
-        return sizes[0]
-    photometric, extra = page.number(PHOTOMETRIC, BLACK_IS_ZERO), page.numbers(EXTRA_SAMPLES)
-    colours = {BLACK_IS_ZERO: 1, RGB: 3}.get(photometric)
-    if page.number(SAMPLES, 1) - len(extra) != colours or len(extra) > 1 or _PREMULTIPLIED in extra:
+    if sizes[0] > 8 and not is_plain(page):
         raise InputError(
-            f"TIFF of {sizes[0]} bits with {page.number(SAMPLES, 1)} samples, {len(extra)} of which are no colours, "
-            f"and the photometric interpretation {photometric} is not decoded exactly; convert it to gray or RGB"
+            f"TIFF of {sizes[0]} bits with {page.number(SAMPLES, 1)} samples, {len(page.numbers(EXTRA_SAMPLES))} of "
+            f"which are no colours, and the photometric interpretation {page.number(PHOTOMETRIC, BLACK_IS_ZERO)} is "
+            "not decoded exactly; convert it to gray or RGB"
         )
     return sizes[0]
+
+
+def is_plain(page: Directory) -> bool:
+    """Returns whether the samples of a page are gray or RGB, and opacity at most, as an array has them."""
+    extra = page.numbers(EXTRA_SAMPLES)
+    colours = {BLACK_IS_ZERO: 1, RGB: 3}.get(page.number(PHOTOMETRIC, BLACK_IS_ZERO))
+    return page.number(SAMPLES, 1) - len(extra) == colours and len(extra) < 2 and _PREMULTIPLIED not in extra

@@ -104,6 +104,13 @@ def test_png_is_read_by_others_and_by_us(size, channels, dtype):
         assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(data))).reshape(pixels.shape), pixels)
 
 
+def test_arrays_of_one_row_or_column_may_be_views():
+    """Their strides are any, as NumPy does not look at those of a dimension of length 1."""
+    for shape in ((1, 1, 4), (1, 5, 4), (5, 1, 4)):
+        for pixels in (pixels_of(shape, np.uint8)[..., :3], pixels_of(shape, np.uint8)[..., 1:2]):
+            assert np.array_equal(decode(pixels, (None, None, pixels.shape[2])), pixels)
+
+
 def test_float_images():
     pixels = np.random.default_rng(0).standard_normal((20, 30, 1)).astype(np.float32)
     assert np.array_equal(decode(pixels, (None, None, 1), np.float32), pixels)
@@ -327,7 +334,7 @@ def moving(form):
     "data, shape, problem",
     [
         (b"", (None, None, 3), "expected an image, got an empty file"),
-        (b"<html>", (None, None, 3), "expected PNG, JPEG, GIF, .* got a page of HTML. Decode it and give its pixels"),
+        (b"<html>", (None, None, 3), "expected PNG, JPEG, GIF, .* got a page of HTML; decode it and give its pixels"),
         (png(RGB)[:-4], (None, None, 3), "a damaged image: PNG: the file ends at byte 74"),
         (png(RGB).replace(b"IDAT", b"IDAU"), (None, None, 3), "a damaged image: PNG: the chunk IDAU .* wrong checksum"),
         (saved(Pillow.fromarray(RGB), "JPEG")[:-2], (None, None, 3), "a damaged image: JPEG: the file ends at byte"),

@@ -1,23 +1,27 @@
 """Images that files have or name: checked, stored unchanged, and counted if readers see them differently."""
 
+import base64
 import io
 import json
 import shlex
 import struct
+import zlib
 
 import imagecodecs
 import numpy as np
 import pytest
 
 from beam_datasets.errors import InputError
-from beam_datasets.features import compile_decoder, compile_encoder
+from beam_datasets.features import FeaturesDict, Image, Sequence, compile_decoder, compile_encoder, to_json_text
 from beam_datasets.files.fields import parse_field, to_feature
 from beam_datasets.files.image_folder import ImageFolder
 from beam_datasets.files.images import ALPHA, PREVIEWS, PRINTED, REDUCED, ImageOptions, storable_image
 from beam_datasets.files.inputs import counted_here
+from beam_datasets.formats.tfrecord import frame
 from beam_datasets.intake import pictures
 from tests.files.conftest import rows_of
-from tests.images import mpo, mutations, noise, page, saved, tiff
+from tests.files.in_process import publish
+from tests.images import chunks_of, mpo, mutations, noise, page, png_of, saved, tiff, undecodable_png
 
 PIL = pytest.importorskip("PIL.Image")
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3) * 3
@@ -66,6 +70,17 @@ def test_images_without_an_orientation_are_stored_unchanged(mode):
     """No option changes an image that is upright, or whose EXIF data cannot be read."""
     damaged = encoded(6).replace(b"Exif\0\0", b"Exif\0\0\xff\xff", 1)
     for data in (encoded(None), encoded(1), encoded(0), encoded(9), encoded(None, "PNG"), damaged):
+        assert oriented(data, mode) == data
+
+
+def test_metadata_that_pillow_refuses():
+    """The image is decoded by another library."""
+    text = b"a\0\0" + zlib.compress(bytes(10 << 20))
+    first, *others = chunks_of(encoded(None, "PNG"))
+    data = png_of([first, (b"zTXt", text), *others])
+    with pytest.raises(ValueError, match="Decompressed data too large"):
+        PIL.open(io.BytesIO(data))
+    for mode in ("keep", "apply", "error"):
         assert oriented(data, mode) == data
 
 
@@ -294,8 +309,8 @@ def test_whatever_a_library_raises_is_an_input_error(error, monkeypatch):
 
     monkeypatch.setattr(pictures, "_by_pillow", fails)
     problem = refused(saved(RGB, "DDS"))
-    assert problem.startswith("a damaged image: DDS: ")
-    assert len(problem) > len("a damaged image: DDS: ")
+    assert len(problem) > len(start := "a damaged image, or of a kind that is not decoded: DDS: ")
+    assert problem.startswith(start)
 
 
 FUZZED = {
@@ -336,11 +351,9 @@ def test_deep_images_of_a_folder(files):
     """The error of a build names file and options; with them, gray images are stored unchanged and read exactly."""
     files.write("a/1.png", imagecodecs.png_encode(DEEP_GRAY))
     files.write("b/2.tif", tiff(page(DEEP_GRAY[..., None], order=">"), order=">"))
-    error = files.fails("image_folder")
-    assert "a/1.png: it has 16 bits a channel" in error
-    assert "--image_dtype uint16 --channels 1 keeps them" in error
-    made = files.build("image_folder", "--image_dtype=uint16", "--channels=1")
-    for one in rows_of(made):
+    with pytest.raises(InputError, match="a/1.png: it has 16 bits.*--image_dtype uint16 --channels 1 keeps them"):
+        publish("image_folder", files.folder)
+    for one in publish("image_folder", files.folder, "--image_dtype=uint16", "--channels=1").rows:
         assert np.array_equal(one["image"], DEEP_GRAY[..., None])
 
 
@@ -371,14 +384,13 @@ def test_frames_are_counted_in_the_report(files):
     files.write("moving.gif", moving("GIF"))
     files.write("depth.png", imagecodecs.png_encode(DEEP_GRAY))
     path = files.write("a.jsonl", json.dumps({"shot": "moving.gif", "depth": "depth.png"}))
-    images = f"--pattern={path}", "--feature=shot=image"
-    error = files.fails("jsonl", *images, "--feature=depth=image:uint16,1")
-    assert "moving.gif: it has 2 frames; --frames first keeps the first" in error
-    assert "a.jsonl, line 1" in error
-    (one,) = files.read("jsonl", *images, "--feature=depth=image:uint16,1", "--frames=first")
-    assert "of which only the first is kept (--frames first): 1\n" in files.said()
-    assert np.array_equal(one["depth"], DEEP_GRAY[..., None])
-    assert one["shot"].shape == (24, 24, 3)
+    images = "--feature=shot=image", "--feature=depth=image:uint16,1"
+    with pytest.raises(InputError, match=r"a.jsonl, line 1 .*moving.gif: it has 2 frames; --frames first keeps"):
+        publish("jsonl", path, *images)
+    found = publish("jsonl", path, *images, "--frames=first")
+    assert found.counted == {REDUCED: 1}
+    assert np.array_equal(found.rows[0]["depth"], DEEP_GRAY[..., None])
+    assert found.rows[0]["shot"].shape == (24, 24, 3)
 
 
 @pytest.mark.parametrize(
@@ -392,3 +404,39 @@ def test_frames_are_counted_in_the_report(files):
 def test_unknown_options(options, problem):
     with pytest.raises(ValueError, match=problem):
         ImageFolder(root="photos", **options)
+
+
+def test_lists_of_images(tmp_path):
+    """What the error of an item advises is a type of the list."""
+    encoded_images = [imagecodecs.png_encode(pixels) for pixels in (DEEP_GRAY, DEEP_GRAY.T.copy())]
+    images = [{"b64": base64.b64encode(data).decode()} for data in encoded_images]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"x": images, "n": 1}) + "\n" + json.dumps({"x": [], "n": 2}))
+    with pytest.raises(InputError, match="a.jsonl, line 1 .*it has 16 bits a channel") as caught:
+        publish("jsonl", tmp_path / "a.jsonl", "--feature=x=image[]")
+    assert advised(str(caught.value)) == ["image:uint16,1[]"]
+    rows = publish("jsonl", tmp_path / "a.jsonl", "--feature=x=image:uint16,1[]").rows
+    assert [len(row["x"]) for row in rows] == [2, 0]
+    assert all(np.array_equal(got, want[..., None]) for got, want in zip(rows[0]["x"], (DEEP_GRAY, DEEP_GRAY.T)))
+
+
+FEATURE = Image(shape=(4, 3, 3))
+NESTED = {
+    "alone": (FEATURE, lambda file: file),
+    "sequence": (Sequence(FEATURE), lambda file: [file]),
+    "objects": (Sequence({"b": FEATURE}), lambda file: [{"b": file}]),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_images_of_records_with_known_features(tmp_path, name):
+    """Records that features.json describes are checked likewise: by decoding each image."""
+    feature, value_of = NESTED[name]
+    features = FeaturesDict({"x": feature, "n": np.int64})
+    values = map(value_of, (saved(noise(4, 3), "PNG"), undecodable_png(4, 3)))
+    records = [compile_encoder(features)({"x": value, "n": 1}) for value in values]
+    (tmp_path / "a.tfrecord").write_bytes(b"".join(map(frame, records)))
+    (tmp_path / "features.json").write_text(to_json_text(features))
+    known = f"--features_json={tmp_path / 'features.json'}"
+    with pytest.raises(InputError, match="a.tfrecord.*record 1.*x.*Not enough image data"):
+        publish("tfrecord", tmp_path / "a.tfrecord", known)
+    assert len(publish("tfrecord", tmp_path / "a.tfrecord", known, "--skip_bad").rows) == 1

@@ -107,9 +107,17 @@ def moving(form, **options):
 
 
 VIEW, PREVIEW, GAIN_MAP, PRIMARY = 0x020002, 0x010001, 0, 0x20030000
+HIDDEN = moving("PNG", default_image=True)  # the image is none of the frames
+LATE = png_of(sorted(chunks_of(moving("PNG")), key=lambda chunk: (chunk[0] == b"IEND", chunk[0] == b"acTL")))
+DAMAGED_MPF = mpo(JPEG, [VIEW, VIEW]).replace(
+    b"\0\0\0\0" + struct.pack(">I", VIEW), b"\0\0\0\7" + struct.pack(">I", VIEW), 1
+)
 FRAMES = [
     (moving("GIF"), 3, 0),
     (moving("PNG"), 3, 0),
+    (HIDDEN, 3, 0),
+    (LATE, 1, 0),
+    (DAMAGED_MPF, 2, 0),
     (moving("WEBP"), 3, 0),
     (tiff(*[page(PIXELS)] * 3), 3, 0),
     (tiff(page(PIXELS), page(PIXELS[:2, :3], kind=1)), 1, 1),
@@ -160,6 +168,7 @@ _, COLOURS, *_ = chunks_of(PALETTE)
         (b"P5 1 1 70000 ...", "its greatest value is 70000"),
         (b"II*\0" + bytes(20), "it has no directory"),
         (tiff(page(PIXELS))[:-8], "the file ends"),
+        (BMP[:18] + struct.pack("<i", -7) + BMP[22:], "its width is -7"),
         (tiff(page(PIXELS.astype(np.float32))), "TIFF with floating-point samples of 32 bits"),
         (tiff(page(PIXELS.astype(np.int16))), "TIFF with signed samples of 16 bits"),
         (tiff(page(PIXELS.astype(np.uint32))), "TIFF with unsigned samples of 32 bits"),
@@ -199,6 +208,11 @@ def test_raw_files_of_cameras_are_not_their_previews():
         (b"\xff\x0a....", "JPEG XL"),
         (b"\xff\xd8\xff\xf7....", "JPEG-LS"),
         (b"8BPS", "PSD"),
+        (b"\xc5\xd0\xd3\xc6 \0\0\0", "PostScript"),
+        (b"/* XPM */", "XPM"),
+        (b"#define a_width 4", "XBM"),
+        (b"\x0eB\0\0\x12\xaf\x01\0", "FLI"),
+        (bytes(2048) + b"PCD_IPI", "Kodak Photo CD"),
         (b"<?xml version='1.0'?>\n<!-- a --><svg xmlns=''>", "SVG"),
         (b"\n<!DOCTYPE html><html>", "a page of HTML"),
         (b"<html lang=en>", "a page of HTML"),
@@ -208,7 +222,9 @@ def test_raw_files_of_cameras_are_not_their_previews():
 )
 def test_other_formats_are_named(data, name):
     assert format_of(data).startswith(name)
-    with pytest.raises(InputError, match=r"^expected PNG, JPEG, .* or PPM, got .*, or convert it to PNG"):
+    with pytest.raises(
+        InputError, match=r"^expected PNG, JPEG, .* or PPM, got .*; decode it and give its pixels, or convert it to PNG"
+    ):
         check_image(data)
 
 

@@ -32,6 +32,12 @@ def jxl(pixels, **options):
     return imagecodecs.jpegxl_encode(pixels.squeeze(), lossless=True, **options)
 
 
+def compressed(pixels, compression, data):
+    """Returns a page of a TIFF file whose pixels are compressed."""
+    fields, _ = page(pixels, compression=compression)
+    return fields, [data]
+
+
 def deep_tiffs():
     for order in "<>":
         for channels in (1, 2, 3, 4):
@@ -48,6 +54,7 @@ def deep_tiffs():
 
 EXACT = [
     *deep_tiffs(),
+    (tiff(compressed(BYTES, 50001, saved(BYTES, "WEBP", lossless=True))), BYTES, 8),
     (imagecodecs.png_encode(DEEP), DEEP, 16),
     (imagecodecs.png_encode(DEEP_GRAY[..., 0]), DEEP_GRAY, 16),
     (imagecodecs.jpeg8_encode(DEEP, lossless=True, bitspersample=16), DEEP, 16),
@@ -135,7 +142,7 @@ def test_jpeg_xl():
 @pytest.mark.parametrize(
     "data, problem",
     [
-        (b"8BPS" + bytes(30), "got PSD. Decode it"),
+        (b"8BPS" + bytes(30), "expected an image that can be decoded exactly, got PSD; convert it to PNG"),
         (tiff(page(BYTES.astype(np.float32))), "TIFF with floating-point samples"),
         (jp2(DEEP_GRAY.astype(np.int16)), "JPEG 2000 with signed"),
         (saved(DEEP_GRAY[..., 0], "PPM")[:30], "a damaged image: PPM"),
