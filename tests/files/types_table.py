@@ -197,18 +197,17 @@ def row_of(content: Content, folder: Path) -> Row:
         feature = column if is_folder else str(builder._fields["x"])
         counted = [what for what in published.counted if what.startswith("images")]
     except BeamDatasetsError as error:
-        return Row("refused", way_of(str(error), path))
+        return Row("refused", way_of(str(error)))
     return Row(f"`{feature}`", shown(published.rows[0][column]) + ("; counted" if counted else ""))
 
 
-def way_of(problem: str, path: Path) -> str:
-    """Returns the options that an error proposes, or what it says. Those of one name are alternatives."""
+def way_of(problem: str) -> str:
+    """Returns the options that an error proposes. Those of one name are alternatives."""
     ways: dict[str, list[str]] = {}
     for option, value in advised(problem):
         if option != "--skip_bad" and f"`{option} {value}`" not in ways.setdefault(option, []):
             ways[option].append(f"`{option} {value}`")
-    said = problem.partition("\n")[0].replace(f"{path}", "").lstrip(":, ")
-    return " ".join(" or ".join(values) for values in ways.values() if values) or said
+    return " ".join(" or ".join(values) for values in ways.values() if values) or "the error says why"
 
 
 def shown(value: Any) -> str:
