@@ -7,7 +7,6 @@ import hashlib
 import os
 import posixpath
 import re
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from beam_datasets.features.features_dict import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
 from beam_datasets.formats.index import Index
+from beam_datasets.generate.publish import beside
 from beam_datasets.intake.examples import check_example, has_features
 from beam_datasets.intake.streams import codec_of_content
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
@@ -278,17 +278,11 @@ def _undone_on_error() -> Iterator[Write]:
 @contextlib.contextmanager
 def _staged(directory: str) -> Iterator[str]:
     """Provides a directory that is renamed to `directory` at the end; if an error occurs, it is removed."""
-    staging = storage.join(
-        storage.dirname(directory), f"incomplete.{uuid.uuid4().hex[:8]}_{storage.basename(directory)}"
-    )
-    with storage.empty_new_dirs_removed(staging):
-        try:
-            storage.make_dirs(staging)
-            yield staging
-            storage.rename_dir(staging, directory)
-        except BaseException:
-            storage.remove_tree(staging)
-            raise
+    with storage.empty_new_dirs_removed(directory), beside(directory) as folder:
+        staging = storage.join(folder, storage.basename(directory))
+        storage.make_dirs(staging)
+        yield staging
+        storage.rename_dir(staging, directory)
 
 
 def _describe(

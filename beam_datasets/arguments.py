@@ -150,6 +150,9 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
         for end in (indices[0], indices[-1]):
             index_of(end, n)
         indices = np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
+    kinds = set(map(type, indices)) if isinstance(indices, (list, tuple)) else set()
+    if kinds & {*_FLAGS} and kinds - {*_FLAGS}:  # NumPy takes True for 1
+        raise _no_index(next(index for index in indices if type(index) in _FLAGS))
     try:
         found = np.asarray(indices)
     except ValueError:  # of lists in it

@@ -387,7 +387,7 @@ class DownloadManager:
     def _note(self, url: str, path: Path) -> None:
         known = self._settings.checksums.get(url)
         if known is None or self.register_checksums:
-            known = Checksum(path.stat().st_size, _sha256(path), path.name.partition("-")[2])
+            known = Checksum(path.stat().st_size, _sha256_once(path), path.name.partition("-")[2])
         self._fetched[url] = known
 
     def _download_and_extract(self, resource: Any) -> Path:
@@ -830,3 +830,17 @@ def _sha256(path: Path) -> str:
         while piece := file.read(_PIECE):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _sha256_once(path: Path) -> str:
+    """Returns the SHA-256 of a file, which is kept beside it, with its size and time, for the next call."""
+    stat, kept = path.stat(), path.with_name(f".{path.name.partition('-')[0]}.sha256")
+    state = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        known, _, digest = kept.read_text().rpartition(" ")
+        if known == state and len(digest) == 64:
+            return digest
+    digest = _sha256(path)
+    with contextlib.suppress(OSError):  # others may own the directory
+        storage.write_bytes(str(kept), f"{state} {digest}".encode())
+    return digest

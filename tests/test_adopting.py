@@ -3,6 +3,7 @@
 import functools
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import serialize
+from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.metadata.names import FilenameTemplate
 from tests.directories import contents
 
@@ -426,3 +428,19 @@ def test_template_gives_the_names_back(count: int, before: str, after: str, x_of
     template = BareFiles({"train": paths}).template("train", "d", "/d")
     assert template is not None
     assert [f"/d/{name}" for name in FilenameTemplate("d", "train", template=template).filenames(count)] == paths
+
+
+def test_gc_leaves_an_adoption_that_is_under_way(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its staging directory has an owner, also while its files are those of the version."""
+    root, found = tmp_path / "new", []
+    rename = adopting.storage.rename_dir
+
+    def look(*_: Any) -> None:
+        found.extend(each for each in find_leftovers(root, older_than=0))
+
+    monkeypatch.setattr(adopting.storage, "rename_dir", lambda *args: (look(), rename(*args)))
+    monkeypatch.setattr(adopting, "_describe", lambda *args, call=adopting._describe: (look(), call(*args)))
+    bd.adopt(bare / "*", FEATURES, data_dir=root, name="mine")
+    assert [(each.kind, each.abandoned) for each in found] == [("staging", False)] * 2
+    assert sorted(path.name for path in (root / "mine").iterdir()) == ["1.0.0"]
+    assert "owner.json" not in os.listdir(root / "mine" / "1.0.0")

@@ -142,7 +142,7 @@ def test_a_file_is_right_whatever_the_server_does_first(
     server.faults = list(faults)
     path = manager(tmp_path, checksums=checksums).download(url)
     assert path.read_bytes() == CONTENT
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir() if file.suffix != ".sha256"] == [path.name]
     asked = len(server.ranges)
     assert manager(tmp_path, checksums=checksums).download(url) == path
     assert len(server.ranges) == asked
@@ -256,7 +256,7 @@ def test_names_that_a_server_sends_are_names_of_files(server: Server, tmp_path: 
     url, server.name = f"{server.url}/get?id=7", f"attachment; filename*=UTF-8''{urllib.parse.quote(name)}"
     path = manager(tmp_path).download(url)
     assert manager(tmp_path).download(url) == path
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert [file.name for file in path.parent.iterdir() if file.suffix != ".sha256"] == [path.name]
     assert path.name.endswith(name[-20:])
     assert len(server.ranges) == 1
 
@@ -491,3 +491,19 @@ def test_a_file_of_an_archive_is_like_any_other(tmp_path: Path, name: str) -> No
         assert file.readline() == io.BytesIO(CONTENT[3:]).readline()
         file.close()
         assert file.closed
+
+
+def test_a_file_without_a_recorded_checksum_is_hashed_once(server: Server, tmp_path: Path, monkeypatch: Any) -> None:
+    hashed, sha256 = [], downloads._sha256
+    monkeypatch.setattr(downloads, "_sha256", lambda path: hashed.append(path) or sha256(path))
+    url = f"{server.url}/a.bin"
+    paths = [manager(tmp_path).download(url) for _ in range(3)]
+    assert (set(paths), len(hashed)) == ({paths[0]}, 1)
+    paths[0].write_bytes(CONTENT + b"more")  # its size and time differ
+    last = manager(tmp_path)
+    last.download(url)
+    assert last._fetched[url].sha256 == hashlib.sha256(CONTENT + b"more").hexdigest()
+    kept = next(paths[0].parent.glob(".*.sha256"))
+    kept.write_bytes(b"\xff damaged")
+    last.download(url)
+    assert len(hashed) == 3

@@ -56,7 +56,7 @@ def as_tf_dataset(
     left = _left(dataset, state)
     at_once = _at_once(tf, dataset._steps, known)
     if at_once > 1:
-        batches = dataset.batch(at_once, fill=fill)
+        batches = dataset._in_groups(at_once, fill)
         made = _generated(tf, batches, _signature(tf, batches._steps), state).unbatch()
     else:
         filled = dataset._with_filler(fill)

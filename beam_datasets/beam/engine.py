@@ -47,6 +47,7 @@ from beam_datasets.extras import needs
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.publish import Publication, is_published_by
+from beam_datasets.reading.blocks import usable_cores
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
@@ -219,7 +220,7 @@ def choose_engine(
         raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
     direct = options.view_as(DirectOptions)
     asked = num_workers if num_workers is not None else direct.direct_num_workers
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
         asked = cores
     if asked is None or not 0 <= asked <= _MAX_WORKERS:

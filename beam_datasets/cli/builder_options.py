@@ -25,7 +25,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.cli.options import UsageError
+from beam_datasets.cli.options import OF_EVERY_COMMAND, UsageError
 
 if TYPE_CHECKING:
     from beam_datasets.builders import DatasetBuilder
@@ -73,7 +73,8 @@ class _Kind:
 def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBuilder]) -> None:
     """Adds an option for each keyword argument of a builder's constructor, described by its docstring.
 
-    Options for mappings, dataclasses (`--split train=a --split test=b`) and collections can be repeated.
+    Options for mappings, dataclasses (`--split train=a --split test=b`) and collections can be repeated. An argument
+    that has the name of an option of the command is `--builder.NAME`.
     """
     group = parser.add_argument_group(f"options of {builder.name}")
     options = _options(builder)
@@ -85,11 +86,12 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
         flags = _flags(option)
         if [kind.text for kind in kinds] in (["true or false"], ["true or false", "None"]):
             settings, flags = {"action": _Flag, "nargs": "?", "metavar": "true|false"}, [*flags, f"--no_{option.name}"]
-        taken = {*parser._option_string_actions, *(f"--{other.name}" for other in options if other is not option)}
-        flags = [flag for flag in flags if flag not in taken]
-        if flags:
-            settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
-            group.add_argument(*flags, dest=_dest(option.name), help=_help(builder, option.name), **settings)
+        taken = {*OF_EVERY_COMMAND, *parser._option_string_actions}
+        taken |= {f"--{other.name}" for other in options if other is not option}
+        own = {f"--{option.name}": f"--{_dest(option.name)}"}
+        flags = [own.get(flag, "") if flag in taken else flag for flag in flags]
+        settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
+        group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option.name), **settings)
 
 
 def _dest(name: str) -> str:

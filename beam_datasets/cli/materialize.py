@@ -24,6 +24,7 @@ from beam_datasets.cli.options import (
 from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
 from beam_datasets.cli.resolve import make_importable
 from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
+from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.materializing.plan import Job, plan_job
 from beam_datasets.materializing.selection import SelectedSplit
 from beam_datasets.reading.opening import builder_from_directory
@@ -142,7 +143,8 @@ def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
     names = {files.filename(run) for run in range(len(files))}
     about = "" if split.exact else "about "
     shards = num_shards or "by size"
-    return [split.name, split.expression, len(names), files.num_examples, about + size_text(split.num_bytes), shards]
+    num_bytes = split.num_bytes - OVERHEAD * files.num_examples  # as the result's splits have it
+    return [split.name, split.expression, len(names), files.num_examples, about + size_text(num_bytes), shards]
 
 
 # --------------------------------------------------------------------------------------------------------------- export

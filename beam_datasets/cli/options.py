@@ -242,6 +242,9 @@ engine (they change no byte):
 --shared_disk  remote workers see this machine's paths
 --no_wait  end when a remote runner has the job
 """
+OF_EVERY_COMMAND = ("--debug", "--imports")
+"""What `main` takes out of the arguments of each command."""
+
 ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")
 
 

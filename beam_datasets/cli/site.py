@@ -75,6 +75,15 @@ CONTEXT: dict[str, Any] = {
 }
 
 
+def _is_one_in_the_other(*directories: str) -> bool:
+    """Returns whether one of two directories contains the other, or both are one."""
+    if any(map(storage.is_remote, directories)):  # it has no links
+        parts = [tuple(filter(None, storage.url(path).split("/"))) for path in directories]
+        return any(whole[: len(part)] == part for whole, part in (parts, parts[::-1]))
+    places = list(map(os.path.realpath, directories))
+    return os.path.commonpath(places) in places
+
+
 def run(args: Sequence[str]) -> int:
     """Writes the site."""
     known = COMMAND.parse(args)
@@ -82,8 +91,7 @@ def run(args: Sequence[str]) -> int:
     root, target = catalog.root_dir(known.data_dir, known.storage_options), storage.normalize(known.to)
     if not catalog.list_datasets(root) and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
-    places = [os.path.realpath(target), os.path.realpath(root)]
-    if os.path.commonpath(places) in places:
+    if _is_one_in_the_other(target, root):
         raise UsageError(f"--to {known.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)
     site = _Site(catalogue, target, (known.url or "").rstrip("/"), jinja)

@@ -6,7 +6,6 @@ import argparse
 import base64
 import contextlib
 import importlib.util
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
+from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
@@ -115,7 +115,7 @@ def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
 def _compute(request: StatisticsRequest, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
     """Computes statistics in this process, or by Beam if that is asked for or takes less time."""
     asked = beam_options or known.report or known.shared_disk or (known.num_workers or 1) > 1
-    pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and (os.cpu_count() or 1) > 1
+    pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     from beam_datasets.beam.engine import choose_engine

@@ -267,6 +267,12 @@ def shape_of(feature: FeatureConnector) -> Any:
     return feature.shape  # type: ignore[attr-defined]
 
 
+def has_one_shape(feature: FeatureConnector) -> bool:
+    """Returns whether all values of a feature have the same shape, so that those of a sequence are one array."""
+    shape = shape_of(feature)
+    return isinstance(shape, dict) or (shape is not None and None not in shape)
+
+
 def dtype_of(feature: FeatureConnector) -> Any:
     """Returns the dtype of a feature's values."""
     return feature.dtype  # type: ignore[attr-defined]

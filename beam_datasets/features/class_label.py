@@ -158,7 +158,7 @@ class ClassLabel(Leaf):
 
     def fast_path(self) -> FastPathSpec | None:
         """Returns which values the native module encodes: indices."""
-        return None if self.num_classes is None else FastPathSpec(Form.INTEGER, low=-1, high=self.num_classes - 1)
+        return FastPathSpec(Form.INTEGER, low=-1, high=self.num_classes - 1) if self.num_classes else None
 
     def codec(self, path: str) -> Codec:
         """Returns how labels are packed: as one integer."""

@@ -20,6 +20,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features import image_codec
 from beam_datasets.features.base import (
     STRING,
+    Decode,
     DocArg,
     FeatureConnector,
     Items,
@@ -37,7 +38,7 @@ from beam_datasets.features.base import (
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_shape, check_unmasked, connectors_in, shape_fits
-from beam_datasets.features.raw import no_items, one_value_codec, recorder
+from beam_datasets.features.raw import no_items, one_value_codec, recorder, stack
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.intake import image_formats as formats
@@ -395,6 +396,16 @@ class Video(Sequence):
         elif hasattr(value, "read"):
             value = self._frames(bytes(value.read()), path)
         return super().items_of(value, path)
+
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function that decodes to one array; below sequences as a Sequence does."""
+        decode, empty = super().decoder(name, rank), no_items(self.frame.shape or (), self.frame.dtype)
+
+        def decode_frames(lists: Any) -> Any:
+            frames = decode(lists)
+            return (stack(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
+
+        return decode if rank else decode_frames
 
     def _frames(self, video: bytes, path: str) -> list[bytes]:
         """Returns the frames of a video file, encoded as images by ffmpeg."""

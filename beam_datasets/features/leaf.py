@@ -23,6 +23,7 @@ from beam_datasets.features.base import (
     RowsEncode,
     Shape,
     Stored,
+    has_one_shape,
 )
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats import example
@@ -122,9 +123,13 @@ class Leaf(FeatureConnector):
         return encode if rank else encode_one
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray."""
+        """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray.
+
+        Items whose shape the feature does not fix are in a list instead of an array, also if they agree.
+        """
         codec, missing = self.codec(name), self.missing(name)
         stored, unpack, unpack_many = self.own_lists(name, rank), codec.unpack, codec.unpack_many
+        is_array = has_one_shape(self)
 
         def decode(lists: Lists) -> Any:
             values = lists[name]
@@ -133,6 +138,7 @@ class Leaf(FeatureConnector):
         def decode_items(lists: Lists) -> Any:
             flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
             items = unpack_many(flat)
+            items = items if is_array else list(items)
             return _ragged(items, tuple(lengths), name) if lengths else items
 
         return decode_items if rank else decode

@@ -134,7 +134,10 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         wanted = {path: leaf for path, leaf in optional.items() if kind == _kind(leaf)}
         if not wanted:
-            raise ValueError(f"fill={fill!r} fits no feature that may be missing. {_which(optional)}")
+            raise ValueError(
+                f"fill={fill!r} fits no feature that may be missing. {_which(optional)}. To pad with it, give "
+                f"pad_value={fill!r}."
+            )
         for path, leaf in wanted.items():
             if None not in leaf.shape:
                 values[path] = _checked(_given, leaf, fill, path)
@@ -345,13 +348,21 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_numbers(examples)
     if isinstance(first, RaggedArray):
         return _stack_ragged(examples)
+    if pad and all(isinstance(example, list) for example in examples) and not _has_others(examples):
+        return _stack_lists(examples, pad, path)
     return objects(examples)
 
 
+def _has_others(lists: Sequence[list[Any]]) -> bool:
+    """Returns whether lists have other items than arrays, or no items at all."""
+    kinds = {type(item) for items in lists for item in items}
+    return kinds != {np.ndarray}
+
+
 def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill: Any) -> Any:
-    """Returns the batch of a feature's decoded values. Other examples may have arrays where these have lists."""
+    """Returns the batch of a feature's decoded values."""
     if fill is not KEEP and any(isinstance(value, list) for value in values):
-        _refuse_lists(path)
+        return _stack_lists(values, pad, path)
     return stack(values, pad=pad, path=path, fill=fill)
 
 
@@ -376,6 +387,20 @@ def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
     if len({isinstance(value, list) for value in column}) > 1:
         _refuse_lists(path)
     return column
+
+
+def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
+    """Returns a batch of lists of arrays, such as those of images: with two more dimensions than an item has.
+
+    Items are padded to one shape before lists are padded to one length.
+    """
+    items = [item for value in values for item in value]
+    if not all(isinstance(item, np.ndarray) for item in items):
+        _refuse_lists(path)
+    padding = replace(pad, length=None) if isinstance(pad, Padding) else pad
+    together = _stack_arrays(items, padding, path) if items else np.empty(0)
+    ends = np.cumsum(list(map(len, values)))
+    return _stack_arrays([together[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
 
 
 def _refuse_lists(path: str) -> NoReturn:

@@ -37,6 +37,7 @@ from beam_datasets.features.base import (
     RowsEncode,
     Shape,
     dtype_of,
+    has_one_shape,
     shape_of,
     to_dtype,
 )
@@ -66,12 +67,14 @@ class Wrapped(FeatureConnector):
 
     def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
         """Returns the function from the inner connector's items of sequences to items of this."""
-        lift = self.lift(path)
+        lift, is_array = self.lift(path), has_one_shape(self)
 
         def lift_each(rows: Any) -> Any:
             lengths = _row_lengths(rows, rank)
-            items = [lift(item) for item in _items(rows, rank, path)]
-            return _rows(_columns(items) if items else self.no_items(), lengths)
+            items: Any = [lift(item) for item in _items(rows, rank, path)]
+            if is_array:
+                items = _columns(items) if items else self.no_items()
+            return _rows(items, lengths)
 
         return lift_each
 

@@ -73,18 +73,23 @@ class Sample:
 def take_samples(
     sources: Mapping[str, SourceUnits], encode: Callable[[Any], bytes], share: float = SAMPLE
 ) -> dict[str, Sample]:
-    """Returns a sample of each split: of units that are spread evenly over the source, as many as fit into the time."""
+    """Returns a sample of each split: of units that are spread evenly over the source, as many as fit into the time.
+
+    The splits share `SAMPLE_SECONDS`, of which each has at least one example: what one leaves is for the next ones.
+    """
     samples: dict[str, Sample] = {}
     together = read_together(sources)
-    for splits in together:
+    end = time.monotonic() + SAMPLE_SECONDS
+    for number, splits in enumerate(together):
         one, found = sources[splits[0]], {split: [0, 0] for split in splits}
         count = max(1, math.ceil(len(one.units) * share))
         chosen = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
         began, weight, is_whole = time.monotonic(), 0.0, True
+        deadline = began + (end - began) / (len(together) - number)
         for unit in chosen:
-            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, found, began)
+            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, found, deadline)
             weight += _weight(unit)
-            if time.monotonic() - began > SAMPLE_SECONDS / len(together):
+            if time.monotonic() > deadline:
                 break
         seconds = (time.monotonic() - began) / len(splits)
         total = sum(map(_weight, one.units))
@@ -93,15 +98,15 @@ def take_samples(
     return samples
 
 
-def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], began: float) -> bool:
-    """Adds the examples of a unit; returns False if they took too long, and some were left out."""
+def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], end: float) -> bool:
+    """Adds the examples of a unit; returns False if it was not read to its end in time, and some were left out."""
     for item in source.read(unit):
         (_, example), splits = pair_and_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
         for split in splits:
             found[split][0] += 1
             found[split][1] += size
-        if time.monotonic() - began > SAMPLE_SECONDS:
+        if time.monotonic() > end:
             return False
     return True
 

@@ -12,7 +12,6 @@ examples do (`choose_shards`, `shard_ends`), so the bytes are the same, unless s
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
+from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.reading.shards import INDEX_SUFFIX
 
 RANGE_RECORDS = 1 << 16
@@ -499,7 +499,7 @@ def _shards(
 
 
 def _num_threads() -> int:
-    return min(os.cpu_count() or 1, MAX_THREADS)
+    return min(usable_cores(), MAX_THREADS)
 
 
 @contextlib.contextmanager

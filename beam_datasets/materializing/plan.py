@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +53,7 @@ from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, Spli
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
+from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MANY_RANGES = 1 << 14
@@ -505,7 +505,7 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
     else:
         plan = job.plan
     destination = Destination(publication.staging_dir, publication.info.name)
-    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), "beam_datasets-copy")
+    pool = ThreadPoolExecutor(min(usable_cores(), MAX_THREADS), "beam_datasets-copy")
     try:
         return publication, plan, list(pool.map(lambda shard: copy_shard(plan, shard, destination), plan.shards()))
     finally:

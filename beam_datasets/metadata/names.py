@@ -25,7 +25,7 @@ _CONFIG = r"[\w+\-.]+"
 _VERSION = r"(?:\d+|\*)(?:\.(?:\d+|\*)){2}"
 _NAME = re.compile(
     rf"(?:(?P<namespace>[\w\-]+):(?!latest\b))?(?P<name>{_DATASET})(?:/(?P<config>{_CONFIG}))?"
-    rf"(?::(?P<version>{_VERSION}|latest))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?$"
+    rf"(?::(?P<version>{_VERSION}|latest))?(?:/(?P<kwargs>\w+=[^,]+(?:,\w+=[^,]+)*,?))?\Z"
 )
 _PATH = re.compile(rf"([^:]+)/({_VERSION})")
 _FILENAME = re.compile(

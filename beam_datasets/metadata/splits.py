@@ -32,7 +32,7 @@ Unit: TypeAlias = Literal["abs", "%", "shard"]
 Rounding: TypeAlias = Literal["closest", "pct1_dropremainder"]
 Spec: TypeAlias = "str | AbstractSplit"
 
-_TERM = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?$")
+_TERM = re.compile(r"(?P<name>[\w-]+)(?:\[(?P<selector>[^\[\]]*)\])?\Z")
 _ITEM = re.compile(r"(?P<number>-?[0-9_.]+)(?P<unit>%|shard)?\Z")
 _MAX_INDEX = 1 << 62  # of an example or a shard; a split has at most 2**60 examples
 _MAX_EXAMPLES = (1 << 63) - 1  # that a slice may have; their positions are int64

@@ -15,8 +15,8 @@ VersionOrStr: TypeAlias = "Version | str"
 
 LATEST = ("latest", "experimental_latest")  # requests that mean the highest version
 _NUMBER = r"(\d|[1-9]\d*)"
-_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}$")
-_PATTERN = re.compile(rf"({_NUMBER}|\*)\.({_NUMBER}|\*)\.({_NUMBER}|\*)$")
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}\Z")
+_PATTERN = re.compile(rf"({_NUMBER}|\*)\.({_NUMBER}|\*)\.({_NUMBER}|\*)\Z")
 
 
 class Experiment(enum.Enum):

@@ -330,7 +330,8 @@ class Dataset(Frameworks):
             drop_remainder: whether to omit a last batch with fewer examples.
             pad: whether to pad arrays of different shapes with zeros, strings with b''.
             fill: replacement of missing values: a value for all features of its kind (numbers, bools or text), or a
-                dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1.
+                dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1. It does not
+                pad; that is `pad_value`.
             pad_value: value to pad with, for all features of its kind (numbers or text), or a dict from feature names
                 to values. It implies `pad`, and so do the next two.
             pad_side: "right" pads after the items, "left" before them.
@@ -349,6 +350,10 @@ class Dataset(Frameworks):
         if isinstance(operation, Shared) and not isinstance(self._steps[0], Batch):
             operation = operation.in_blocks(size)
         return self._with(Batches(operation, size, drop), (step,))
+
+    def _in_groups(self, size: int, fill: Any) -> Dataset:
+        """Returns the dataset in batches that leave what `shard()` has divided as it is, which `batch()` adapts."""
+        return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
     def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
         """Returns `batch(batch_size, pad=True, **options)`."""

@@ -5,6 +5,7 @@ A step is a value that pickles, so that a dataset can be sent to another process
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,11 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
-from beam_datasets.features.base import shape_of
+from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.sequence import below
 from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
@@ -333,7 +335,27 @@ def batch_of(
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
     if isinstance(padding, Padding):
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
+    if padding and pad_value is None and _pads_like(fill, features_of(steps[0])):
+        warnings.warn(
+            f"fill={fill!r} replaces missing values; arrays are padded with 0 and b''. Give pad_value={fill!r} to pad "
+            "with it, or pad_value=0.",
+            stacklevel=3,
+        )
     return Batch(steps, padding, fill_of_steps(steps, fill))
+
+
+def _pads_like(fill: Any, features: Any) -> bool:
+    """Returns whether a value for missing ones may be meant for padding: arrays of its kind are padded with another."""
+    if (
+        fill is None
+        or isinstance(fill, (Mapping, bool))
+        or fill in (0, "", b"")
+        or not isinstance(features, FeaturesDict)
+    ):
+        return False
+    shapes = [(shape_of(feature), dtype_of(feature)) for _, _, feature in below(features)]
+    is_text = isinstance(fill, (str, bytes))
+    return any(isinstance(shape, tuple) and None in shape and (dtype == STRING) == is_text for shape, dtype in shapes)
 
 
 def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, have_length: bool = False) -> None:
@@ -436,7 +458,7 @@ class Maker:
         """Returns what does the steps; all of them on threads, if their number is given."""
         first, each = steps[0], compose(steps)
         rest = compose(steps[1:]) if len(steps) > 1 else None
-        if threads is not None and threads > 1:
+        if threads is not None:
             start = one_by_one(each, TASK_BYTES)
             ahead: Ahead | None = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
             rest = None

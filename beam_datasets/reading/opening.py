@@ -145,7 +145,7 @@ class ReadOnlyBuilder:
 
         Raises:
             SplitError: an expression cannot be read, or does not fit the dataset.
-            ValueError: the other arguments do not fit the dataset.
+            ValueError: the other arguments do not fit the dataset; or batch_size is -1, and the slice is empty.
         """
         if split is None:
             split = {name: ReadInstruction(name) for name in self.info.splits}
@@ -159,7 +159,12 @@ class ReadOnlyBuilder:
                 return made
             if batch_size != -1:
                 return made.padded_batch(batch_size)
-            return next(iter(made.padded_batch(max(1, len(made)))))
+            if not made:
+                raise ValueError(
+                    f"batch_size=-1 of {expression}: expected at least one example, as no batch has none. Give a slice "
+                    "that has some, or leave batch_size out."
+                )
+            return next(iter(made.padded_batch(len(made))))
 
         return map_splits(dataset, split)
 

@@ -282,3 +282,12 @@ def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
         cluster.cancel(name)
         assert manager.cancelled == (name == "job-b")
     assert not cluster.is_running("job-b")
+
+
+def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
+    """The machine may have more cores than the affinity or the control group of a container allow."""
+    monkeypatch.setattr("beam_datasets.beam.engine.usable_cores", lambda: 3)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    for asked, expected in ((None, 3), (0, 3), (5, 5)):
+        engine = choose_engine(None, num_workers=asked)
+        assert engine.num_workers == expected

@@ -548,6 +548,9 @@ def test_a_name_shows_all_versions_and_opens_the_newest(versions, monkeypatch, a
     with explorer(catalogue) as url:
         page = text(url, name=opened)
         assert f"<h1>{opened or 'Datasets'}</h1>" in page
+        listed = re.search("<p>Versions: .*</p>", page, re.DOTALL)
+        config = first.rpartition(":")[0]
+        assert set(re.findall(r"[a-z/]+(?=:\d)", listed[0] if listed and first else "")) <= {config}
         others = [re.search(f'href="/dataset[^"]*"[^>]*>{name}<', page) is not None for name in shown if name != opened]
         assert all(others)
         assert get(url, "/dataset", name="cow:1.0.0")[0] == (404 if first else 200)

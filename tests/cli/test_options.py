@@ -387,3 +387,26 @@ def test_beam_options() -> None:
 def test_no_numbers_of_shards(values: list[str]) -> None:
     with pytest.raises(UsageError, match="write --num_shards 8, or --num_shards train=8 --num_shards test=1"):
         num_shards(values)
+
+
+class OptionsOfTheCommand(DatasetBuilder, skip_registration=True):
+    """A builder with arguments that are options of each command, and of this one."""
+
+    VERSION = "1.0.0"
+
+    def __init__(self, *, imports: str = "", debug: bool = False, salt: int = 0) -> None:
+        super().__init__()
+
+
+def test_arguments_with_the_names_of_options_of_the_command() -> None:
+    """`main` takes --debug and --imports out of the arguments, whose help said that the builder gets them."""
+    parser = Parser("build")
+    parser.add_argument("--salt")
+    add_builder_options(parser, OptionsOfTheCommand)
+    text = parser.format_help()
+    assert re.findall(r"--[a-z_.]+", text.partition("options of")[2]) == [
+        "--builder.imports", "--builder.debug", "--no_debug", "--builder.salt",
+    ]  # fmt: skip
+    args = parser.parse_args(["--builder.imports", "x", "--builder.debug", "--builder.salt=3", "--salt=9"])
+    assert builder_arguments(args, OptionsOfTheCommand) == {"imports": "x", "debug": True, "salt": 3}
+    assert args.salt == "9"

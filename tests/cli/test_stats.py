@@ -93,7 +93,7 @@ def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
     ):
         calls.clear()
         monkeypatch.setattr("beam_datasets.cli.stats.MIN_BEAM_BYTES", smallest)
-        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr("beam_datasets.cli.stats.usable_cores", lambda cores=cores: cores)
         assert run("stats", copy, "--again", *args)[0] == 0
         assert len(calls) == expected, (smallest, cores, args)
 

@@ -430,3 +430,12 @@ def test_exact_numbers_of_other_libraries(value: Any) -> None:
         )
     with pytest.raises(FeatureValueError, match="^x: item 0: .* got 0.1, which would be stored as"):
         F.compile_encoder({"x": feature})({"x": pandas.Series(np.ravel(value))})
+
+
+def test_a_label_without_classes_takes_no_index():
+    """Its bound is below 0, which the native module took for the greatest number."""
+    encode = F.compile_encoder(F.FeaturesDict({"label": F.ClassLabel(num_classes=0)}))
+    for value in (0, 5, 2**40):
+        with pytest.raises(FeatureValueError, match=r"label: label \d+ is outside \[-1, 0\), for 0 classes"):
+            encode({"label": value})
+    assert encode({"label": -1})

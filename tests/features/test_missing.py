@@ -208,7 +208,7 @@ def test_fill(dataset: Any) -> None:
     assert first["deep"]["deeper"]["number"].tolist() == [0] * 8
     assert first["text"].tolist() == [b""] * 8
     assert next(iter(dataset.padded_batch(8, fill=True)))["one_bool"].all()
-    assert next(iter(dataset.padded_batch(8, fill="?")))["strings"].tolist() == [[b"?"] * 2] * 8
+    assert next(iter(dataset.padded_batch(8, fill="?", pad_value="")))["strings"].tolist() == [[b"?"] * 2] * 8
     chosen: dict[str, Any] = {
         "deep/deeper/number": 7,
         "two": [1, 2],
@@ -264,15 +264,26 @@ def test_a_fill_where_nothing_is_missing() -> None:
 
 
 def test_lists_of_pictures_of_different_shapes() -> None:
-    """What is a list in some examples and an array in others is refused, as its dtype would depend on the batch."""
+    """They are lists whether or not their sizes agree, and are padded to arrays."""
     feature = F.FeaturesDict({"pictures": F.Sequence(F.Image(shape=(None, None, 1)))})
     encode = F.compile_encoder(feature)
     same, other = np.zeros((2, 2, 1), np.uint8), np.zeros((1, 2, 1), np.uint8)
     records = [encode({"pictures": [same, same]}), encode({"pictures": [same, other]})]
+    for record in records:
+        assert [type(picture) for picture in F.compile_decoder(feature)(record)["pictures"]] == [np.ndarray] * 2
+        assert isinstance(F.compile_decoder(feature)(record)["pictures"], list)
+    empty = encode({"pictures": []})
+    assert F.compile_decoder(feature)(empty) == {"pictures": []}
     decode = ColumnarDecoder(feature, fill=fill_of(feature).values, batch=True).batch
-    assert decode(records[:1])["pictures"].dtype == np.uint8
+    assert decode(records[:1])["pictures"].shape == (1, 2, 2, 2, 1)
     for some in (records, records[1:]):
-        with pytest.raises(
-            FeatureValueError, match="^pictures: a list, as of items of different shapes, cannot be put in"
-        ):
+        with pytest.raises(FeatureValueError, match="^pictures: arrays of the shapes .* batch with pad=True"):
             decode(some)
+    white = [np.full((2, 3, 1), 255, np.uint8), np.full((1, 4, 1), 255, np.uint8), np.full((3, 1, 1), 255, np.uint8)]
+    padded = ColumnarDecoder(feature, fill=fill_of(feature).values, batch=True, pad=True).batch
+    made = padded([encode({"pictures": white[:2]}), empty, encode({"pictures": white[2:]})])["pictures"]
+    assert (made.shape, made.dtype) == ((3, 2, 3, 4, 1), np.uint8)
+    expected = np.zeros_like(made)
+    expected[0, 0, :2, :3], expected[0, 1, :1, :4], expected[2, 0, :3, :1] = 255, 255, 255
+    np.testing.assert_array_equal(made, expected)
+    assert padded([empty, empty])["pictures"].shape[:2] == (2, 0)

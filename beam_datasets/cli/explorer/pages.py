@@ -28,6 +28,7 @@ from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import below, innermost, leaves_with_features
 from beam_datasets.features.stored_files import files_in
 from beam_datasets.intake.sound import read_sound
+from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -140,9 +141,18 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "shards": {split: _shards(published, split) for split in info.splits},
         "size_text": size_text,
         "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
-        "versions": [] if catalogue.directory else catalog.list_published(info.name, catalogue.root),
+        **_siblings(info, None if catalogue.directory else catalogue.root),
         "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
+
+
+def _siblings(info: DatasetInfo, root: str | None) -> dict[str, list[str]]:
+    """Returns the versions of a dataset's config, and the newest version of each other config; none without a root."""
+    by_config: dict[str, list[str]] = {}
+    for name in [] if root is None else catalog.list_published(info.name, root):
+        by_config.setdefault(name.rpartition(":")[0], []).append(name)
+    versions = by_config.pop(info.display_name.rpartition(":")[0], [])
+    return {"versions": versions, "configs": [names[-1] for names in by_config.values()]}
 
 
 def _shards(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
