@@ -359,6 +359,35 @@ def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[st
             yield from below(child, steps)
 
 
+def dotted(steps: AbstractSequence[str]) -> str:
+    """Returns the name of a feature for people and expressions: the steps that lead to it, with dots between.
+
+    Where a step has a dot or a slash, there are slashes between, as in the name in the record.
+
+    >>> dotted(["product", "price"]), dotted(["product", "price.eur"])
+    ('product.price', 'product/price.eur')
+    """
+    return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
+
+
+def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
+    """Returns the steps that lead to each feature below another, by its names: with slashes, and with dots.
+
+    If a name means two features, it is that of the one that has it with slashes.
+
+    >>> tree = FeaturesDict({"a": {"b": np.int64}, "a.b": np.int64})
+    >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
+    (('a.b',), ('a', 'b'))
+    """
+    found = {name: steps for name, steps, _ in below(tree)}
+    return {dotted(steps): steps for steps in found.values()} | found
+
+
+def record_name(name: str, tree: Any) -> str:
+    """Returns the name with slashes of a feature that a name means, or the name itself if there is none."""
+    return reduce(join, steps_by_name(tree).get(name, (name,)))
+
+
 def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts.
 
