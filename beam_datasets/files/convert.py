@@ -83,7 +83,7 @@ def value_converter(
     def from_value(value: Any) -> Any:
         if value is not None:
             return convert(value)
-        if not field.optional or field.kind == "audio":
+        if not field.optional or field.kind in ("image", "audio"):
             raise ValueError(missing_problem(field, path))
         return convert(absent) if field.fields is not None else absent
 
@@ -181,17 +181,24 @@ _PARSERS: dict[str, Convert] = {
 def missing_problem(field: Field, path: str) -> str:
     """Returns the problem of a value that is missing, and what to do."""
     drop = advice(path.replace("[]", ""), "drop")
+    outer, is_inside, _ = path.partition("[]")
+    text = f"{advice(outer, 'string')} stores the list as JSON text"
     if path.endswith("[]"):
-        return f"a missing value inside the list {path.replace('[]', '')!r} cannot be stored; {drop} leaves it out"
-    if field.kind == "list":
-        empty = advice(path, _optional(field))
-        return f"the list is missing; {empty} makes an empty one of it, {drop} leaves all of them out"
-    if field.kind == "audio":
         return (
-            f"the sound is missing, which cannot be stored; leave out such rows by --skip_bad, or all sounds by {drop}"
+            f"a missing value inside the list {path.replace('[]', '')!r} cannot be stored; {text}, {drop} leaves it out"
         )
-    if "[]" in path:
-        return f"the value is missing inside a list, where that cannot be stored; {drop} leaves it out"
+    if field.kind == "list":
+        empty = f"{advice(path, _optional(field))} makes an empty one of it"
+        return f"the list is missing; {empty}, {f'{text}, ' * bool(is_inside)}{drop} leaves all of them out"
+    if is_inside:
+        return f"the value is missing inside a list, where that cannot be stored; {text}, {drop} leaves it out"
+    if field.kind in ("image", "audio"):
+        content = advice(path, "string?")
+        what = {"image": "image", "audio": "sound"}[field.kind]
+        return (
+            f"the {what} is missing, which cannot be stored; leave out such rows by --skip_bad, or all {what}s by "
+            f"{drop}; {content} stores the bytes of the files, which may be missing"
+        )
     return f"the value is missing; if that is right, say so: {advice(path, _optional(field))}"
 
 
@@ -200,9 +207,10 @@ def _optional(field: Field) -> str:
     last = field
     while last.item is not None:
         last = last.item
-    if last.kind == "class":
+    if last.kind == "class" and not last.is_index:
         return "class?" if last is field else f"{replace(field, item=Field('class'))}?"
-    is_found = (last.exact and last.kind not in INTEGERS) or last.fields is not None or last.kind == UNKNOWN
+    is_found = (last.exact and last.kind not in INTEGERS) or last.fields is not None or last.kind in (UNKNOWN, "image")
+    is_found = is_found or last.is_index
     return "?" if is_found else f"{field}?"
 
 
@@ -212,7 +220,7 @@ def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
     if field.kind in _PACKED:
         return _float(field, path)
     if field.kind == "class":
-        return _label(field)
+        return _index(field, path) if field.is_index else _label(field)
     if field.kind in ("image", "audio"):
         return image_value if image is None else lambda value: image(image_value(value), field, path)
     return _bool if field.kind == "bool" else _only_text if field.exact else as_text
@@ -290,6 +298,21 @@ def _label(field: Field) -> Convert:
     return convert
 
 
+def _index(field: Field, path: str) -> Convert:
+    count = field.labels if isinstance(field.labels, int) else len(field.labels or ())
+
+    def convert(value: Any) -> int:
+        if type(value) is int and -1 <= value < count:
+            return value
+        number = advice(path, "int64" + "?" * field.optional)
+        raise ValueError(
+            f"{value!r:.60} is not the index of one of the {count} labels that the file names; {number} makes numbers "
+            "of all"
+        )
+
+    return convert
+
+
 def label_of(value: Any) -> str:
     """Returns a value as the name of a label."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
@@ -330,16 +353,27 @@ def as_text(value: Any) -> str | bytes:
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return bytes(image_value(value))
     try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_json_text)
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=_json_value)
     except TypeError as error:
         raise ValueError(f"{value!r:.60} cannot be written as text: {error}") from None
     except RecursionError:
         raise ValueError("the value is nested too deeply to be written as text") from None
 
 
-def _json_text(value: Any) -> str:
-    text = as_text(value)
-    return text if isinstance(text, str) else text.decode("utf-8")
+def _json_value(value: Any) -> Any:
+    """Returns a value that JSON does not have as text, or as {"b64": ...} if it is bytes that are not UTF-8.
+
+    Raises:
+        TypeError: it is of a class that has no text.
+    """
+    if not isinstance(value, bytes):
+        if not isinstance(value, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):
+            raise TypeError(f"no text is known for {type(value).__name__}")
+        return as_text(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
 
 
 def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:

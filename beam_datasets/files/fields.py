@@ -6,6 +6,7 @@ float32[]   int64[][]   int64[3]   float32[28,28]             a list of any leng
 int64[]?                                                      a missing list is an empty list
 ?                                                             the type found in the files; may be missing
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
+class:["cat, big","dog"]                                      names that have commas, as JSON
 class                                                         a label; its names are the values in the files
 image                                                         the bytes of an image, or its path
 image:uint16    image:uint16,1    image:4                     of 16 bits a channel; of 1 channel; of 4 (3 if not given)
@@ -17,9 +18,11 @@ drop                                                          left out
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +97,7 @@ class Field:
         kind: one of SCALARS, `class`, `image`, `audio`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
         optional: the value may be missing; a missing list is an empty one.
         labels: of a `class`: names, or their number; None: the values in the files.
+        is_index: of a `class`: the values are indices of its labels, never their names.
         item: of a `list` or `tensor`.
         shape: of a `tensor`.
         dtype, channels: of an `image`.
@@ -108,6 +112,7 @@ class Field:
     kind: str
     optional: bool = False
     labels: tuple[str, ...] | int | None = None
+    is_index: bool = False
     item: Field | None = None
     shape: tuple[int, ...] = ()
     dtype: str = "uint8"
@@ -121,7 +126,7 @@ class Field:
     def __str__(self) -> str:
         text = self.kind
         if self.kind == "class" and self.labels is not None:
-            text = f"class:{self.labels if isinstance(self.labels, int) else ','.join(self.labels)}"
+            text = f"class:{_labels_text(self.labels)}"
         elif self.kind == "image":
             words = [self.dtype] * (self.dtype != "uint8") + [str(self.channels)] * (self.channels != 3)
             text = f"image{':' * bool(words)}{','.join(words)}"
@@ -156,13 +161,12 @@ def parse_field(spec: str) -> Field:
             "for the type found that may be missing"
         )
     labels, brackets = match["labels"], match["lists"] or ""
-    names = tuple(label.strip() for label in labels.split(",")) if labels else None
     if kind == "image":
-        field = _image(names or (), spec)
+        field = _image([word.strip() for word in labels.split(",")] if labels else [], spec)
     elif kind == "audio":
         field = Field(kind, sound=parse_sound(labels or ""))
     else:
-        field = Field(kind, labels=int(labels) if labels and labels.isdecimal() else names)
+        field = Field(kind, labels=_parse_labels(labels) if labels else None)
     if brackets and (kind in ("audio", "drop") or (kind == "image" and brackets.strip("[]"))):
         raise ValueError(f"{spec!r}: a list of {kind} cannot be stored")
     if match["optional"] and kind == "audio":
@@ -185,6 +189,28 @@ def _image(words: Sequence[str], spec: str) -> Field:
             f"{', '.join(IMAGE_DTYPES)}, and the number of channels, 1 to 4"
         )
     return Field("image", dtype=(dtypes or ["uint8"])[0], channels=int((channels or ["3"])[0]))
+
+
+def _parse_labels(text: str) -> tuple[str, ...] | int:
+    """Returns the labels that a text describes, or their number."""
+    if text.isdecimal():
+        return int(text)
+    if text.startswith("["):
+        with suppress(ValueError):
+            names = json.loads(text)
+            if names and all(isinstance(name, str) for name in names):
+                return tuple(names)
+    return tuple(label.strip() for label in text.split(","))
+
+
+def _labels_text(labels: tuple[str, ...] | int) -> str:
+    """Returns the text that describes labels: their number, their names with commas, or JSON if these have commas."""
+    if isinstance(labels, int):
+        return str(labels)
+    text = ",".join(labels)
+    match = _SPEC.fullmatch(f"class:{text}")
+    is_same = match is not None and match["labels"] == text and _parse_labels(text) == labels
+    return text if is_same else json.dumps(labels, ensure_ascii=False)
 
 
 def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
@@ -272,8 +298,9 @@ def with_absent(
             result[name] = as_optional(field)
         elif paths and not field.problem:
             shown = ", ".join(paths[:3]) + f" and {len(paths) - 3} more" * (len(paths) > 3)
+            optional = "string?" if field.kind in ("image", "audio") else "?"
             problem = (
-                f"column {name!r} is in some files but not in {shown}; {advice(name, '?')} makes it optional, "
+                f"column {name!r} is in some files but not in {shown}; {advice(name, optional)} makes it optional, "
                 f"{advice(name, 'drop')} leaves it out"
             )
             result[name] = replace(field, problem=problem)
@@ -287,6 +314,26 @@ def _within(field: Field) -> Iterator[Field]:
         yield from _within(inner)
 
 
+def values_of(field: Field, value: Any, target: Field) -> Iterator[Any]:
+    """Yields the values of a field that is inside of another one, in a value of that; those that are missing are not.
+
+    Args:
+        field: the outer one.
+        value: of it.
+        target: the inner one, that very object.
+    """
+    if value is None:
+        return
+    if field is target:
+        yield value
+    elif field.item is not None:
+        for item in value:
+            yield from values_of(field.item, item, target)
+    else:
+        for name, inner in (field.fields or {}).items():
+            yield from values_of(inner, value[name], target)
+
+
 def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_list: bool) -> Field:
     if field.item is not None:
         return replace(field, item=_overridden(field.item, specs, may_add, True))
@@ -294,8 +341,40 @@ def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_li
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
-    """Returns why fields cannot be used as they were found, all of them."""
-    return (each.problem for field in fields.values() for each in _within(field) if each.problem)
+    """Yields why fields cannot be used as they were found, all of the reasons."""
+    stored = [path for name, field in fields.items() for path in _stored_paths(field, name)]
+    for name, field in fields.items():
+        yield from (each.problem for each in _within(field) if each.problem)
+        yield from _lost_lengths(field, name)
+        if "/" in name and stored.count(name) > 1:
+            yield (
+                f"column {name!r} and a field in column {name.partition('/')[0]!r} would be stored as one; "
+                f"{advice(name, 'drop')} leaves the column out"
+            )
+
+
+def _stored_paths(field: Field, path: str) -> Iterator[str]:
+    """Yields the paths that values are stored under, without `[]`."""
+    if field.item is not None:
+        yield from _stored_paths(field.item, path)
+    elif field.fields is None:
+        yield path
+    for name, inner in (field.fields or {}).items():
+        yield from _stored_paths(inner, f"{path}/{name}")
+
+
+def _lost_lengths(field: Field, path: str) -> Iterator[str]:
+    """Yields the problems of lists whose items have no fields, so that nothing is stored of them."""
+    if field.item is not None and not any(True for _ in _stored_paths(field.item, path)):
+        outer = path.partition("[]")[0]
+        yield (
+            f"{path!r}: the items of the lists have no fields, so that their number would be lost; "
+            f"{advice(outer, 'string?')} stores the lists as JSON text, {advice(outer, 'drop')} leaves them out"
+        )
+    elif field.item is not None:
+        yield from _lost_lengths(field.item, f"{path}[]")
+    for name, inner in (field.fields or {}).items():
+        yield from _lost_lengths(inner, f"{path}/{name}")
 
 
 def has_files(fields: Iterable[Field]) -> bool:

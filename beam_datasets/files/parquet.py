@@ -3,28 +3,30 @@
     beam-datasets build parquet --data_dir out --name clicks --pattern clicks/ --split train=90% --split test=10% \
         --key id
 
-The schema is the files' own: structs are nested features, lists sequences; dates, times and decimals become text, and
-doubles float64 (`--feature x=float32` takes half the bytes). Row groups are read in parallel.
+The schema is the files' own: structs are nested features, lists sequences, maps lists of keys and values; dates, times,
+decimals and UUIDs become text, and doubles float64 (`--feature x=float32` takes half the bytes). Row groups are read in
+parallel.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import Any
 
 from beam_datasets.errors import InputError, NoExamplesError
-from beam_datasets.extras import needs
-from beam_datasets.files.builder import Row, RowsBuilder
+from beam_datasets.files.arrow_types import arrow_field, leaf_paths
+from beam_datasets.files.arrow_values import Place, items_of, python_values
+from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
 from beam_datasets.files.convert import label_of
-from beam_datasets.files.fields import MAX_LABELS, SCALARS, UNKNOWN, Field, advice, as_optional, with_absent
+from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice, values_of, with_absent
+from beam_datasets.files.hugging_face import Description, described_features, with_kinds_of_files
 from beam_datasets.files.inputs import InputFile, Piece
+from beam_datasets.files.merged_fields import MergedColumn
+from beam_datasets.intake.errors import foreign_errors, reason
+from beam_datasets.intake.parquet import ParquetContent
 from beam_datasets.intake.streams import open_bytes
-
-_BATCH = 1024  # rows that are in memory as Python values at once
 
 
 class Parquet(RowsBuilder):
@@ -34,16 +36,16 @@ class Parquet(RowsBuilder):
 
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
-        return row_groups(self._all_files, may_lack=self._may_lack)
+        return row_groups(self._all_files, may_lack=self._may_lack, skip_bad=self._skip_bad)
 
     def _found_fields(self) -> dict[str, Field]:
-        fields, _ = self._groups
+        fields, pieces = self._groups
         if not fields:
-            raise NoExamplesError(f"no file has a row: {self.files_text}")
+            raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:
-        return distinct(self._all_files, path)
+        return distinct(self._all_files, path, skip_bad=self._skip_bad)
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
         wanted = set(files)
@@ -53,172 +55,192 @@ class Parquet(RowsBuilder):
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         column = self._assign.column if self._assign else None
         paths = [path for path in (self._key, column) if path]
-        return partial(rows, wanted={*self._fields, *paths, *(path.partition("/")[0] for path in paths)})
+        wanted = {*self._fields, *paths, *(path.partition("/")[0] for path in paths)}
+        return partial(rows, wanted=wanted, fields=self._fields, given=frozenset(self._specs))
 
 
-def open_parquet(stream: Any, file: InputFile) -> Any:
-    """Returns pyarrow's ParquetFile.
+@contextmanager
+def open_parquet(file: InputFile) -> Iterator[ParquetContent]:
+    """Opens a Parquet file.
 
     Raises:
-        InputError: it is not a Parquet file.
+        InputError: it is not one.
     """
-    with needs("Parquet files need pyarrow", "files"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    try:
-        return pq.ParquetFile(stream)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file.path} is not a Parquet file ({file.size} bytes): {error}") from None
+    with open_bytes(file.path) as stream:
+        yield ParquetContent(stream, file.path, file.size)
 
 
-def row_groups(files: Sequence[InputFile], *, may_lack: bool = False) -> tuple[dict[str, Field], list[Piece]]:
+def row_groups(
+    files: Sequence[InputFile], *, may_lack: bool = False, skip_bad: bool = False
+) -> tuple[dict[str, Field], list[Piece]]:
     """Returns the files' schema, and a piece for each row group: its number is the start.
 
     A column without nulls in any file is not optional. The order of the columns may differ between files. A column that
     not all files have, unless they `may_lack` some, or not with the same type, has a `problem`. Files without rows do
-    not count: programs give them other types, or no columns at all.
+    not count: programs give them other types, or no columns at all. With `skip_bad`, a file that cannot be used has one
+    piece without an end, whose reading raises its error again.
     """
     pieces: list[Piece] = []
-    nulls: set[str] = set()
-    types: dict[str, dict[Any, str]] = {}  # column -> type -> the first file that has it so
+    columns: dict[str, MergedColumn] = {}
     names_of: dict[str, list[str]] = {}
+    nulls: set[str] = set()
+    problem = ""
     for file in files:
-        with open_bytes(file.path) as stream:
-            parquet = open_parquet(stream, file)
-            names = parquet.schema_arrow.names
-            if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
-                raise InputError(f"{file.path}: the columns {', '.join(twice)} occur twice; rename them")
-            if not parquet.metadata.num_rows:
-                continue
-            names_of[file.path] = names
-            for column in parquet.schema_arrow:
-                types.setdefault(column.name, {}).setdefault(column.type, file.path)
-            nulls |= _columns_with_nulls(parquet.metadata)
-            pieces += [Piece(file, group, group + 1) for group in range(parquet.num_row_groups)]
-    fields = {name: _merged(name, found, nulls) for name, found in types.items()}
+        try:
+            with open_parquet(file) as content:
+                found, nulls_here = _fields_of(content) if content.num_rows else ({}, frozenset())
+        except InputError as error:
+            if not skip_bad:
+                raise InputError(f"{error}\n{SKIP_ADVICE}") from error
+            problem = problem or str(error)
+            pieces.append(Piece(file))
+            continue
+        if content.num_rows:
+            names_of[file.path] = list(found)
+            pieces += [Piece(file, group, group + 1) for group in range(len(content.groups))]
+        nulls |= nulls_here
+        for name, one in found.items():
+            columns.setdefault(name, MergedColumn(name, one, file.path)).add(one, file.path)
+    if problem and not names_of:
+        raise InputError(f"no file can be used; {problem}")
+    used = [file for file in files if file.path in names_of]
+    fields = _with_kinds_of_files({name: column.field for name, column in columns.items()}, used, nulls)
     return with_absent(fields, names_of, may_lack=may_lack), pieces
 
 
-def _merged(name: str, types: Mapping[Any, str], nulls: set[str]) -> Field:
-    """Returns the field of a column, given its types and a file that has it so; all-null files agree with any type."""
-    named = {kind: path for kind, path in types.items() if str(kind) != "null"}
-    kinds = list(named or types)
-    fields = [arrow_field(kind, name, nulls) for kind in kinds]
-    other = next((i for i, field in enumerate(fields) if field != fields[0]), 0)
-    if other:
-        problem = (
-            f"column {name!r} is {kinds[0]} in {types[kinds[0]]} and {kinds[other]} in {types[kinds[other]]}; "
-            f"{advice(name, 'string')} makes text of anything; {advice(name, 'drop')} leaves it out"
-        )
-        return Field(UNKNOWN, problem=problem)
-    return as_optional(fields[0]) if named and len(named) < len(types) and not fields[0].problem else fields[0]
+def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str]]:
+    """Returns the field of each column of a file, and the paths of the values that may be null."""
+    leaves = {path: leaf for leaf, (path, _) in enumerate(leaf_paths(content.schema))}
+    nulls = frozenset(path for path, leaf in leaves.items() if content.has_nulls(leaf))
+    features = described_features(content.schema.metadata)
+    description = Description(features, lambda path: content.bounds(leaves[path]), nulls, content.path)
+    fields = {}
+    for column in content.schema:
+        name = column.name
+        fields[name] = description.described(name, arrow_field(column.type, name, nulls))
+        if name in content.encrypted:
+            problem = f"{content.path}: column {name!r} is encrypted; {advice(name, 'drop')} leaves it out"
+            fields[name] = Field(UNKNOWN, problem=problem)
+    return fields, nulls
 
 
-def arrow_field(kind: Any, path: str = "", nulls: Collection[str] = ()) -> Field:
-    """Returns the field for an Arrow type; UNKNOWN if no feature stores it.
+def _with_kinds_of_files(
+    fields: Mapping[str, Field], files: Sequence[InputFile], nulls: Collection[str]
+) -> dict[str, Field]:
+    """Returns the fields; files of Hugging Face are of the kind that the first of them is."""
 
-    Args:
-        kind: the type.
-        path: `a/x` is x in struct a, `a[]` an item of list a.
-        nulls: the columns that may have nulls; see `_columns_with_nulls`.
+    def first_of(name: str, target: Field) -> bytes:
+        """Returns the first file among the values of a field in a column; b'' if there is none."""
+        column, place = Field("list", item=fields[name]), Place(name, fields[name])
+        for file in files:
+            with suppress(InputError, ValueError), open_parquet(file) as content:  # raised again where rows are read
+                for array in content.head(name):
+                    for value in values_of(column, python_values(array, place), target):
+                        if value["bytes"] is not None:
+                            return bytes(value["bytes"])
+        return b""
+
+    return {name: with_kinds_of_files(field, name, nulls, partial(first_of, name)) for name, field in fields.items()}
+
+
+def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -> set[str]:
+    """Returns the distinct values of a column, or of field b of its structs (a/b), as text; MAX_LABELS at most.
+
+    Raises:
+        InputError: a file cannot be read; with `skip_bad` it is left out, from its first row group on that cannot.
     """
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(kind):
-        return arrow_field(kind.value_type, path, nulls)
-    if types.is_struct(kind):
-        columns = {field.name: field.type for field in kind}
-        if columns == {"bytes": pa.binary(), "path": pa.string()}:  # as Hugging Face has images
-            return Field("image")
-        fields = {name: arrow_field(inner, f"{path}/{name}", nulls) for name, inner in columns.items()}
-        return Field("object", optional=not path.endswith("[]"), fields=fields)
-    if types.is_fixed_size_list(kind):
-        item = arrow_field(kind.value_type, f"{path}[]")
-        if item.kind == "tensor":
-            return replace(item, shape=(kind.list_size, *item.shape))
-        return Field("tensor", item=item, shape=(kind.list_size,))
-    if types.is_list(kind) or types.is_large_list(kind):
-        return Field("list", item=arrow_field(kind.value_type, f"{path}[]"))
-    optional = path.replace("/", ".") in nulls
-    if types.is_temporal(kind) or types.is_decimal(kind):
-        return Field("string", optional=optional, source=str(kind))
-    name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind))
-    if re.fullmatch(r"(large_)?(string|binary)(_view)?|fixed_size_binary\[\d+\]", name):
-        name = "string"
-    if name in SCALARS:
-        return Field(name, optional=optional)
-    ways = f"{advice(path.replace('[]', ''), 'drop')} leaves it out"
-    if types.is_null(kind):
-        ways = f"{advice(path, 'string?')} or another type stores it, {ways}"
-    return Field(UNKNOWN, problem=f"column {path!r} has the type {kind}, which no feature stores; {ways}", source=name)
-
-
-def _columns_with_nulls(metadata: Any) -> set[str]:
-    """Returns the paths of columns that hold a null somewhere, or might, with dots also where a name has slashes."""
-    found = set()
-    for group in range(metadata.num_row_groups):
-        for i in range(metadata.num_columns):
-            column = metadata.row_group(group).column(i)
-            known = column.is_stats_set and column.statistics.has_null_count
-            if not known or column.statistics.null_count:
-                found.add(column.path_in_schema.replace("/", "."))
+    found: set[str] = set()
+    for file in files:
+        try:
+            with open_parquet(file) as content:
+                for values in _members(content, path):
+                    found.update(label_of(value) for value in values if value is not None)
+                    if len(found) >= MAX_LABELS:
+                        return found
+        except InputError:
+            if not skip_bad:
+                raise
     return found
 
 
-def distinct(files: Sequence[InputFile], path: str) -> set[str]:
-    """Returns the distinct values of a column, or of field b of its structs (a/b), as text; MAX_LABELS at most."""
+def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
+    """Yields values of a column, or of field b of its structs (a/b), each at least once in a list."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: set[str] = set()
-    for file in files:
-        with open_bytes(file.path) as stream:
-            parquet = open_parquet(stream, file)
-            names = [name for name in parquet.schema_arrow.names if f"{path}/".startswith(f"{name}/")]
-            name = max(names, key=len, default=None)
-            inner = path[len(name) + 1 :].split("/") if name and name != path else []
-            for batch in parquet.iter_batches(_BATCH * 64, columns=[name]) if name is not None else ():
-                values = batch.column(batch.schema.names.index(name))
-                for step in (*inner, None):
-                    while pa.types.is_nested(values.type) and not pa.types.is_struct(values.type):
-                        values = pc.list_flatten(values)
-                    values = values if step is None else pc.struct_field(values, step)
-                if pa.types.is_struct(values.type):
-                    return set()
-                found.update(label_of(value) for value in pc.unique(values).to_pylist() if value is not None)
-                if len(found) >= MAX_LABELS:
-                    return found
-    return found
-
-
-def rows(piece: Piece, wanted: Collection[str]) -> Iterator[Row]:
-    """Yields the rows of a row group, with the wanted columns that the file has."""
-    with open_bytes(piece.file.path) as stream:
-        file = open_parquet(stream, piece.file)
-        columns = [name for name in file.schema_arrow.names if name in wanted]
-        number = sum(file.metadata.row_group(group).num_rows for group in range(piece.start))
-        try:
-            for batch in file.iter_batches(_BATCH, row_groups=[piece.start], columns=columns):
-                for column in batch.columns:
-                    _check_times(column)
-                for row in batch.select(columns).to_pylist() if columns else [{}] * batch.num_rows:
-                    yield number, f"row {number}", row
-                    number += 1
-        except (ValueError, OverflowError, OSError) as error:  # the second of a date after the year 9999
-            raise InputError(f"{piece.file.path}, row group {piece.start} (from row {number}): {error}") from None
-
-
-def _check_times(column: Any) -> None:
-    """Raises pyarrow's ValueError if a time of day has nanoseconds, which Python's times lack."""
-    import pyarrow as pa
-
-    if "time64[ns]" not in str(column.type):
+    names = [name for name in content.schema.names if f"{path}/".startswith(f"{name}/")]
+    name = max(names, key=len, default=None)
+    if name is None:
         return
-    if pa.types.is_struct(column.type):
-        for inner in column.flatten():
-            _check_times(inner)
-    elif pa.types.is_nested(column.type):
-        _check_times(column.flatten())
-    else:
-        column.cast(pa.time64("us"))
+    steps = path[len(name) + 1 :].split("/") if name != path else []
+    for group in range(len(content.groups)):
+        for batch in content.batches(group, [name]):
+            with foreign_errors(content.path, f"row group {group}, column {path!r}"):
+                values = batch.column(0)
+                for step in (*steps, None):
+                    values = items_of(values)
+                    values = values if step is None else pc.struct_field(values, step)
+                if not pa.types.is_struct(values.type):
+                    yield python_values(pc.unique(values), Place(path))
+
+
+def rows(
+    piece: Piece, wanted: Collection[str], fields: Mapping[str, Field] | None = None, given: Collection[str] = ()
+) -> Iterator[Row]:
+    """Yields the rows of a row group.
+
+    Args:
+        piece: whose start is the number of the row group; without an end if the file cannot be used.
+        wanted: the columns to read, if the file has them.
+        fields: of columns.
+        given: the paths of fields whose types the user has given.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with open_parquet(piece.file) as content:
+        if piece.stop is None:
+            _fields_of(content)  # raises the error
+            raise InputError(f"{piece.file.path}: expected the file as it was, got another one. Run the command again")
+        names = [name for name in content.schema.names if name in wanted]
+        places = [Place(name, (fields or {}).get(name), given=given) for name in names]
+        number = sum(content.groups[: piece.start])
+        for batch in content.batches(piece.start, names):
+            for row in _rows_of(batch, places):
+                yield number, f"row {number}", row
+                number += 1
+
+
+def _rows_of(batch: Any, places: Sequence[Place]) -> Iterator[dict[str, Any] | str]:
+    """Yields the rows of a record batch, or the problem of a row whose values cannot be read."""
+    problems: dict[int, str] = {}
+    columns = []
+    for place in places:
+        if place.path not in batch.schema.names:
+            problems.setdefault(
+                0, f"{place.path!r}: expected a time without nanoseconds, or from 1677 to 2262, got another"
+            )
+            columns.append([None])
+            continue
+        column = batch.column(place.path)
+        try:
+            columns.append(python_values(column, place))
+        except Exception:  # of any kind; the rows that do not raise one are used
+            columns.append(_one_by_one(column, place, problems))
+    names = [place.path for place in places]
+    if not columns:
+        yield from ({} for _ in range(batch.num_rows))
+    for index, values in enumerate(zip(*columns)):
+        yield problems[index] if index in problems else dict(zip(names, values))
+
+
+def _one_by_one(column: Any, place: Place, problems: dict[int, str]) -> list[Any]:
+    """Returns the values of a column; adds the problems of those that cannot be read, by their index."""
+    values: list[Any] = []
+    for index in range(len(column)):
+        try:
+            values += python_values(column.slice(index, 1), place)
+        except Exception as error:
+            problems.setdefault(index, f"{place.path!r}: {reason(error)}")
+            values.append(None)
+    return values

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -245,11 +245,6 @@ class ShardPool:
             if len(self._open) > _MAX_OPEN:
                 self._close_one()
         return shard
-
-    def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
-        """Returns the function from the name of a shard of these runs to the one in `tfds_id`."""
-        del instructions  # names in one directory differ
-        return storage.basename
 
     def _close_one(self) -> None:
         """Closes the shard opened first; where its records are is kept, if that is not too much."""

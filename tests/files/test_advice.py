@@ -27,6 +27,7 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.tfrecord import frame
 from tests.files.in_process import advised, make_builder, option_names, publish
+from tests.parquet_files import encrypted
 from tests.sounds import encoded
 
 PACKAGE = Path(main.__code__.co_filename).parents[1]
@@ -437,7 +438,7 @@ def test_json_of_other_layouts(tmp_path):
 # --------------------------------------------------------------------------------------------------- Parquet, TFRecord
 
 
-@follows("files/parquet.py:_merged --feature")
+@follows("files/merged_fields.py:_conflict --feature")
 def test_files_of_two_types(tmp_path):
     (tmp_path / "in").mkdir()
     parquet(tmp_path / "in", {"x": [1], "y": [1]}, "a.parquet")
@@ -450,12 +451,51 @@ def test_files_of_two_types(tmp_path):
     assert rows("parquet", tmp_path / "in", *advises(problem, "--feature", "x=drop")) == [{"y": 1}, {"y": 2}]
 
 
-@follows("files/parquet.py:arrow_field --feature")
+@follows("files/arrow_types.py:_unknown --feature", "files/arrow_types.py:_struct --feature")
 def test_types_that_no_feature_stores(tmp_path):
     path = parquet(tmp_path, {"n": pa.nulls(1), "x": [1]})
     problem = refused("parquet", path)
     assert rows("parquet", path, *advises(problem, "--feature", "n=string?")) == [{"n": None, "x": 1}]
     assert rows("parquet", path, *advises(problem, "--feature", "n=drop")) == [{"x": 1}]
+    twice = pa.StructArray.from_arrays([pa.array([1])] * 2, ["a", "a"])
+    path = parquet(tmp_path, {"s": twice, "x": [1]})
+    assert rows("parquet", path, *advises(refused("parquet", path), "--feature", "s=drop")) == [{"x": 1}]
+
+
+@follows("files/arrow_types.py:field --feature")
+def test_a_column_that_is_nested_too_deeply(tmp_path):
+    column = pa.array([1])
+    for _ in range(40):
+        column = pa.ListArray.from_arrays([0, 1], column)
+    path = parquet(tmp_path, {"l": column, "x": [1]})
+    problem = refused("parquet", path)
+    [row] = rows("parquet", path, *advises(problem, "--feature", "l=string?"))
+    assert json.loads(row["l"]) == column[0].as_py()
+    assert rows("parquet", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
+
+
+@follows("files/arrow_values.py:text_option --feature")
+def test_times_that_python_does_not_have(tmp_path):
+    path = parquet(tmp_path, {"l": pa.array([[10**12]], pa.list_(pa.timestamp("s")))})
+    option, value = advises(refused("parquet", path), "--feature", "l=string[]")
+    assert rows("parquet", path, option, value)[0]["l"] == [b"+33658-09-27T01:46:40"]
+
+
+@follows("files/fields.py:_lost_lengths --feature", "files/fields.py:problems --feature")
+def test_what_would_be_lost(tmp_path):
+    path = jsonl(tmp_path, {"l": [{}, {}], "x": 1})
+    problem = refused("jsonl", path)
+    assert rows("jsonl", path, *advises(problem, "--feature", "l=string?")) == [{"l": b"[{}, {}]", "x": 1}]
+    assert rows("jsonl", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
+    path = jsonl(tmp_path, {"a/b": 1, "a": {"b": 2}})
+    assert rows("jsonl", path, *advises(refused("jsonl", path), "--feature", "a/b=drop")) == [{"a": {"b": 2}}]
+
+
+@follows("files/parquet.py:_fields_of --feature")
+def test_encrypted_columns(tmp_path):
+    path = tmp_path / "in.parquet"
+    path.write_bytes(encrypted(pa.table({"x": [1], "y": [2]}), column_keys={"k": ["y"]}, plaintext_footer=True))
+    assert rows("parquet", path, *advises(refused("parquet", path), "--feature", "y=drop")) == [{"x": 1}]
 
 
 @follows("files/tfrecord.py:field --feature", "files/tfrecord.py:__init__ --feature")

@@ -235,12 +235,7 @@ def faults(form, number, folder):
     return counts, wrong
 
 
-DAMAGE_IS_READ = pytest.mark.xfail(reason="damaged footers end the process")
-FORMS = [pytest.param(form, marks=[DAMAGE_IS_READ] if form == "parquet" else []) for form in seeds()]
-FEWER = [form for form in FORMS if form.values[0] not in _more_seeds()]
-
-
-@pytest.mark.parametrize("form", FEWER)
+@pytest.mark.parametrize("form", [form for form in seeds() if form not in _more_seeds()])
 def test_damaged_files(form, tmp_path):
     counts, wrong = faults(form, FEW, tmp_path)
     assert wrong == {}
@@ -248,7 +243,7 @@ def test_damaged_files(form, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", seeds())
 def test_many_damaged_files(form, tmp_path):
     counts, wrong = faults(form, MANY, tmp_path)
     print(form, counts)

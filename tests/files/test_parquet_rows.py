@@ -61,21 +61,19 @@ def test_types(tmp_path):
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_times_of_day_keep_all_digits(tmp_path, nested):
-    """Nanoseconds, which Python's times lack, are an error; microseconds in such a column are text."""
+    """Nanoseconds, which Python's times lack, are text with nine digits; microseconds have six."""
     kind, path = pa.time64("ns"), tmp_path / "a.parquet"
-    for number in (1500, 1000):
+    for number, text in ((1500, "'00:00:00.000001500'"), (1000, "'00:00:00.000001'")):
         column = pa.array([[{"at": number}], []], pa.list_(pa.struct([("at", kind)]))) if nested else [number, None]
         write(path, {"t": pa.array(column, column.type if nested else kind)})
-        if number == 1000:
-            assert "00:00:00.000001" in str(read(path)[0])
-        else:
-            with pytest.raises(InputError, match=r"a\.parquet, row group 0 .*would lose data: 1500"):
-                read(path)
+        assert text in str(read(path)[0])
 
 
-def test_a_date_that_python_lacks_is_an_error_of_the_file(tmp_path):
-    write(tmp_path / "a.parquet", {"t": pa.array([10**12], pa.timestamp("s"))})
-    with pytest.raises(InputError, match=r"a\.parquet, row group 0 .*date value out of range"):
+def test_a_date_that_python_lacks_is_an_error_of_its_row(tmp_path):
+    write(tmp_path / "a.parquet", {"t": pa.array([0, 10**12], pa.timestamp("s"))})
+    with pytest.raises(
+        InputError, match=r"a\.parquet, row 1: 't': expected a date or time that Python has, got \+33658-"
+    ):
         read(tmp_path / "a.parquet")
 
 
@@ -89,6 +87,6 @@ def test_row_groups_and_keys(tmp_path):
 
 
 def test_type_that_no_feature_has(tmp_path):
-    write(tmp_path / "a.parquet", {"m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "n": [1]})
+    write(tmp_path / "a.parquet", {"m": pa.nulls(1), "n": [1]})
     fields, _ = row_groups(find(str(tmp_path)))
-    assert re.search(r"'m' has the type map<.*--feature m=drop", fields["m"].problem)
+    assert re.search(r"'m' has the type null.*--feature m=drop", fields["m"].problem)

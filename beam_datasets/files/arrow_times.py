@@ -1,0 +1,191 @@
+"""Python values of Arrow's dates, times, timestamps and durations, made of the integers that they are.
+
+What `datetime` has is of its classes. Nanoseconds are kept: a timestamp that has some is a `NanosecondTime`, a time of
+day is text. Durations are text, as Python writes them; those in nanoseconds as pandas does, with or without pandas.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.intake.parquet import integers_of
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY = 24 * 60 * 60
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999, since 1970
+
+
+class NanosecondTime(datetime.datetime):
+    """A time with nanoseconds, which are in its text but not in comparisons."""
+
+    nanosecond: int
+
+    @classmethod
+    def of(cls, time: datetime.datetime, nanosecond: int) -> NanosecondTime:
+        """Returns the time that is so many nanoseconds, 0 to 999, later."""
+        parts = (time.year, time.month, time.day, time.hour, time.minute, time.second, time.microsecond)
+        later = cls(*parts, tzinfo=time.tzinfo, fold=time.fold)
+        later.nanosecond = nanosecond
+        return later
+
+    def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+        """Returns the time in ISO 8601 with nine digits after the second."""
+        text = super().isoformat(sep, "microseconds")
+        stop = len("2000-01-01T00:00:00.000000")
+        return f"{text[:stop]}{self.nanosecond:03d}{text[stop:]}"
+
+
+def values_of_times(array: Any, way: str) -> list[Any]:
+    """Returns the values of an array of a temporal type, with None for null.
+
+    Args:
+        array: of dates, times, timestamps, durations or intervals.
+        way: the option that makes text of values that `datetime` does not have; '' if they become text.
+
+    Raises:
+        ValueError: `datetime` does not have a value, and there is a way.
+    """
+    import pyarrow as pa
+
+    kind = array.type
+    if pa.types.is_duration(kind):
+        write = pandas_duration_text if kind.unit == "ns" else duration_text
+        return [None if number is None else write(number, _PER_SECOND[kind.unit]) for number in _integers(array)]
+    if pa.types.is_interval(kind):
+        return array.to_pylist()
+    read = _dates if pa.types.is_date(kind) else _times_of_day if pa.types.is_time(kind) else _timestamps
+    try:
+        return read(array)
+    except (ValueError, OverflowError, KeyError):  # KeyError: of time zones
+        pass
+    values = []
+    for index, number in enumerate(_integers(array)):
+        try:
+            values += read(array.slice(index, 1))
+        except (ValueError, OverflowError, KeyError):
+            text = _text_of_time(number or 0, kind)  # it is not null
+            if way:
+                raise ValueError(
+                    f"expected a date or time that Python has, got {text} ({number} as {kind}); {way} keeps this text"
+                ) from None
+            values.append(text)
+    return values
+
+
+def _integers(array: Any) -> list[int | None]:
+    import pyarrow as pa
+
+    return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()).to_pylist()
+
+
+def _check_range(numbers: Any, first: int, last: int) -> None:
+    if len(numbers) and not (first <= int(numbers.min()) and int(numbers.max()) <= last):
+        raise ValueError("out of range")
+
+
+def _dates(array: Any) -> list[Any]:
+    import pyarrow as pa
+
+    days = array.cast(pa.date32())  # raises an exception if a date64 has a time
+    _check_range(integers_of(days.drop_null()), _FIRST_DAY, _LAST_DAY)
+    return with_nulls(integers_of(days).astype("datetime64[D]").tolist(), array)
+
+
+def _times_of_day(array: Any) -> list[Any]:
+    import pyarrow as pa
+
+    numbers = integers_of(array.drop_null())
+    _check_range(numbers, 0, _DAY * _PER_SECOND[array.type.unit] - 1)
+    if array.type.unit != "ns":
+        return array.to_pylist()
+    found = array.cast(pa.time64("us"), safe=False).to_pylist()
+    if (numbers % 1000).any():
+        for index, number in enumerate(_integers(array)):
+            if number is not None and number % 1000:
+                found[index] = _text_of_seconds(number, 10**9)
+    return found
+
+
+def _timestamps(array: Any) -> list[Any]:
+    import pyarrow as pa
+
+    kind, second = array.type, _PER_SECOND[array.type.unit]
+    _check_range(integers_of(array.drop_null()), _FIRST_DAY * _DAY * second, (_LAST_DAY + 1) * _DAY * second - 1)
+    if kind.unit != "ns":
+        return _of_datetime(array)
+    nanos = integers_of(array)
+    micros = pa.Array.from_buffers(pa.timestamp("us", kind.tz), len(array), [None, pa.py_buffer(nanos // 1000)])
+    found = _of_datetime(micros)
+    for index in np.flatnonzero(nanos % 1000).tolist():
+        found[index] = NanosecondTime.of(found[index], int(nanos[index] % 1000))
+    return with_nulls(found, array)
+
+
+def _of_datetime(array: Any) -> list[Any]:
+    """Returns the timestamps of an array as `datetime` has them; they are not in nanoseconds."""
+    if array.type.tz is not None:
+        return array.to_pylist()
+    return with_nulls(integers_of(array).astype(f"datetime64[{array.type.unit}]").tolist(), array)
+
+
+def with_nulls(values: list[Any], array: Any) -> list[Any]:
+    """Returns the values with None where the array is null."""
+    if array.null_count:
+        for index in np.flatnonzero(array.is_null().to_pylist()).tolist():
+            values[index] = None
+    return values
+
+
+def _text_of_time(number: int, kind: Any) -> str:
+    """Returns a date, a time of day or a timestamp in ISO 8601, with a sign if the year does not have four digits.
+
+    A timestamp with a zone is in UTC.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_time(kind):
+        return _text_of_seconds(number, _PER_SECOND[kind.unit])
+    if pa.types.is_date32(kind):
+        return _text_of_day(number)
+    second = 1000 if pa.types.is_date64(kind) else _PER_SECOND[kind.unit]
+    day, rest = divmod(number, _DAY * second)
+    has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
+    return f"{_text_of_day(day)}T{_text_of_seconds(rest, second)}{'+00:00' * has_zone}"
+
+
+def _text_of_day(day: int) -> str:
+    year, month, date = str(np.datetime64(day, "D")).rsplit("-", 2)
+    return f"{int(year):04d}-{month}-{date}" if 0 <= int(year) <= 9999 else f"{int(year):+05d}-{month}-{date}"
+
+
+def _text_of_seconds(number: int, per_second: int) -> str:
+    """Returns a time of day, which may be negative or above 24 hours, with six or nine digits if it has a fraction."""
+    seconds, rest = divmod(abs(number), per_second)
+    digits = 9 if rest * 10**6 % per_second else 6
+    fraction = f".{rest * 10**digits // per_second:0{digits}d}" if rest else ""
+    return f"{'-' * (number < 0)}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def duration_text(number: int, per_second: int) -> str:
+    """Returns a duration as `str` of Python's timedelta has it, of any size.
+
+    >>> duration_text(-1, 1000), duration_text(3 * 86400 + 1, 1)
+    ('-1 day, 23:59:59.999000', '3 days, 0:00:01')
+    """
+    days, rest = divmod(number, _DAY * per_second)
+    text = _text_of_seconds(rest, per_second)
+    time = text[1:] if text.startswith("0") else text
+    return f"{days} day{'s' * (abs(days) != 1)}, {time}" if days else time
+
+
+def pandas_duration_text(number: int, per_second: int) -> str:
+    """Returns a duration as `str` of pandas' Timedelta has it.
+
+    >>> pandas_duration_text(-1, 10**9), pandas_duration_text(10**9, 10**9)
+    ('-1 days +23:59:59.999999999', '0 days 00:00:01')
+    """
+    days, rest = divmod(number, _DAY * per_second)
+    return f"{days} days {'+' * (days < 0)}{_text_of_seconds(rest, per_second)}"

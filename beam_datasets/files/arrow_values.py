@@ -1,0 +1,209 @@
+"""Python values of Arrow arrays, exact and the same whether or not pandas is installed.
+
+numbers, bool, text, bytes, decimals     Python's own
+dates, times, timestamps, durations      see `arrow_times`
+lists, structs                           lists, dicts
+maps                                     lists of {"key": ..., "value": ...}; of (key, value) in a column of text
+UUID and JSON                            text
+tensors                                  nested lists; flat ones in a column of text
+files of Hugging Face                    dicts, which images are made of; bytes in a column of text
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.files.arrow_times import values_of_times, with_nulls
+from beam_datasets.files.arrow_types import FILE, is_file, tensor_shape
+from beam_datasets.files.fields import Field, advice
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where values are.
+
+    Attributes:
+        path: of their field, as `fields.advice` takes it.
+        field: of the values; None if there is none, as of a column that only has the keys.
+        is_json: they become a part of a JSON text.
+        given: the paths of the fields whose types the user has given.
+    """
+
+    path: str
+    field: Field | None = None
+    is_json: bool = False
+    given: Collection[str] = ()
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the field has one value, such as a text that a list is made to."""
+        return self.field is not None and self.field.item is None and self.field.fields is None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user has given the type of these values, or of what contains them."""
+        steps = self.path.replace("[]", "").split("/")
+        return any("/".join(steps[: i + 1]) in self.given for i in range(len(steps)))
+
+    @property
+    def text_option(self) -> str:
+        """The option that makes text of these values."""
+        return advice(self.path, "string" + "?" * (self.field is not None and self.field.optional))
+
+    def item(self) -> Place:
+        """Returns the place of the items of lists."""
+        return Place(f"{self.path}[]", self.field and self.field.item, self.is_json or self.is_scalar, self.given)
+
+    def member(self, name: str) -> Place:
+        """Returns the place of the values of a field of structs."""
+        field = self.field.fields.get(name) if self.field and self.field.fields else None
+        return Place(f"{self.path}/{name}", field, self.is_json or self.is_scalar, self.given)
+
+
+def python_values(array: Any, place: Place) -> list[Any]:
+    """Returns the values of an array, with None for null.
+
+    Raises:
+        ValueError: a value has none, such as a text that is not UTF-8 or a date that Python does not have.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind, types = array.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _of_extension(array, place)
+    if types.is_dictionary(kind):
+        return python_values(array.dictionary_decode(), place)
+    if types.is_run_end_encoded(kind):
+        return python_values(pc.run_end_decode(array), place)
+    if types.is_struct(kind):
+        return _of_structs(array, place)
+    if types.is_map(kind):
+        return _of_maps(array, place)
+    if types.is_nested(kind) and not types.is_union(kind):
+        return _of_lists(array, place)
+    if types.is_temporal(kind):
+        return values_of_times(array, "" if place.is_json or place.is_given else place.text_option)
+    return _of_scalars(array)
+
+
+def items_of(array: Any) -> Any:
+    """Returns the values in lists, and in lists of them, of an array without the types that extend another one."""
+    import pyarrow as pa
+
+    types = pa.types
+    while not types.is_struct(array.type):
+        if isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        elif types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif types.is_map(array.type):
+            start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
+            parts = [part.slice(start, stop - start) for part in (array.keys, array.items)]
+            array = pa.StructArray.from_arrays(parts, ["key", "value"])
+        elif types.is_nested(array.type):
+            array = array.flatten()
+        else:
+            break
+    return array
+
+
+def _of_scalars(array: Any) -> list[Any]:
+    try:
+        values: list[Any] = array.to_pylist()
+    except UnicodeDecodeError:
+        _check_utf8(array)
+        raise
+    return values
+
+
+def _check_utf8(array: Any) -> None:
+    """Raises ValueError if a text is not UTF-8."""
+    import pyarrow as pa
+
+    types, kind = pa.types, array.type
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        return
+    for value in array.cast(pa.binary_view() if types.is_string_view(kind) else pa.large_binary()).to_pylist():
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError as error:
+            byte = f"byte {value[error.start]:#04x} at offset {error.start} of {value!r:.60}"
+            raise ValueError(f"expected UTF-8, got {byte} ({error.reason})") from None
+
+
+def _of_structs(array: Any, place: Place) -> list[Any]:
+    names = [array.type.field(i).name for i in range(array.type.num_fields)]
+    columns = [python_values(column, place.member(name)) for name, column in zip(names, array.flatten())]
+    values: list[Any] = [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(len(array))]
+    field = place.field
+    if field is not None and field.kind == "string" and (field.source == FILE or is_file(array.type)):
+        values = [_content(value) for value in values]
+    return with_nulls(values, array)
+
+
+def _content(file: dict[str, Any]) -> bytes | None:
+    """Returns the bytes of a file of Hugging Face, which are missing if there is no path either."""
+    if file["bytes"] is None and file["path"] is not None:
+        raise ValueError(f"the content of {file['path']!r} is not in the Parquet file, but only its path")
+    content: bytes | None = file["bytes"]
+    return content
+
+
+def _of_lists(array: Any, place: Place) -> list[Any]:
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if types.is_fixed_size_list(kind):
+        size = kind.list_size
+        starts = [*range(array.offset * size, (array.offset + len(array)) * size, size)] if size else [0] * len(array)
+        stops = [start + size for start in starts]
+    elif types.is_list(kind) or types.is_large_list(kind):
+        offsets = array.offsets.to_pylist()
+        starts, stops = offsets[:-1], offsets[1:]
+    else:  # list_view
+        starts = array.offsets.to_pylist()
+        stops = [start + size for start, size in zip(starts, array.sizes.to_pylist())]
+    return with_nulls([*_cut(array.values, starts, stops, place.item())], array)
+
+
+def _cut(values: Any, starts: list[int], stops: list[int], place: Place) -> Iterator[list[Any]]:
+    """Yields the values of each list, given where they are."""
+    first, last = min(starts, default=0), max(stops, default=0)
+    items = python_values(values.slice(first, last - first), place)
+    return (items[start - first : stop - first] for start, stop in zip(starts, stops))
+
+
+def _of_maps(array: Any, place: Place) -> list[Any]:
+    offsets = array.offsets.to_pylist()
+    starts, stops = offsets[:-1], offsets[1:]
+    entry = place.item()
+    pairs = zip(
+        _cut(array.keys, starts, stops, entry.member("key")), _cut(array.items, starts, stops, entry.member("value"))
+    )
+    if entry.is_json:
+        return with_nulls([[*zip(keys, values)] for keys, values in pairs], array)
+    return with_nulls([[{"key": k, "value": v} for k, v in zip(keys, values)] for keys, values in pairs], array)
+
+
+def _of_extension(array: Any, place: Place) -> list[Any]:
+    """Returns the values of a type that extends another one; those of a type that is not known are the other's."""
+    import pyarrow.compute as pc
+
+    name, storage = array.type.extension_name, array.storage
+    if name == "arrow.uuid":
+        return [value and str(uuid.UUID(bytes=value)) for value in python_values(storage, place)]
+    if name == "arrow.bool8":
+        return python_values(pc.not_equal(storage, 0), place)
+    if name == "arrow.fixed_shape_tensor" and not (place.is_json or place.is_scalar):
+        shape, order = tensor_shape(array.type)
+        return [
+            None if value is None else np.array(value, object).reshape(shape).transpose(order).tolist()
+            for value in python_values(storage, place)
+        ]
+    return python_values(storage, place)

@@ -1,0 +1,99 @@
+"""The field of a column of several files, which agree on its type or not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from beam_datasets.files.fields import FLOATS, INTEGERS, UNKNOWN, Field, advice, as_optional
+
+NULL = "null"  # the source of the field of a column that only has nulls
+
+
+class MergedColumn:
+    """A column of several files.
+
+    Values that only are null in a file fit any type; so do lists that only are empty. Labels fit the integers that they
+    are stored as.
+
+    Attributes:
+        field: of the column; a part of it that differs has a `problem`.
+    """
+
+    def __init__(self, name: str, field: Field, path: str) -> None:
+        """Takes the field of the first file, at a path."""
+        self.field = field
+        self._name = name
+        self._files = {"": path}  # path of a value -> the first file that has its type
+
+    def add(self, field: Field, path: str) -> None:
+        """Takes the field of a file, at a path, into account; the first one may be added again."""
+        self.field = self._merged(self.field, field, self._name, path)
+
+    def _merged(self, one: Field, other: Field, place: str, path: str) -> Field:
+        """Returns the field of values at a place that have one field in files before, and another in the file."""
+        if _is_null(other) or _is_null(one):
+            if _is_null(one):
+                self._files[place] = path
+            found = one if _is_null(other) else other
+            return found if "[]" in place or found.problem else as_optional(found)
+        if one.problem or other.problem:
+            return one if one.problem else other
+        optional = one.optional or other.optional
+        if {one.kind, other.kind} & {"class"} and {one.kind, other.kind} & {*INTEGERS}:
+            return replace(one if one.kind == "class" else other, optional=optional)
+        if (
+            replace(one, item=None, fields=None, optional=optional)
+            != replace(other, item=None, fields=None, optional=optional)
+            or (one.fields or {}).keys() != (other.fields or {}).keys()
+        ):
+            return self._conflict(one, other, place, path)
+        merged = replace(one, optional=optional)
+        if one.item is not None and other.item is not None:
+            merged = replace(merged, item=self._merged(one.item, other.item, f"{place}[]", path))
+        if one.fields is not None and other.fields is not None:
+            pairs = {name: (field, other.fields[name]) for name, field in one.fields.items()}
+            inner = {name: self._merged(*pair, f"{place}/{name}", path) for name, pair in pairs.items()}
+            merged = replace(merged, fields=inner)
+        return merged
+
+    def _conflict(self, one: Field, other: Field, place: str, path: str) -> Field:
+        """Returns the field of values whose types differ, with the options that make them one."""
+        first = next(file for start, file in reversed(self._files.items()) if place.startswith(start))
+        optional = one.optional or other.optional
+        mark, number = "?" * optional, common_number([one, other])
+        ways = [f"{advice(place, number + mark)} holds the numbers of both"] * bool(number)
+        ways.append(f"{advice(place, 'string' + mark)} makes text of anything")
+        ways.append(f"{advice(place.replace('[]', ''), 'drop')} leaves it out")
+        texts = [field.source or str(replace(field, optional=False)) for field in (one, other)]
+        problem = f"column {place!r} is {texts[0]} in {first} and {texts[1]} in {path}; {'; '.join(ways)}"
+        return Field(UNKNOWN, problem=problem)
+
+
+def _is_null(field: Field) -> bool:
+    return field.kind == UNKNOWN and field.source == NULL
+
+
+def common_number(fields: Collection[Field]) -> str:
+    """Returns the type of numbers, or of lists of them, that holds the numbers of all fields; '' if none does.
+
+    >>> common_number([Field("int32"), Field("int64")]), common_number([Field("uint8"), Field("float32")])
+    ('int64', 'float64')
+    """
+    kinds, dimensions = set(), set()
+    for field in fields:
+        item, dimension = field, 0
+        while item.item is not None:
+            dimension += len(item.shape) or 1
+            item = item.item
+        kinds.add("int64" if item.kind == "class" else item.kind)
+        dimensions.add(dimension)
+    if len(dimensions) > 1 or not kinds <= {*INTEGERS, *FLOATS}:
+        return ""
+    brackets = "[]" * dimensions.pop()
+    if kinds <= {*INTEGERS}:
+        name = np.result_type(*kinds).name
+        return name + brackets if name in INTEGERS else ""
+    return ("float64" if kinds & {*INTEGERS} else max(kinds, key=FLOATS.index)) + brackets

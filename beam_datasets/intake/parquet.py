@@ -1,0 +1,376 @@
+"""Parquet files: opened and read as a whole, or refused with file, row group and column.
+
+pyarrow reads the pages and verifies their checksums. It does not compare the numbers of rows that a file declares with
+those that it reads, and wraps INT96 times outside of the years 1677 to 2262 around; so this module checks both. Each
+exception of pyarrow becomes an InputError.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.errors import BeamDatasetsError, InputError
+from beam_datasets.extras import needs
+from beam_datasets.intake.errors import foreign_errors, reason
+from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
+
+MAX_BATCH = 1024  # rows that are in memory at once
+MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
+_HEAD_ROWS = 16
+_FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+_OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
+_DAMAGED = "The file is damaged; write it again"
+
+# Before these versions, statistics of types without a sign were wrong (PARQUET-686), and those of bytes (PARQUET-251).
+_OLD_WRITER = re.compile(r"(parquet-mr|parquet-cpp) version (\d+)\.(\d+)")
+_VERSIONS_WITHOUT_SIGN = {"parquet-mr": (1, 10), "parquet-cpp": (1, 3)}
+_VERSIONS_WITHOUT_BYTES = {"parquet-mr": (1, 8), "parquet-cpp": (0, 0)}
+
+
+class ParquetContent:
+    """An open Parquet file.
+
+    Attributes:
+        path: of the file.
+        schema: the Arrow schema.
+        leaves: for each column of values, of which a struct has several, the name of its column in the schema.
+        num_rows: that the footer declares.
+        groups: the number of rows that each row group declares.
+    """
+
+    def __init__(self, stream: Any, path: str, size: int) -> None:
+        """Opens the file.
+
+        Args:
+            stream: its bytes.
+            path: of the file.
+            size: in bytes, for errors.
+
+        Raises:
+            InputError: it is not a Parquet file, or declares numbers of rows that differ.
+        """
+        with needs("Parquet files need pyarrow", "files"):
+            import pyarrow.parquet as pq
+        self.path = path
+        self._stream = stream
+        try:
+            self._file = _opened(pq, stream)
+            self.schema = self._file.schema_arrow
+            self.leaves = [field.name for field in self.schema for _ in range(_num_leaves(field.type))]
+            metadata = self._file.metadata
+            self.num_rows: int = metadata.num_rows
+            self.groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        except Exception as error:
+            problem = _problem(stream, path, error)
+            raise InputError(f"{path} is not a Parquet file ({size} bytes): {problem}") from error
+        self._check()
+
+    def _check(self) -> None:
+        """Raises InputError if declared numbers differ, or two columns have one name."""
+        if twice := [repr(name) for name, count in Counter(self.schema.names).items() if count > 1]:
+            raise InputError(f"{self.path}: the columns {', '.join(twice)} occur twice; rename them")
+        if sum(self.groups) != self.num_rows or min(self.groups, default=0) < 0:
+            raise InputError(
+                f"{self.path}: expected {self.num_rows} rows, as the footer declares, got {sum(self.groups)} in its "
+                f"{len(self.groups)} row groups. {_DAMAGED}"
+            )
+        if len(self.leaves) != self._file.metadata.num_columns:
+            raise InputError(
+                f"{self.path}: expected {self._file.metadata.num_columns} columns of values, got {len(self.leaves)} in "
+                f"the schema. {_DAMAGED}"
+            )
+
+    # ------------------------------------------------------------------------------------------------------ statistics
+
+    @cached_property
+    def chunks(self) -> list[list[ColumnChunk]]:
+        """The column chunks of each row group, in the order of `leaves`.
+
+        Raises:
+            InputError: the footer is damaged, or a column has more or fewer values than rows are declared.
+        """
+        try:
+            self._stream.seek(-8, 2)
+            [size] = struct.unpack("<I", self._stream.read(4))
+            self._stream.seek(-8 - size, 2)
+            found = column_chunks(self._stream.read(size))
+        except (ValueError, OSError) as error:
+            raise InputError(f"{self.path}: expected a Parquet file, got an error: {reason(error)}") from error
+        if [len(columns) for columns in found] != [len(self.leaves)] * len(self.groups):
+            raise InputError(f"{self.path}: expected {len(self.leaves)} columns in each row group. {_DAMAGED}")
+        for leaf in range(len(self.leaves)):
+            self._check_values(leaf, [columns[leaf] for columns in found])
+        return found
+
+    def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
+        """Raises InputError if a column of values, which has a chunk in each row group, lacks rows or has too many."""
+        is_flat = self._file.schema.column(leaf).max_repetition_level == 0  # else a list of several is one row
+        for group, (chunk, num_rows) in enumerate(zip(chunks, self.groups)):
+            is_enough = chunk.num_values == num_rows if is_flat else chunk.num_values >= num_rows
+            if not is_enough and not chunk.is_encrypted:
+                raise InputError(
+                    f"{self.path}, row group {group}, column {self.leaves[leaf]!r}: expected {num_rows} rows, got "
+                    f"{chunk.num_values} values. {_DAMAGED}"
+                )
+
+    @cached_property
+    def encrypted(self) -> frozenset[str]:
+        """The columns that cannot be read, because they are encrypted at least in part."""
+        return frozenset(
+            name for columns in self.chunks for name, chunk in zip(self.leaves, columns) if chunk.is_encrypted
+        )
+
+    def has_nulls(self, leaf: int) -> bool:
+        """Returns whether a column of values has nulls, or might have some, by its statistics."""
+        if not self._has_reliable_statistics(leaf):
+            return True
+        return any(columns[leaf].num_nulls != 0 for columns in self.chunks)
+
+    @cached_property
+    def _old_writer(self) -> re.Match[str] | None:
+        try:
+            return _OLD_WRITER.match(self._file.metadata.created_by or "")
+        except UnicodeDecodeError:
+            return None
+
+    def _has_reliable_statistics(self, leaf: int) -> bool:
+        """Returns whether the program that wrote the file is not known for wrong statistics of such columns."""
+        writer = self._old_writer
+        if writer is None:
+            return True
+        name, version = writer[1], (int(writer[2]), int(writer[3]))
+        column = self._file.schema.column(leaf)
+        is_bytes = column.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+        has_sign = not (is_bytes or str(column.converted_type).startswith("UINT"))
+        has_sign = has_sign or column.logical_type.type == "DECIMAL"
+        if not has_sign and version < _VERSIONS_WITHOUT_SIGN[name]:
+            return False
+        return not is_bytes or version >= _VERSIONS_WITHOUT_BYTES[name]
+
+    def bounds(self, leaf: int) -> tuple[int, int] | None:
+        """Returns the least and the greatest value of a column of integers; None if not all row groups declare them."""
+        formats = {"INT32": "<i", "INT64": "<q"}
+        form = formats.get(self._file.schema.column(leaf).physical_type)
+        found: list[int] = []
+        for columns in self.chunks:
+            declared = columns[leaf].bounds
+            if form is None or declared is None or {len(each) for each in declared} != {struct.calcsize(form)}:
+                return None
+            found += [struct.unpack(form, each)[0] for each in declared]
+        return (min(found), max(found)) if found else None
+
+    # ---------------------------------------------------------------------------------------------------------- values
+
+    def batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
+        """Yields a row group as record batches.
+
+        INT96 times that 64 bits of nanoseconds do not hold are in microseconds, or in seconds beyond all dates. A batch
+        of one row lacks a column whose time has nanoseconds as well.
+
+        Args:
+            group: the number of the row group.
+            names: of the columns.
+
+        Raises:
+            InputError: it is damaged, or has another number of rows than it declares.
+        """
+        if group >= len(self.groups):
+            raise InputError(f"{self.path}: expected {group + 1} row groups or more, got {len(self.groups)}")
+        declared, start = self.groups[group], 0
+        problem: Exception | None = None
+        try:
+            for batch in self._read(group, names):
+                yield from self._with_exact_times(batch.select(names), group, start)
+                start += batch.num_rows
+        except BeamDatasetsError:
+            raise
+        except Exception as error:
+            problem = error
+        if problem is None and start == declared:
+            return
+        name, culprit = self._culprit(group, names)
+        column = f", column {name!r}" if name is not None else ""
+        got = culprit or (f"{start} rows" if problem is None else f"an error: {reason(problem)}")
+        raise InputError(
+            f"{self.path}, row group {group} (from row {sum(self.groups[:group]) + start}){column}: "
+            f"expected {declared} rows, got {got.rstrip('.')}. {_DAMAGED}"
+        ) from problem
+
+    def head(self, name: str) -> Iterator[Any]:
+        """Yields the values of a column, few rows at once, without reading ahead.
+
+        Raises:
+            InputError: they are damaged.
+        """
+        import pyarrow.parquet as pq
+
+        with foreign_errors(self.path, f"column {name!r}"):
+            file = _opened(pq, self._stream, pre_buffer=False)
+            for batch in file.iter_batches(_HEAD_ROWS, columns=[name]):
+                yield batch.column(name)
+
+    def _read(self, group: int, names: Sequence[str]) -> Iterator[Any]:
+        """Returns the batches of a row group as pyarrow reads them, of so many rows that they fit into memory."""
+        row_group = self._file.metadata.row_group(group)
+        row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
+        num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
+        batches: Iterator[Any] = self._file.iter_batches(num_rows, row_groups=[group], columns=names)
+        return batches
+
+    def _culprit(self, group: int, names: Sequence[str]) -> tuple[str | None, str]:
+        """Returns the first column that cannot be read as declared, and what was got instead; (None, '') if none is."""
+        for name in names:
+            try:
+                num_rows = sum(batch.num_rows for batch in self._read(group, [name]))
+            except Exception as error:
+                return name, f"an error: {reason(error)}"
+            if num_rows != self.groups[group]:
+                return name, f"{num_rows} rows"
+        return None, ""
+
+    # ----------------------------------------------------------------------------------------------------- INT96 times
+
+    @cached_property
+    def int96_columns(self) -> list[str]:
+        """The columns that contain times as INT96, which pyarrow reads as nanoseconds modulo 2^64."""
+        schema = self._file.schema
+        found = [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).physical_type == "INT96"]
+        return list(dict.fromkeys(found))
+
+    def _with_exact_times(self, batch: Any, group: int, start: int) -> Iterator[Any]:
+        """Yields a batch, maybe in parts, with each INT96 column in a unit that holds all of its times.
+
+        Args:
+            batch: of a row group.
+            group: its number.
+            start: the number of the batch's first row in the row group.
+        """
+        names = [name for name in self.int96_columns if name in batch.schema.names]
+        exact = {}
+        for name in names:
+            units = [table.column(name).slice(start, batch.num_rows).combine_chunks() for table in self._coarse(group)]
+            exact[name] = _exact_times(batch.column(name), *units)
+        if None not in exact.values():
+            for name, column in exact.items():
+                batch = batch.set_column(batch.schema.names.index(name), name, column)
+            yield batch
+        elif batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from self._with_exact_times(batch.slice(0, half), group, start)
+            yield from self._with_exact_times(batch.slice(half), group, start + half)
+        else:
+            yield batch.drop_columns([name for name, column in exact.items() if column is None])
+
+    def _coarse(self, group: int) -> list[Any]:
+        """Returns the INT96 columns of a row group with times in microseconds, and in seconds."""
+        import pyarrow.parquet as pq
+
+        if self._coarse_group is None or self._coarse_group[0] != group:
+            tables = []
+            for unit in ("us", "s"):
+                with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
+                    file = _opened(pq, stream, coerce_int96_timestamp_unit=unit)
+                    tables.append(file.read_row_group(group, columns=self.int96_columns))
+            self._coarse_group = group, tables
+        return self._coarse_group[1]
+
+    _coarse_group: tuple[int, list[Any]] | None = None
+
+
+def _opened(pq: Any, stream: Any, **options: Any) -> Any:
+    return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
+
+
+def _exact_times(nanos: Any, micros: Any, seconds: Any) -> Any:
+    """Returns that of three columns which holds all times of the file; None if none does.
+
+    Args:
+        nanos: the times in nanoseconds, modulo 2^64.
+        micros: in microseconds, modulo 2^64.
+        seconds: in seconds.
+    """
+    is_nanos = is_micros = is_near = True
+    is_beyond = False
+    for fine, coarse, exact in zip(_times(nanos), _times(micros), _times(seconds)):
+        is_nanos &= bool((fine // 10**9 == exact).all())
+        is_near &= bool((coarse // 10**6 == exact).all())
+        is_micros &= bool((coarse * 1000 == fine).all())  # modulo 2^64: there is nothing below a microsecond
+        is_beyond |= bool(((exact < _FIRST_SECOND) | (exact > _LAST_SECOND)).any())
+    if is_nanos:
+        return nanos
+    if is_near and is_micros:
+        return micros
+    return seconds if is_beyond and len(seconds) == 1 else None
+
+
+def _times(column: Any) -> Iterator[Any]:
+    """Yields arrays of the integers of all timestamps in a column that are not null."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_timestamp(column.type):
+        yield integers_of(column.drop_null())
+    elif types.is_struct(column.type):
+        for inner in column.flatten():
+            yield from _times(inner)
+    elif types.is_map(column.type):
+        start, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        yield from _times(column.keys.slice(start, stop - start))
+        yield from _times(column.items.slice(start, stop - start))
+    elif types.is_nested(column.type):
+        yield from _times(column.flatten())
+
+
+def integers_of(array: Any) -> Any:
+    """Returns the integers, dates or times of an Arrow array as an array of NumPy, which has any number for a null."""
+    dtype = np.dtype(f"int{array.type.bit_width}")
+    data = array.buffers()[1]
+    return np.frombuffer(data or b"", dtype, len(array), array.offset * dtype.itemsize if len(array) else 0)
+
+
+def _num_leaves(kind: Any) -> int:
+    """Returns the number of columns of values that Parquet has for an Arrow type, and decodes all names in it."""
+    import pyarrow as pa
+
+    count, left = 0, [kind]
+    while left:
+        each = left.pop()
+        if isinstance(each, pa.BaseExtensionType):
+            left.append(each.storage_type)
+        elif pa.types.is_nested(each):
+            fields = [each.field(i) for i in range(each.num_fields)]
+            left += [field.type for field in fields if isinstance(field.name, str)]
+        else:
+            count += 1
+    return count
+
+
+def _problem(stream: Any, path: str, error: Exception) -> str:
+    """Returns why content is not a Parquet file, and what to do."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"the name {error.object[:60]!r} of a column is not UTF-8; rename it"
+    if (codec := codec_of(path)) is not None:
+        return f"it is compressed by {codec.name}; decompress it"
+    stream.seek(0)
+    head = stream.read(16)
+    stream.seek(max(0, stream.seek(0, 2) - 4))
+    tail = stream.read()
+    if not head:
+        return "it is empty"
+    if _ENCRYPTED_MAGIC in (head[:4], tail):
+        return "it is encrypted; write it without encryption"
+    if head.startswith(_MAGIC) and tail != _MAGIC:
+        return f"it ends with {tail!r} instead of {_MAGIC!r}, so its end is missing; get it again"
+    other = next((kind for magic, kind in _OTHER_MAGIC.items() if head.startswith(magic)), None)
+    if other is None and tail != _MAGIC and (codec := codec_of_content(head)) is not None:
+        other = f"compressed by {codec.name}"
+    return f"it is {other}; write it as Parquet" if other else reason(error)

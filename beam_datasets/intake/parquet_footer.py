@@ -1,0 +1,207 @@
+"""The footer of a Parquet file: the encryption and the statistics of its column chunks.
+
+pyarrow decodes the metadata of a column chunk when it is asked for it, and an exception there, as for an encrypted
+column or for damaged statistics, ends the process. So this module decodes them itself.
+
+Sources: parquet.thrift of the Parquet format, and the specification of Thrift's compact protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
+_NUM_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
+_NUM_BYTES_IN_LIST = {**_NUM_BYTES, _TRUE: 1, _FALSE: 1}
+MAX_DEPTH = 32  # of structs and lists; the format has fewer
+
+
+@dataclass(frozen=True)
+class ColumnChunk:
+    """The declarations about a column in a row group.
+
+    Attributes:
+        num_values: how many values and nulls it has, including one for each empty list; -1 if they are encrypted.
+        is_encrypted: its pages cannot be read without a key.
+        num_nulls: how many values are null; None if that is not declared.
+        bounds: its least and its greatest value in the order of the column's type, as they are stored; None if they are
+            not declared.
+    """
+
+    num_values: int = -1
+    is_encrypted: bool = False
+    num_nulls: int | None = None
+    bounds: tuple[bytes, bytes] | None = None
+
+
+def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
+    """Returns the column chunks of each row group.
+
+    Args:
+        footer: the serialized FileMetaData.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    reader = _Reader(footer)
+    groups: list[list[ColumnChunk]] = []
+    try:
+        for field, kind in reader.fields():
+            if (field, kind) == (4, _LIST):  # FileMetaData.row_groups
+                groups += [_row_group(reader) for _ in range(reader.num_structs())]
+            else:
+                reader.skip(kind)
+    except (IndexError, KeyError) as error:
+        raise reader.damage() from error
+    return groups
+
+
+def _row_group(reader: _Reader) -> list[ColumnChunk]:
+    columns: list[ColumnChunk] = []
+    for field, kind in reader.fields():
+        if (field, kind) == (1, _LIST):  # RowGroup.columns
+            columns += [_column(reader) for _ in range(reader.num_structs())]
+        else:
+            reader.skip(kind)
+    return columns
+
+
+def _column(reader: _Reader) -> ColumnChunk:
+    is_encrypted, num_values = False, -1
+    statistics: dict[int, Any] = {}
+    for field, kind in reader.fields():
+        if (field, kind) == (3, _STRUCT):  # ColumnChunk.meta_data
+            num_values, statistics = _metadata(reader)
+        else:
+            is_encrypted |= field == 8  # ColumnChunk.crypto_metadata
+            reader.skip(kind)
+    least, greatest = statistics.get(6), statistics.get(5)  # Statistics.min_value, max_value
+    bounds = None if least is None or greatest is None else (least, greatest)
+    return ColumnChunk(num_values, is_encrypted, statistics.get(3), bounds)  # Statistics.null_count
+
+
+def _metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
+    """Returns the number of values, and the numbers and bytes of the statistics by the numbers of their fields."""
+    num_values = -1
+    statistics: dict[int, Any] = {}
+    for field, kind in reader.fields():
+        if (field, kind) == (5, _I64):  # ColumnMetaData.num_values
+            num_values = reader.signed()
+            continue
+        if (field, kind) != (12, _STRUCT):  # ColumnMetaData.statistics
+            reader.skip(kind)
+            continue
+        for inner, inner_kind in reader.fields():
+            if inner_kind == _I64:
+                statistics[inner] = reader.signed()
+            elif inner_kind == _BINARY:
+                statistics[inner] = reader.take(reader.unsigned())
+            else:
+                reader.skip(inner_kind)
+    return num_values, statistics
+
+
+class _Reader:
+    """Reads values of Thrift's compact protocol."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def damage(self) -> ValueError:
+        """Returns the error that names the current position."""
+        return ValueError(f"the footer is damaged at its byte {self._position}")
+
+    def take(self, size: int) -> bytes:
+        """Returns the next bytes."""
+        start = self._position
+        self._position = start + size
+        if self._position > len(self._data):
+            raise IndexError(self._position)
+        return self._data[start : self._position]
+
+    def unsigned(self) -> int:
+        """Returns the next unsigned integer."""
+        data, position = self._data, self._position
+        byte = data[position]
+        number, shift = byte & 0x7F, 7
+        while byte & 0x80:
+            position += 1
+            byte = data[position]
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        self._position = position + 1
+        return number
+
+    def signed(self) -> int:
+        """Returns the next signed integer."""
+        number = self.unsigned()
+        return (number >> 1) ^ -(number & 1)
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Yields number and type of each field of a struct; the value must be read, or skipped, in between."""
+        data, number = self._data, 0
+        while header := data[self._position]:
+            self._position += 1
+            number = number + (header >> 4) if header >> 4 else self.signed()
+            yield number, header & 15
+        self._position += 1
+
+    def _list(self) -> tuple[int, int]:
+        """Returns the number of items of the list that begins here, and their type."""
+        header = self._data[self._position]
+        self._position += 1
+        size = header >> 4
+        return (self.unsigned() if size == 15 else size), header & 15
+
+    def num_structs(self) -> int:
+        """Returns the number of items of the list of structs that begins here.
+
+        Raises:
+            ValueError: they are not structs.
+        """
+        size, kind = self._list()
+        if size and kind != _STRUCT:
+            raise self.damage()
+        return size
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        """Reads a value of a type without returning it.
+
+        Raises:
+            ValueError: it is nested too deeply.
+        """
+        if kind in (_I64, _I32, _I16):
+            self.unsigned()
+        elif kind == _BINARY:
+            size = self.unsigned()
+            self._position += size
+        elif kind in _NUM_BYTES:
+            self._position += _NUM_BYTES[kind]
+        elif depth == MAX_DEPTH:
+            raise self.damage()
+        elif kind == _STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner, depth + 1)
+        elif kind in (_LIST, _SET):
+            self._skip_items(*self._list(), depth)
+        elif kind == _MAP:
+            size = self.unsigned()
+            kinds = self.take(1)[0] if size else 0
+            self._skip_items(size, kinds >> 4, depth, kinds & 15)
+        else:
+            raise self.damage()
+
+    def _skip_items(self, size: int, kind: int, depth: int, value_kind: int | None = None) -> None:
+        """Reads the items of a list, or the keys and values of a map."""
+        if value_kind is None and kind in _NUM_BYTES_IN_LIST:
+            self._position += size * _NUM_BYTES_IN_LIST[kind]
+            return
+        for _ in range(size):
+            for each in (kind,) if value_kind is None else (kind, value_kind):
+                if each in _NUM_BYTES_IN_LIST:
+                    self.take(_NUM_BYTES_IN_LIST[each])
+                else:
+                    self.skip(each, depth + 1)

@@ -1,0 +1,312 @@
+"""Parquet files that are damaged, encrypted or odd: pyarrow writes them, and they are patched by byte."""
+
+import datetime
+import io
+import random
+import re
+import struct
+
+import pytest
+
+from beam_datasets.errors import InputError
+from beam_datasets.intake.parquet import ParquetContent
+from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
+from tests.parquet_files import encrypted, written
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+ROWS = 777  # as a varint, zigzag 0x92 0x0c, it is found in a footer
+
+
+def footer_of(data):
+    [size] = struct.unpack("<I", data[-8:-4])
+    return data[-8 - size : -8]
+
+
+def with_footer(data, footer):
+    """Returns a file with another footer of the same size."""
+    assert len(footer) == len(footer_of(data))
+    return data[: -8 - len(footer)] + footer + data[-8:]
+
+
+def opened(data, path="in/a.parquet"):
+    return ParquetContent(io.BytesIO(data), path, len(data))
+
+
+def rows_read(data, *names):
+    content = opened(data)
+    found = []
+    for group in range(len(content.groups)):
+        for batch in content.batches(group, names or content.schema.names):
+            found += batch.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        (lambda data: b"", r"\(0 bytes\): it is empty"),
+        (lambda data: b"id,n\n1,2\n", r"\(9 bytes\): Parquet magic bytes not found"),
+        (lambda data: data[:4], r"smaller than the minimum|is not a Parquet file \(4 bytes\)"),
+        (lambda data: data[:-5], "its end is missing; get it again"),
+        (lambda data: data[: len(data) // 2], "its end is missing; get it again"),
+        (lambda data: data[:-4] + b"PARE", "it is encrypted; write it without encryption"),
+        (lambda data: b"PARE" + data[4:-4] + b"PARE", "it is encrypted; write it without encryption"),
+        (lambda data: data[:-8] + b"\xff\xff\xff\x7f" + data[-4:], "smaller than"),
+        (lambda data: data[:-8] + struct.pack("<I", 3) + data[-4:], "deserialize thrift"),
+        (lambda data: b"ARROW1\0\0" + data[8:-4] + b"ROW1", "it is an Arrow IPC file; write it as Parquet"),
+        (lambda data: b"\x1f\x8b\x08" + data[3:-4] + b"abcd", "it is compressed by gzip; write it as Parquet"),
+        (lambda data: data.replace(b"text", b"te\xb3t"), r"the name b'te\\xb3t' of a column is not UTF-8; rename it"),
+    ],
+)
+def test_what_is_no_parquet_file(change, why):
+    data = change(written({"id": [1, 2], "text": ["a", "b"]}, store_schema=False))
+    with pytest.raises(InputError, match=rf"^in/a\.parquet is not a Parquet file .*{why}") as caught:
+        opened(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_compressed_as_a_whole():
+    class NoSeek(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def seek(self, *_):
+            raise io.UnsupportedOperation("seek")
+
+    with pytest.raises(InputError, match=r"a\.parquet\.gz is not .* compressed by gzip; decompress it"):
+        ParquetContent(NoSeek(b"..."), "in/a.parquet.gz", 3)
+
+
+def places_of_number(footer):
+    """Returns where a footer has ROWS."""
+    return [i for i in range(len(footer)) if footer[i : i + 2] == b"\x92\x0c"]
+
+
+@pytest.mark.parametrize("number", [0, 776, 778])
+@pytest.mark.parametrize("which", [0, -1], ids=["footer", "row group"])
+def test_declared_rows_that_differ(which, number):
+    data = written({"x": range(ROWS)})
+    footer = bytearray(footer_of(data))
+    place = places_of_number(footer)[which]
+    footer[place : place + 2] = bytes([2 * number & 0x7F | 0x80, 2 * number >> 7])
+    with pytest.raises(
+        InputError, match=r"a\.parquet: expected \d+ rows, as the footer declares, got \d+ in its 1 row"
+    ):
+        opened(with_footer(data, bytes(footer)))
+
+
+@pytest.mark.parametrize("number", [776, 778])
+def test_declared_rows_that_are_not_those_of_the_pages(number):
+    data = written({"x": range(ROWS), "y": [["a"]] * ROWS})
+    footer, places = footer_of(data), places_of_number(footer_of(data))
+    other = bytes([2 * number & 0x7F | 0x80, 2 * number >> 7])
+    for place in (places[0], places[-1]):
+        footer = footer[:place] + other + footer[place + 2 :]
+    changed = with_footer(data, footer)
+    assert opened(changed).num_rows == number
+    with pytest.raises(InputError, match=rf"row group 0, column 'x': expected {number} rows, got 777 values"):
+        opened(changed).chunks  # noqa: B018
+    if number > ROWS:
+        with pytest.raises(InputError, match=rf"row group 0 .*, column 'y': expected {number} rows, got 777 rows"):
+            rows_read(changed, "y")
+    assert len(rows_read(data)) == ROWS
+
+
+def test_columns_of_different_lengths():
+    data = written({"x": range(ROWS), "y": ["a"] * ROWS})
+    footer = bytearray(footer_of(data))
+    _, place, *_ = (place for place in places_of_number(footer) if footer[place - 1] == 0x16)  # of 64 bits
+    footer[place : place + 2] = b"\x90\x0c"  # the number of values of x
+    changed = with_footer(data, bytes(footer))
+    with pytest.raises(InputError, match=r"column 'x': expected 777 rows, got 776 values"):
+        opened(changed).chunks  # noqa: B018
+
+
+def test_page_checksums_are_verified():
+    data = written(
+        {"x": range(100), "y": [5] * 100}, write_page_checksum=True, use_dictionary=False, compression="none"
+    )
+    place = data.index(struct.pack("<q", 50))
+    damaged = data[:place] + b"\x33" + data[place + 1 :]
+    with pytest.raises(InputError, match=r"row group 0 \(from row 0\), column 'x': expected 100 rows, .*CRC checksum"):
+        rows_read(damaged)
+    assert len(rows_read(damaged, "y")) == 100
+    assert rows_read(data)[50] == {"x": 50, "y": 5}
+
+
+def test_damage_of_one_row_group():
+    data = written(
+        {"x": range(30)}, row_group_size=10, write_page_checksum=True, use_dictionary=False, compression="none"
+    )
+    place = data.index(struct.pack("<q", 15))
+    content = opened(data[:place] + b"\x33" + data[place + 1 :])
+    assert [batch.num_rows for group in (0, 2) for batch in content.batches(group, ["x"])] == [10, 10]
+    with pytest.raises(InputError, match=r"row group 1 \(from row 10\), column 'x'"):
+        list(content.batches(1, ["x"]))
+    with pytest.raises(InputError, match="expected 4 row groups or more, got 3"):
+        list(content.batches(3, ["x"]))
+
+
+def test_encrypted_columns():
+    """Statistics of encrypted columns end the process if pyarrow is asked for them."""
+    table = pa.table({"open": [1, None], "secret": [3, 4], "o": [{"x": 1, "y": 2}] * 2})
+    content = opened(encrypted(table, column_keys={"k": ["secret", "o.y"]}, plaintext_footer=True))
+    assert content.encrypted == {"secret", "o"}
+    assert content.has_nulls(0)
+    assert [batch.to_pydict() for batch in content.batches(0, ["open"])] == [{"open": [1, None]}]
+    with pytest.raises(InputError, match=r"row group 0 .*column 'secret': expected 2 rows, got an error: .*ecrypt"):
+        list(content.batches(0, ["open", "secret"]))
+    assert opened(written(table)).encrypted == frozenset()
+    with pytest.raises(InputError, match="it is encrypted; write it without encryption"):
+        opened(encrypted(table, column_keys={"k": ["secret"]}, plaintext_footer=False))
+
+
+def test_statistics_are_those_of_pyarrow():
+    columns = {
+        "i": pa.array([1, None, -3, 4], pa.int32()),
+        "s": ["a", None, None, ""],
+        "o": [{"x": [1, None]}, None, {"x": []}, {"x": None}],
+        "n": pa.nulls(4),
+        "l": pa.array([2**40, -(2**40), 0, 1]),
+    }
+    for options in ({}, {"write_statistics": False}, {"row_group_size": 3}, {"compression": "none"}):
+        data = written(columns, **options)
+        content, metadata = opened(data), pq.read_metadata(io.BytesIO(data))
+        for leaf in range(metadata.num_columns):
+            found = [metadata.row_group(group).column(leaf) for group in range(metadata.num_row_groups)]
+            known = all(column.is_stats_set and column.statistics.has_null_count for column in found)
+            assert content.has_nulls(leaf) == (not known or any(column.statistics.null_count for column in found))
+        expected = None if "write_statistics" in options else (-3, 4)
+        assert content.bounds(0) == expected
+        assert content.bounds(4) == (expected and (-(2**40), 2**40))
+        assert content.bounds(1) is content.bounds(3) is None
+    assert content.leaves == ["i", "s", "o", "n", "l"]
+
+
+@pytest.mark.parametrize(
+    "writer, unreliable",
+    [
+        (b"parquet-mr version 1.7.9 abcdefg", {"s", "u", "d"}),
+        (b"parquet-mr version 1.9.0 abcdefg", {"s", "u"}),
+        (b"parquet-mr version 1.12.0 abcdef", set()),
+        (b"parquet-cpp version 1.2.9 abcdef", {"s", "u"}),
+        (b"parquet-mr version 9.\xff.0 abcdefg", set()),
+    ],
+)
+def test_statistics_of_old_writers(writer, unreliable):
+    """As pyarrow has it: see PARQUET-251 and PARQUET-686."""
+    columns = {
+        "i": [1, 2],
+        "s": ["a", "b"],
+        "u": pa.array([1, 2], pa.uint32()),
+        "d": pa.array([1, 2]).cast(pa.decimal128(25, 2)),
+    }
+    data = written(columns)
+    made_by = pq.read_metadata(io.BytesIO(data)).created_by.encode()
+    assert len(writer) == len(made_by)
+    content = opened(data.replace(made_by, writer))
+    assert {name for leaf, name in enumerate(columns) if content.has_nulls(leaf)} == unreliable
+
+
+def test_footers_that_are_damaged():
+    """Any change of a byte gives the chunks of some file, or a ValueError."""
+    footer = footer_of(written({"x": [1, None], "o": [{"a": "b"}] * 2, "l": [[1], []]}, row_group_size=1))
+    assert [len(columns) for columns in column_chunks(footer)] == [3, 3]
+    rng = random.Random(3)
+    outcomes = set()
+    for place in range(len(footer)):
+        changed = bytearray(footer)
+        changed[place] ^= rng.randrange(1, 256)
+        for data in (bytes(changed), footer[:place]):
+            try:
+                outcomes.add(type(column_chunks(data)))
+            except ValueError as error:
+                outcomes.add("the footer is damaged at its byte" in str(error))
+    assert outcomes == {list, True}
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_files_that_are_damaged(store_schema):
+    """Any change of a byte of the footer is an InputError, or a file whose rows are as many as it declares."""
+    columns = {
+        "x": [1, None, 3],
+        "s": ["a", "b", "c"],
+        "o": [{"a": [1]}] * 3,
+        "d": pa.array(["u"] * 3).dictionary_encode(),
+    }
+    data = written(columns, row_group_size=2, store_schema=store_schema)
+    rng, problems = random.Random(5), 0
+    for place in range(len(data) - 8 - len(footer_of(data)), len(data), 3):
+        changed = bytearray(data)
+        changed[place] ^= 1 << rng.randrange(8)
+        try:
+            content = opened(bytes(changed))
+            assert all(isinstance(chunk, ColumnChunk) for columns in content.chunks for chunk in columns)
+            for leaf in range(len(content.leaves)):
+                content.has_nulls(leaf), content.bounds(leaf)
+            assert len(rows_read(bytes(changed))) == content.num_rows
+        except InputError as error:
+            problems += "in/a.parquet" in str(error)
+        except UnicodeDecodeError:  # of values, which the caller checks
+            pass
+    assert problems > 100
+
+
+def micros(*times):
+    return pa.array(times, pa.timestamp("us"))
+
+
+def nested(times):
+    return pa.array([[{"at": time}, {"at": None}] for time in times], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
+
+
+@pytest.mark.parametrize("make", [lambda times: micros(*times), nested], ids=["times", "nested"])
+def test_times_as_int96(tmp_path, make):
+    """pyarrow wraps times outside of the years 1677 to 2262 around; Spark and Hive write them."""
+    times = [datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1), datetime.datetime(2020, 1, 2, 3, 4, 5, 678)]
+    path = tmp_path / "a.parquet"
+    for column in (times, [*times[2:]] * 3, [*times[2:]] * 5000 + times):
+        path.write_bytes(written({"t": make(column), "n": range(len(column))}, use_deprecated_int96_timestamps=True))
+        with path.open("rb") as stream:
+            content = ParquetContent(stream, str(path), 0)
+            assert content.int96_columns == ["t"]
+            found = [row for batch in content.batches(0, ["n", "t"]) for row in batch.column("t").to_pylist()]
+        fine = re.compile(r"Timestamp\('[^']+'\)")  # of pandas, which pyarrow makes of nanoseconds
+        assert fine.sub(repr(times[2]), str(found)) == str(make(column).to_pylist())
+
+
+def test_times_as_int96_that_no_unit_holds(tmp_path):
+    fine = 1_577_934_245_123_456_789
+    path = tmp_path / "a.parquet"
+    stamps = pa.array([fine, 0, fine], pa.timestamp("ns"))
+    raw = bytearray(
+        written({"t": stamps}, use_deprecated_int96_timestamps=True, use_dictionary=False, compression="none")
+    )
+    day = raw.index(struct.pack("<I", 2440588))  # the Julian day of 1970-01-01
+    raw[day : day + 4] = struct.pack("<I", 2440588 + 2932896)  # 9999-12-31, without nanoseconds
+    path.write_bytes(raw)
+    with path.open("rb") as stream:
+        batches = list(ParquetContent(stream, str(path), 0).batches(0, ["t"]))
+    texts = [
+        str(time.value if time.type.unit == "ns" else time.as_py()) for batch in batches for time in batch.column("t")
+    ]
+    assert texts == [str(fine), "9999-12-31 00:00:00", str(fine)]
+    raw[day - 8 : day] = struct.pack("<Q", 1)  # with one
+    path.write_bytes(raw)
+    with path.open("rb") as stream:
+        batches = list(ParquetContent(stream, str(path), 0).batches(0, ["t"]))
+    assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(1, 1), (1, 0), (1, 1)]
+    raw[day : day + 4] = struct.pack("<I", 2**32 - 1)  # after 11 million years
+    path.write_bytes(raw)
+    with path.open("rb") as stream:
+        [_, batch, _] = ParquetContent(stream, str(path), 0).batches(0, ["t"])
+    assert batch.column("t").cast(pa.int64()).to_pylist() == [(2**32 - 1 - 2440588) * 86400]
+
+
+def test_batches_of_large_rows():
+    """Rows of many bytes are read few at once."""
+    data = written({"x": [b"a" * (8 << 20)] * 20}, use_dictionary=False)
+    assert max(batch.num_rows for batch in opened(data).batches(0, ["x"])) < 10
+    assert sum(batch.num_rows for batch in opened(data).batches(0, [])) == 20
