@@ -15,8 +15,23 @@ from collections.abc import Iterable
 _SHARD = re.compile(r"\.tfrecord-\d{5,}-of-\d{5,}$")
 
 
+_PASSWORD = re.compile(r"(?<=://)[^\s/@:]*:[^\s/]*@|(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@")
+
+
+def without_passwords(text: str) -> str:
+    """Returns a text without the user and password of URLs in it.
+
+    >>> without_passwords("GET http://me:secret@host:9000/x failed"), without_passwords("abfs://data@account/x")
+    ('GET http://***@host:9000/x failed', 'abfs://data@account/x')
+    """
+    return _PASSWORD.sub("***@", text) if "@" in text else text
+
+
 class BeamDatasetsError(Exception):
-    """Base of every error that the project raises on purpose."""
+    """Base of every error that the project raises on purpose. Its message shows no password of a URL."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_passwords(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class DatasetNotFoundError(BeamDatasetsError, FileNotFoundError, ValueError):

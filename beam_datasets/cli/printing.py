@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
+from beam_datasets.errors import without_passwords
+
 if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.metadata.splits import SplitInfo
@@ -41,7 +43,7 @@ def printable(text: str) -> str:
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints one or more lines, `printable`; to standard output if no file is given."""
-    print(printable(text), file=file)
+    print(printable(without_passwords(text)), file=file)
 
 
 def plural(number: int, what: str) -> str:

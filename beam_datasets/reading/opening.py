@@ -13,7 +13,13 @@ from typing import Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.arguments import boolean
-from beam_datasets.errors import DatasetNotFoundError, FeatureError, MetadataError, PathNotFoundError
+from beam_datasets.errors import (
+    DatasetNotFoundError,
+    FeatureError,
+    MetadataError,
+    PathNotFoundError,
+    without_passwords,
+)
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict, check_supervised_keys
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
 from beam_datasets.metadata.names import DatasetName
@@ -118,7 +124,7 @@ class ReadOnlyBuilder:
         return True
 
     def __repr__(self) -> str:
-        return f"<ReadOnlyBuilder {self.info.display_name} in {self._dir}>"
+        return f"<ReadOnlyBuilder {self.info.display_name} in {without_passwords(self._dir)}>"
 
     # ---------------------------------------------------------------------------------------------------------- reading
 

@@ -14,6 +14,7 @@ from beam_datasets.errors import CorruptRecordError
 from beam_datasets.formats import record_block, tfrecord
 from beam_datasets.formats.record_block import RecordBlock
 from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged, Items
+from beam_datasets.storage import is_remote
 
 if TYPE_CHECKING:
     from beam_datasets.reading.shards import Shard
@@ -28,6 +29,7 @@ T = TypeVar("T")
 CHUNK_BYTES = 256 << 10
 """How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
 
+_MAX_ATTEMPTS = 4  # to read a damaged record again
 _MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
 _FETCHES, FETCH_BYTES = 2, 8 << 20  # of a run into the cache at once: how many, and how large at most
 _NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
@@ -68,9 +70,11 @@ class RunReader:
         self._is_kept = True  # whether the cache has the pieces that were fetched
         self._scan: Iterator[tfrecord.Chunk] | None = None
         self._scanned = 0  # the record that the scan goes on with
+        self._scanned_again = -1  # the byte of a length for which a shard was scanned once more
         self._chunk = _NOTHING
         self.has_ended = False
-        self._replaced = -1  # the last record that was damaged in the cache
+        self._replaced = -1  # the last record that was damaged in the cache or on the way, and how often
+        self._attempts = 0
 
     def load(self, wanted: Ranges) -> RunReader:
         """Reads the first chunk of what is wanted, unless a block can read it by itself; returns this reader."""
@@ -115,21 +119,35 @@ class RunReader:
     def raise_damaged(self, first: int) -> None:
         """Raises the CorruptRecordError of the record `first`, which no block takes.
 
-        Returns if the record was damaged in the cache: it is replaced now, and `chunk` with `failed` reads it.
+        Returns if the record was damaged in the cache or on the way: `chunk` with `failed` reads it again.
         """
         if self.shard.known_offsets is not None:
-            self.shard.read_one(first)
-            if self.shard.reader.pieces is not None and first != self._replaced:
-                self._chunk, self._replaced = _NOTHING, first
+            self.shard.read_one(first)  # by the store, if what was read is damaged
+            if self._may_read_again(first):
                 return
             offset = int(self.shard.offsets[first])
         else:
             chunk = self._turn_to((np.array([first]), np.array([first + 1])))
             places = chunk.offsets[first - chunk.first_record :][:2]
             offset = chunk.start + int(places[0])
+            if self._may_read_again(first) and self.shard.forget(offset):
+                self._scan = None
+                return
             tfrecord.unframe(chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first)
         what = "the record was changed while it was read. Read it again"
         raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=first)
+
+    def _may_read_again(self, first: int) -> bool:
+        """Returns whether to read a record again, which may have been changed on the way from a store; drops the chunk.
+
+        A record is read again a few times, as it may be changed each time.
+        """
+        self._attempts = self._attempts + 1 if first == self._replaced else 1
+        self._replaced = first
+        if self._attempts > _MAX_ATTEMPTS or not (self.shard.reader.pieces or is_remote(self.shard.path)):
+            return False
+        self._chunk = _NOTHING
+        return True
 
     def _fetch(self, ranges: Ranges) -> int:
         """Has threads fetch the next pieces of ranges into the cache, and waits for those of the first record.
@@ -188,12 +206,22 @@ class RunReader:
         while True:
             try:
                 chunk = next(self._scan)
-            except BaseException:  # where the record does not come, it does not the next time either
+            except BaseException as error:  # where the record does not come, it does not the next time either
                 self._scan = None
+                if isinstance(error, CorruptRecordError) and self._may_scan_again(error.offset):
+                    self._scan, self._scanned = self.shard.scan(), 0
+                    continue
                 raise
             self._scanned = chunk.first_record + len(chunk.offsets) - 1
             if first < self._scanned:
                 return chunk
+
+    def _may_scan_again(self, offset: int) -> bool:
+        """Returns whether lengths around a byte may be good in the store; once for each place."""
+        if offset == self._scanned_again or not self.shard.forget(offset):
+            return False
+        self._scanned_again = offset
+        return True
 
     def _read(self, wanted: Ranges, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk of the first of the wanted records, as many as fit; others between them have no bytes."""

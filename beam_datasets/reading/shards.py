@@ -7,29 +7,35 @@ not, that is an error, and no example is read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, MetadataError, PathNotFoundError
+from beam_datasets.extras import Buffer
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.native import core
 from beam_datasets.storage import caching
+from beam_datasets.storage.backend import Reader
 
 Ints = NDArray[np.int64]
+
+T = TypeVar("T")
 
 INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20
 """How much is read at a time of a shard that has no index."""
 
+_MAX_ATTEMPTS = 5  # to get good bytes from a store that answers with others each time
 _MAX_OPEN = 100  # shards; each needs at most two file descriptors, and a process often has 1024
 _MAX_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
 _NUM_BYTES = 24  # of a record in an index
@@ -104,9 +110,25 @@ class Shard:
         if self._offsets is None:
             with self._scanning:
                 if self._offsets is None:
-                    parts = [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
+                    parts = self._scanned()
                     self._offsets = np.append(np.concatenate(parts), self.reader.size).astype(np.uint64)
         return self._offsets
+
+    def _scanned(self) -> list[NDArray[Any]]:
+        """Returns the offsets of all records; reads them again if lengths are damaged, which the store may not have."""
+        for _ in range(_MAX_ATTEMPTS - 1):
+            try:
+                return [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
+            except CorruptRecordError as error:
+                if not self.forget(error.offset):
+                    raise
+        return [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
+
+    def forget(self, offset: int) -> bool:
+        """Removes what a cache has of the shard around a byte; returns whether the store may have other bytes there."""
+        start = min(max(offset - SCAN_BYTES, 0), self.reader.size)
+        stop = min(offset + SCAN_BYTES, self.reader.size)
+        return start < stop and self.reader.read_anew(start, stop) is not None
 
     def scan(self) -> Iterator[tfrecord.Chunk]:
         """Yields all records, a bounded number of bytes at a time; their data are not checked.
@@ -179,8 +201,11 @@ class Shard:
                 return data  # type: ignore[no-any-return]
         offsets = self.offsets
         start, stop = offsets.item(record), offsets.item(record + 1)
-        buffer = self.reader.read(start, stop)
-        return tfrecord.unframe(buffer, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
+
+        def unframed(data: Buffer) -> bytes:
+            return tfrecord.unframe(data, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
+
+        return checked(self.reader, start, stop, unframed)
 
     def read_many(self, records: Ints) -> list[bytes]:
         """Returns the data of records in ascending order, checked; adjacent ones alone are read in one piece.
@@ -302,10 +327,48 @@ def read_index(path: str) -> Index | None:
     """
     index_path = path + INDEX_SUFFIX
     try:
-        buffer = caching.read_all(index_path) if caching.is_on(index_path) else storage.memory_map(index_path)
+        if not storage.is_remote(index_path):
+            return Index.from_bytes(storage.memory_map(index_path), path=index_path)
+        if not caching.is_on(index_path):  # one request, without that for the size
+            with contextlib.suppress(MetadataError):
+                return _with_keys(storage.read_bytes(index_path), index_path)
+        with caching.cached(storage.open_reader(index_path)) as reader:
+            return _remote_index(reader)
     except PathNotFoundError:
         return None
-    return Index.from_bytes(buffer, path=index_path)
+
+
+def _remote_index(reader: Reader) -> Index:
+    """Returns an index from a store, asked for again if it is damaged."""
+    try:
+        return checked(reader, 0, reader.size, lambda data: _with_keys(data, reader.path))
+    except MetadataError:
+        return Index.from_bytes(reader.read(), path=reader.path)
+
+
+def _with_keys(data: Buffer, path: str) -> Index:
+    """Returns an index whose keys are checked, as they too may be changed on the way; else they are at first use."""
+    index = Index.from_bytes(data, path=path)
+    _ = index.keys
+    return index
+
+
+def checked(reader: Reader, start: int, stop: int, check: Callable[[Buffer], T]) -> T:
+    """Returns what `check` makes of bytes of a file. If they are damaged, asks the store again, without the cache.
+
+    Raises:
+        CorruptRecordError, MetadataError: by `check`, of bytes that the store has sent twice, or of each attempt.
+    """
+    data: Buffer | None = reader.read(start, stop)
+    before: bytes | None = None
+    for _ in range(_MAX_ATTEMPTS):
+        try:
+            return check(data)  # type: ignore[arg-type]
+        except (CorruptRecordError, MetadataError):
+            if (data := reader.read_anew(start, stop)) is None or bytes(data) == before:
+                raise
+            before = bytes(data)
+    return check(data)  # type: ignore[arg-type]
 
 
 def _check_count(index: Index, path: str, num_records: int) -> None:

@@ -73,6 +73,14 @@ class Reader(ABC):
         """Fetches those of these `pieces` that have no file; returns whether all have one now."""
         return False
 
+    def read_anew(self, start: int, stop: int) -> Buffer | None:
+        """Returns bytes [start, stop) as the store sends them now, and forgets those of a cache.
+
+        Returns:
+            None for a file of this machine: what was read of it was not changed on the way.
+        """
+        return None
+
     @abstractmethod
     def _read(self, start: int, stop: int) -> Buffer:
         """Returns bytes [start, stop) of the file, which are not empty and within it."""

@@ -8,7 +8,8 @@ Pieces appear whole, by a rename; the least recently used one is removed first. 
 damaged or missing piece is read again, and a disk that is full or cannot be written is a warning.
 
 Runs of records (native/runs.c) read pieces without a check of the second CRC, as each record has its own. Who finds a
-damaged record there reads it again by a `CachedReader`, which replaces damaged pieces.
+damaged record there reads it again by a `CachedReader`, which replaces damaged pieces. Bytes that were changed on the
+way from the store have good CRCs here; only the file's own checksums find them, and then `read_anew` removes them.
 """
 
 from __future__ import annotations
@@ -153,6 +154,12 @@ class CachedReader(Reader):
         """Returns whether there is a file of the piece with this byte."""
         return os.path.exists(self._cache.path(self._key, start // PIECE_BYTES))
 
+    def read_anew(self, start: int, stop: int) -> Buffer | None:
+        """Asks the store for the range, and removes its pieces: they may be as they were received, but changed."""
+        for number in _pieces_of(start, stop):
+            self._cache.remove(self._key, number)
+        return self._reader.read_anew(start, stop)
+
     def close(self) -> None:
         """Closes the file."""
         self._reader.close()
@@ -196,6 +203,15 @@ class PieceCache:
         except OSError as error:
             _warn(self.directory, error.strerror or str(error))
         return None
+
+    def remove(self, key: str, number: int) -> None:
+        """Removes a piece, if it is there."""
+        try:
+            os.unlink(self.path(key, number))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _warn(self.directory, error.strerror or str(error))
 
     def put(self, key: str, number: int, data: Buffer) -> bool:
         """Keeps pieces of a file, the first of which has this number; removes others if there are too many bytes.

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from beam_datasets.errors import PathExistsError, PathNotFoundError, PathPermissionError, StorageError
 from beam_datasets.extras import Buffer, needs
@@ -21,6 +21,8 @@ from beam_datasets.storage.backend import (
     count_write,
 )
 from beam_datasets.storage.paths import StoreOptions, options_of, scheme, split_remote, url
+
+T = TypeVar("T")
 
 _PART_SIZE = 8 << 20
 _PARTS_AT_ONCE = 4
@@ -39,6 +41,25 @@ _CREDENTIALS = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or in storage_options account_name, account_key",
 }
 _CREDENTIALS["s3a"] = _CREDENTIALS["s3"]
+_OF_THE_CLIENT = frozenset(
+    [
+        *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "default_headers"),
+        *("http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"),
+        *("http2_max_frame_size", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url"),
+        *("proxy_ca_certificate", "proxy_excludes", "randomize_addresses", "root_certificate", "timeout", "user_agent"),
+    ]
+)
+"""Options that obstore takes in `client_options` alone; elsewhere it ends in a panic of Rust, which is no Exception."""
+
+_CUT = (
+    "request or response body error",
+    "error decoding response body",
+    "IncompleteBody",
+    "kind: Interrupted",
+    "invalid utf-8",
+)
+"""What errors contain if an answer ended too early, for which obstore needs an ETag to go on, or was changed."""
+
 _MEMORY: dict[str, Any] = {}
 """The stores of `memory://`: what is put there lives as long as the process."""
 
@@ -60,17 +81,25 @@ class ObjectReader(Reader):
         some = [(start, stop) for start, stop in ranges if start != stop]
         for start, stop in some:
             check_range(self.path, start, stop, stop)
-        with _named(self.path):
-            starts, stops = [start for start, _ in some], [stop for _, stop in some]
+        starts, stops = [start for start, _ in some], [stop for _, stop in some]
+
+        def read() -> list[Buffer]:
             got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
+            data = [memoryview(b"" if start == stop else next(got)) for start, stop in ranges]
+            for (start, stop), part in zip(ranges, data):
+                check_range(self.path, start, stop, start + len(part))
+            return [*data]
+
+        data = _read_again(self.path, read)
         count_read(sum(stop - start for start, stop in some), len(some))
-        data = [memoryview(b"" if start == stop else next(got)) for start, stop in ranges]
-        for (start, stop), part in zip(ranges, data):
-            check_range(self.path, start, stop, start + len(part))
-        return [*data]
+        return data
 
     def _read(self, start: int, stop: int) -> Buffer:
         return self.read_many([(start, stop)])[0]
+
+    def read_anew(self, start: int, stop: int) -> Buffer | None:
+        """Asks for the range once more."""
+        return self._read(start, stop)
 
 
 class ObjectWriter(Writer):
@@ -128,8 +157,7 @@ def size(path: str) -> int:
 def _head(path: str) -> Any:
     obstore, store, key = _at(path)
     count_read(0)
-    with _named(path):
-        return obstore.head(store, key)
+    return _read_again(path, lambda: obstore.head(store, key))
 
 
 def list_dir(path: str) -> list[str]:
@@ -137,8 +165,7 @@ def list_dir(path: str) -> list[str]:
     _check_can_list(path)
     obstore, store, key = _at(path)
     count_read(0)
-    with _named(path):
-        found = obstore.list_with_delimiter(store, key or None)
+    found = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
     names = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
     if not names and key:
         raise PathNotFoundError(f"{path}: there is nothing below it")
@@ -153,8 +180,7 @@ def make_dirs(path: str) -> None:
 def read_bytes(path: str) -> bytes:
     """Returns the whole object."""
     obstore, store, key = _at(path)
-    with _named(path):
-        data = bytes(obstore.get(store, key).bytes())
+    data = _read_again(path, lambda: bytes(obstore.get(store, key).bytes()))
     count_read(len(data))
     return data
 
@@ -241,9 +267,25 @@ def remove_tree(path: str) -> None:
 def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     """Yields what the store reports of each object below."""
     obstore, store, key = _at(path)
-    with _named(path):
-        for batch in obstore.list(store, f"{key}/" if key else None, chunk_size=chunk_size):
-            yield from batch
+    last: list[str] = []  # of those yielded, after which a listing that was cut off goes on
+
+    def batches() -> Iterator[Any]:
+        offset = {"offset": last[0]} if last else {}
+        return iter(obstore.list(store, f"{key}/" if key else None, chunk_size=chunk_size, **offset))
+
+    listing = _read_again(path, batches)
+    for number in range(_MAX_ATTEMPTS):
+        try:
+            with _named(path):
+                for batch in listing:
+                    yield from batch
+                    last[:] = [batch[-1]["path"]] if batch else last
+            return
+        except _CutError:
+            if number == _MAX_ATTEMPTS - 1:
+                raise
+        time.sleep(0.1 * 2**number)
+        listing = _read_again(path, batches)
 
 
 def _at(path: str) -> tuple[Any, Any, str]:
@@ -278,8 +320,9 @@ def _store(root: str, options: StoreOptions) -> Any:
             raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
     given = dict(options.values)
-    client: Any = dict(given.pop("client_options", None) or {})
     with _named(root, options), _checked(root, options):
+        _check_names(given)
+        client: Any = dict(given.pop("client_options", None) or {})
         if kind in ("http", "https"):
             client = {"allow_http": kind == "http", **client}
             # Not `from_url`, which makes an S3 or Azure client of some hosts, and that one wants credentials.
@@ -304,14 +347,30 @@ def _checked(root: str, options: StoreOptions) -> Iterator[None]:
 
     try:
         yield
-    except (exceptions.UnknownConfigurationKeyError, TypeError, ValueError) as error:
-        if not options:
+    except BaseException as error:
+        is_panic = type(error).__name__ == "PanicException"  # of Rust, which no `except Exception` catches
+        wrong = (exceptions.UnknownConfigurationKeyError, TypeError, ValueError)
+        if not (options and (is_panic or isinstance(error, wrong))):
             raise
         raise StorageError(
-            f"{root}: storage_options: {options.redact(_reason(error))}. Got {', '.join(sorted(options.values))}; they "
-            "are called as obstore's stores call them, such as access_key_id, secret_access_key, region, endpoint, "
-            "token, skip_signature: https://developmentseed.org/obstore"
+            f"{root}: storage_options: {options.redact(_reason(error)).rstrip('.')}. Got "
+            f"{', '.join(sorted(options.values))}; they are called as obstore's stores call them, such as "
+            "access_key_id, secret_access_key, region, endpoint, token, skip_signature: https://developmentseed.org/obstore"
         ) from None
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    """Raises a ValueError for options that belong in `client_options`."""
+    inner = options.get("config")
+    for name in (*options, *(inner if isinstance(inner, Mapping) else ())):
+        plain = str(name).lower()
+        for prefix in ("aws_", "azure_", "google_"):
+            plain = plain.removeprefix(prefix)
+        if plain in _OF_THE_CLIENT:
+            raise ValueError(f"{name} is an option of the client. Give it as {{'client_options': {{'{plain}': ...}}}}")
+    client = options.get("client_options") or {}
+    if not isinstance(client, Mapping):
+        raise TypeError(f"client_options must be a dict, such as {{'timeout': '30s'}}, got a {type(client).__name__}")
 
 
 def _check_can_list(path: str) -> None:
@@ -336,6 +395,23 @@ def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
             waiting, num_bytes = [], 0
     if waiting:
         yield b"".join(waiting)
+
+
+class _CutError(StorageError):
+    """An answer of a store ended too early, or was changed on the way."""
+
+
+def _read_again(path: str, read: Callable[[], T]) -> T:
+    """Returns what `read` does; if an answer was cut off, calls it again, as obstore does for other failures."""
+    for number in range(_MAX_ATTEMPTS):
+        try:
+            with _named(path):
+                return read()
+        except _CutError:
+            if number == _MAX_ATTEMPTS - 1:
+                raise
+        time.sleep(0.1 * 2**number)
+    raise AssertionError("unreachable")
 
 
 def _retried(path: str, call: Callable[[int], None]) -> None:
@@ -364,6 +440,7 @@ def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
     except StorageError:
         raise
     except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:  # the last of a `..` in a URL
+        error.args = tuple(options.redact(arg) if isinstance(arg, str) else arg for arg in error.args)  # for --debug
         raise _translated(path, error, options) from (None if options else error)
 
 
@@ -374,7 +451,7 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
         return PathNotFoundError(f"{path}: the object does not exist")
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError(f"{path}: exists already")
-    reason = options.redact(_reason(error))
+    reason = _reason(error)
     if any(place in reason for place in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
         return PathPermissionError(
@@ -384,7 +461,8 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
     if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         whose = "in storage_options" if options else "in the environment"
         return PathPermissionError(f"{path}: {reason}. Do the credentials {whose} allow it?")
-    return StorageError(f"{path}: {reason}")
+    kind = _CutError if any(words in str(error) for words in _CUT) else StorageError
+    return kind(f"{path}: {reason}")
 
 
 def _reason(error: BaseException) -> str:

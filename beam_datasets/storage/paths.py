@@ -23,7 +23,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from beam_datasets.errors import StorageError, StoreOptionsError
+from beam_datasets.errors import StorageError, StoreOptionsError, without_passwords
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
@@ -201,7 +201,7 @@ class StoreOptions:
         raise TypeError("options of a store cannot be pickled: they may contain credentials")
 
     def redact(self, text: str) -> str:
-        """Returns a text without the values of options, except for those like an endpoint.
+        """Returns a text without the values of options, except for those like an endpoint, of which no password is.
 
         >>> StoreOptions({"secret_access_key": "very secret", "endpoint": "http://host"}).redact("very secret: host")
         '***: host'
@@ -215,7 +215,7 @@ class StoreOptions:
         }
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
-        return text
+        return without_passwords(text)
 
 
 NO_OPTIONS = StoreOptions()

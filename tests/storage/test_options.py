@@ -1,5 +1,6 @@
 """Object stores: errors and web servers; options, registered in the process, in no path and no pickle."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ import uuid
 import pytest
 
 from beam_datasets import storage
+from beam_datasets.cli import main
 from beam_datasets.errors import PathPermissionError, StorageError
 from beam_datasets.storage import objects, paths
 from beam_datasets.storage.paths import StoreOptions, options_of
@@ -303,3 +305,76 @@ def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server
 def test_other_schemes_say_what_is_missing():
     with pytest.raises(StorageError, match=r"^nonsense://x/y: "):
         storage.read_bytes("nonsense://x/y")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az", "http"])
+@pytest.mark.parametrize(
+    "options,name",
+    [
+        ({"allow_http": "true"}, "allow_http"),
+        ({"ALLOW_HTTP": True}, "allow_http"),
+        ({"aws_allow_http": "true"}, "allow_http"),
+        ({"timeout": "30s"}, "timeout"),
+        ({"proxy_url": "http://127.0.0.1:1"}, "proxy_url"),
+        ({"config": {"user_agent": "x"}}, "user_agent"),
+        ({"randomize_addresses": "false"}, "randomize_addresses"),
+    ],
+)
+def test_options_of_the_client(scheme, options, name):
+    """obstore ends in a panic of Rust for them, which is no Exception."""
+    place = "127.0.0.1:1" if scheme == "http" else f"bucket-{uuid.uuid4().hex}"
+    path = storage.with_options(f"{scheme}://{place}/x", options)
+    with pytest.raises(
+        StorageError, match=rf"is an option of the client. Give it as .'client_options': .'{name}': ..."
+    ) as caught:
+        storage.read_bytes(path)
+    assert "30s" not in str(caught.value)
+
+
+def test_options_that_end_in_a_panic(bucket, monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def from_url(*_: object, **__: object) -> None:
+        raise PanicException("expected config prefix to start with aws_")
+
+    monkeypatch.setattr("obstore.store.from_url", from_url)
+    with pytest.raises(StorageError, match="storage_options: expected config prefix"):
+        storage.read_bytes(storage.with_options(f"{bucket}/x", {"a_later_option": "1"}))
+    for wrong in (3, [1]):
+        with pytest.raises(StorageError, match=r"client_options must be a dict, such as .'timeout': '30s'."):
+            storage.read_bytes(storage.with_options(f"{bucket}/x", {"client_options": wrong}))
+
+
+PASSWORD = "PASS-w0rd%40"
+
+
+@pytest.mark.parametrize("how", ["options", "environment", "path"])
+def test_passwords_of_urls_are_shown_nowhere(bucket, monkeypatch, how, caplog, capfd):
+    endpoint = f"http://user:{PASSWORD}@127.0.0.1:1"
+    options = {"region": "x", "skip_signature": "true", "retry_config": {"max_retries": 0}}
+    if how == "path":
+        path = storage.with_options(f"{endpoint}/{uuid.uuid4().hex}/data", {"retry_config": {"max_retries": 0}})
+    else:
+        if how == "environment":
+            monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        else:
+            options["endpoint"] = endpoint
+        path = storage.with_options(f"{bucket}/data", options)
+    for call in (storage.read_bytes, storage.open_reader, storage.exists):
+        with pytest.raises(StorageError) as caught:
+            call(path)
+        text = "".join(traceback.format_exception(caught.value))
+        for error in (caught.value, caught.value.__context__, caught.value.__cause__):
+            text += f"{error!r} {error}"
+            if error is not None:  # as --debug shows it
+                error.__suppress_context__ = False
+                text += "".join(traceback.format_exception(error))
+        assert PASSWORD not in text
+        assert "127.0.0.1:1" in text
+    monkeypatch.delenv("BEAM_DATASETS_CACHE_DIR", raising=False)
+    for args in (["info", path], ["info", path, "--debug"], ["head", path, "--debug"], ["verify", path]):
+        with contextlib.suppress(StorageError):
+            main(args)
+    out = "".join(capfd.readouterr()) + caplog.text
+    assert PASSWORD not in out
