@@ -139,7 +139,7 @@ def _is_read_whole(header: ImageHeader, field: Field) -> bool:
     """
     if header.format == formats.JPEG:
         return header.channels in (1, 3)
-    return not (header.is_transparent_level and header.channels == 1 and field.channels in (2, 4))
+    return not (header.has_transparent_color and header.channels == 1 and field.channels in (2, 4))
 
 
 def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str) -> NDArray[Any]:

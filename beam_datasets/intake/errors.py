@@ -1,4 +1,4 @@
-"""Exceptions of libraries, turned into errors that name file and place."""
+"""Conversion of exceptions of libraries into errors that name file and place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from beam_datasets.errors import BeamDatasetsError, InputError
 
 @contextlib.contextmanager
 def foreign_errors(path: str, place: str = "", *, expected: str = "") -> Iterator[None]:
-    """Turns every exception of a library that reads foreign content into an InputError.
+    """Converts any exception of a library that reads foreign content into an InputError.
 
     Errors of this project pass unchanged: they name file and place already.
 
     Args:
-        path: the file.
-        place: where in it: `row 17`, `byte 4096`, `column 'x'`; '' for the whole file.
+        path: the file that is read.
+        place: position in the file, such as `row 17`, `byte 4096` or `column 'x'`; '' for the whole file.
         expected: what the content should be, such as `a Parquet file`.
 
     Raises:
@@ -27,13 +27,13 @@ def foreign_errors(path: str, place: str = "", *, expected: str = "") -> Iterato
     except BeamDatasetsError:
         raise
     except Exception as error:
-        where = f"{path}, {place}" if place else path
-        wanted = f"expected {expected}, got an error: " if expected else ""
-        raise InputError(f"{where}: {wanted}{reason(error)}") from error
+        location = f"{path}, {place}" if place else path
+        expectation = f"expected {expected}, got an error: " if expected else ""
+        raise InputError(f"{location}: {expectation}{reason(error)}") from error
 
 
 def reason(error: BaseException) -> str:
-    r"""Returns what an exception of a library means, in one line that is never empty.
+    r"""Returns the message of an exception of a library as one line that is never empty.
 
     >>> reason(EOFError()), reason(KeyError(64)), reason(ValueError("two\nlines"))
     ('the data end too early', 'KeyError: 64', 'two lines')

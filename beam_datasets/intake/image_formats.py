@@ -1,4 +1,4 @@
-"""Names of image formats, and of what is taken for one, by the first bytes of a file."""
+"""Detection of the format of image files, and of files that are mistaken for images, by their first bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM = "PNG", "JPEG", "GIF", "WebP", "BMP", "TIF
 HEIC, AVIF, JPEG_XL, JPEG_2000 = "HEIC", "AVIF", "JPEG XL", "JPEG 2000"
 
 READABLE = (PNG, JPEG, GIF, WEBP, BMP, TIFF, PPM)
-"""Formats of which a dataset stores files; others are stored as pixels."""
+"""Formats whose files a dataset stores unchanged; images of other formats are stored as pixels."""
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PREFIXES = {
     b"\xff\xd8\xff\xf7": "JPEG-LS",
     b"GIF87a": GIF,
@@ -79,8 +79,8 @@ _PREFIXES = {
     b"OggS": "Ogg",
     b"version https://git-lfs": "a pointer of Git LFS instead of the file (git lfs pull fetches it)",
 }
-_LENGTHS = sorted({len(prefix) for prefix in _PREFIXES}, reverse=True)
-_BRANDS = {  # of files of the ISO base media format
+_PREFIX_LENGTHS = sorted({len(prefix) for prefix in _PREFIXES}, reverse=True)
+_BRANDS = {  # brand of a file of the ISO base media format -> name
     b"avif": AVIF,
     b"avis": AVIF,
     b"crx ": "a Canon raw file (CR3)",
@@ -91,15 +91,15 @@ _MARKUP = re.compile(
 )
 _PPM = re.compile(rb"P([1-6])[\s#]")
 _PFM = re.compile(rb"P[Ff]\s")
-_MARKS = {  # name -> where its signature is, and what it may be
+_SIGNATURES_AT_OFFSET = {  # name -> (offset, possible signatures, all of one length)
     "DICOM": (128, [b"DICM"]),
     "FLI": (4, [b"\x11\xaf", b"\x12\xaf"]),
     "EMF": (40, [b" EMF"]),
     "Kodak Photo CD": (2048, [b"PCD_"]),
     "XBM": (0, [b"#define "]),
 }
-_ICONS = {b"\0\0\1\0": "ICO", b"\0\0\2\0": "a cursor (CUR)"}  # then the number of images; of TGA that is 0
-_PCX = (b"\0\1", b"\2\1", b"\3\1", b"\4\1", b"\5\1")  # version and encoding
+_ICONS = {b"\0\0\1\0": "ICO", b"\0\0\2\0": "a cursor (CUR)"}  # then a number of images: not 0 as in TGA
+_PCX = (b"\0\1", b"\2\1", b"\3\1", b"\4\1", b"\5\1")  # (version, encoding), after the first byte
 _TGA_TYPES, _TGA_BITS = (1, 2, 3, 9, 10, 11), (8, 15, 16, 24, 32)
 
 
@@ -108,15 +108,15 @@ class ImageHeader(NamedTuple):
 
     Attributes:
         format: one of READABLE.
-        height: of the image.
-        width: of the image.
-        bits: of a channel, as stored; a palette has colours of 8.
-        channels: as stored, of a palette 3; 0 where it is not known before decoding.
-        has_alpha: whether a part of the image may be transparent, of PNG.
-        has_metadata: whether there may be an EXIF orientation.
-        num_frames: frames, pages or views.
-        num_previews: other pictures in the file, smaller ones or gain maps.
-        is_transparent_level: a PNG whose gray level, or colour, means transparent.
+        height: height in pixels.
+        width: width in pixels.
+        bits: stored bits per channel; 8 for an image with a palette.
+        channels: stored number of channels, 3 for an image with a palette; 0 if it is known only after decoding.
+        has_alpha: whether pixels may be transparent; set for PNG only.
+        has_metadata: whether the file has metadata that may contain an EXIF orientation.
+        num_frames: number of frames, pages or views.
+        num_previews: number of other pictures in the file, such as thumbnails and gain maps.
+        has_transparent_color: whether one gray level or colour of a PNG without a palette is transparent (chunk tRNS).
     """
 
     format: str
@@ -128,59 +128,59 @@ class ImageHeader(NamedTuple):
     has_metadata: bool = False
     num_frames: int = 1
     num_previews: int = 0
-    is_transparent_level: bool = False
+    has_transparent_color: bool = False
 
 
 class DamagedError(InputError):
-    """A file is damaged; the message says how, and the caller adds its format and place."""
+    """A damaged file; the message describes the damage, and the caller adds format and file."""
 
 
 def format_of(data: bytes) -> str:
-    """Returns the name of a file's format, by its first bytes; '' if it is unknown.
+    """Returns the name of the format of a file, detected by its first bytes; '' if it is unknown.
 
     >>> [format_of(each) for each in (b"GIF89a", b"RIFF....WEBPVP8 ", b"P5 2 2 255 ....", b"%PDF-1.7", b"text", b"")]
     ['GIF', 'WebP', 'PPM', 'PDF', '', '']
     """
-    if data[:8] == _SIGNATURE:
+    if data[:8] == _PNG_SIGNATURE:
         return PNG
     if data[:3] == b"\xff\xd8\xff" and data[3:4] != b"\xf7":
         return JPEG
-    for length in _LENGTHS:
-        found = _PREFIXES.get(data[:length])
-        if found:
-            return found
+    for length in _PREFIX_LENGTHS:
+        name = _PREFIXES.get(data[:length], "")
+        if name:
+            return name
     if data[:4] in _ICONS and data[4:6] != b"\0\0":
         return _ICONS[data[:4]]
     if data[:4] == b"RIFF":
         return {b"WEBP": WEBP, b"WAVE": "WAV", b"AVI ": "AVI"}.get(data[8:12], "")
     if data[4:8] == b"ftyp":
-        return _of_media(data)
+        return _media_format(data)
     if _PPM.match(data):
         return PPM
     if _PFM.match(data):
         return "PFM"
     if markup := _MARKUP.match(data[:1024]):
         return "SVG" if markup[1].lower() == b"svg" else "a page of HTML"
-    for name, (start, marks) in _MARKS.items():
-        if data[start : start + len(marks[0])] in marks:
+    for name, (offset, signatures) in _SIGNATURES_AT_OFFSET.items():
+        if data[offset : offset + len(signatures[0])] in signatures:
             return name
     if data[:1] == b"\x0a" and data[1:3] in _PCX:
         return "PCX"
     return "TGA" if _is_targa(data) else ""
 
 
-def _of_media(data: bytes) -> str:
-    """Returns the format of a file of the ISO base media format, by its brands."""
+def _media_format(data: bytes) -> str:
+    """Returns the name of the format of a file of the ISO base media format, by its brands."""
     end = min(int.from_bytes(data[:4], "big"), 256)
     brands = [data[8:12], *(data[i : i + 4] for i in range(16, end, 4))]
-    known = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
-    if AVIF in known and data[8:12] in (b"mif1", b"msf1"):  # brands of both
+    names = [_BRANDS[brand] for brand in brands if brand in _BRANDS]
+    if AVIF in names and data[8:12] in (b"mif1", b"msf1"):  # major brands that AVIF shares with HEIC
         return AVIF
-    return known[0] if known else "a video (MP4)"
+    return names[0] if names else "a video (MP4)"
 
 
 def _is_targa(data: bytes) -> bool:
-    """Returns whether a file may be a TGA image, which has no signature at its beginning."""
+    """Returns whether the first 18 bytes of a file are a plausible header of TGA, a format without a signature."""
     if len(data) < 18 or data[1] > 1 or data[2] not in _TGA_TYPES or data[16] not in _TGA_BITS:
         return False
     return bool(data[12] | data[13]) and bool(data[14] | data[15]) and data[17] < 64

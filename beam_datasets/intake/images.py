@@ -1,8 +1,7 @@
-"""The structure of image files: whether a file is whole, how large the image is, and how deep.
+"""Structural checks of image files, without decoding: completeness, size in pixels and bit depth.
 
-PNG and JPEG, which are nearly all images of datasets, are checked without being decoded. What decoders accept is
-accepted, such as bytes after the end of the image; but a PNG chunk with a wrong CRC is damage also if decoders can do
-without the chunk.
+Deviations that decoders accept are accepted, such as bytes after the end of the image. The exception is a PNG chunk
+with a wrong CRC, which is an error even if decoders do not need the chunk.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from beam_datasets.intake.png import chunk_name
 DEFAULT_MAX_PIXELS = 1 << 28
 MAX_PIXELS_VARIABLE = "BEAM_DATASETS_MAX_PIXELS"
 
-_TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # of GIF
+_TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # first bytes of blocks of GIF
 
 
 def check_image(data: bytes) -> ImageHeader:
     """Checks the structure of an image file, and returns its header.
 
     Raises:
-        InputError: it is damaged, of a format that is not read from datasets, or has more pixels than `max_pixels`; the
-            caller adds the place.
+        InputError: it is damaged, its format is not in `image_formats.READABLE`, or it has more pixels than
+            `max_pixels`; the caller adds the name of the file.
     """
     kind = format_of(data)
     reader = _READERS.get(kind)
     if reader is None:
-        known = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
-        raise InputError(unreadable(data, known, "decode it and give its pixels, or convert it to PNG"))
+        expected = f"{', '.join(formats.READABLE[:-1])} or {formats.READABLE[-1]}"
+        raise InputError(why_unusable(data, expected, "decode it and give its pixels, or convert it to PNG"))
     try:
         header = reader(data)
     except DamagedError as error:
@@ -46,13 +45,13 @@ def check_image(data: bytes) -> ImageHeader:
     return header
 
 
-def unreadable(data: bytes, expected: str = "", advice: str = "convert it to PNG") -> str:
-    """Returns why the bytes are not an image that can be used, and what to do.
+def why_unusable(data: bytes, expected: str = "", advice: str = "convert it to PNG") -> str:
+    """Returns the error text for a file that is not an image, or an image of a format that cannot be used.
 
     Args:
-        data: the file.
-        expected: what it should be; '' for an image.
-        advice: what to do about another format.
+        data: content of the file.
+        expected: names of the expected formats; '' for any image.
+        advice: advice for a file of another format that is known.
     """
     if not data:
         return "expected an image, got an empty file"
@@ -62,7 +61,7 @@ def unreadable(data: bytes, expected: str = "", advice: str = "convert it to PNG
 
 
 def max_pixels() -> int:
-    """Returns how many pixels an image may have: 2**28, or $BEAM_DATASETS_MAX_PIXELS.
+    """Returns the maximal number of pixels of an image: $BEAM_DATASETS_MAX_PIXELS, or 2**28 if it is not set.
 
     Raises:
         InputError: the variable is not a positive integer.
@@ -76,7 +75,7 @@ def max_pixels() -> int:
 
 
 def check_size(height: int, width: int) -> None:
-    """Checks that an image is not too large, before memory is taken for it.
+    """Checks the size of an image in pixels, before memory is allocated for it.
 
     Raises:
         InputError: it has no pixels, or more than `max_pixels`.
@@ -90,11 +89,11 @@ def check_size(height: int, width: int) -> None:
         )
 
 
-def _gif(data: bytes) -> ImageHeader:
-    """Reads all blocks of a GIF up to its end; as decoders do, it passes over bytes between them."""
+def _gif_header(data: bytes) -> ImageHeader:
+    """Reads all blocks of a GIF up to its trailer and returns its header; like decoders, skips bytes between blocks."""
     size, frames = len(data), 0
     width, height, flags = struct.unpack_from("<HHB", data, 6)
-    offset = 13 + _palette(flags)
+    offset = 13 + _palette_size(flags)
     while offset < size and data[offset] != _TRAILER:
         block = data[offset]
         if block not in (_EXTENSION, _IMAGE):
@@ -102,7 +101,7 @@ def _gif(data: bytes) -> ImageHeader:
             continue
         if block == _IMAGE:
             frames += 1
-            offset += 9 + _palette(data[offset + 9])
+            offset += 9 + _palette_size(data[offset + 9])
         offset += 2
         while offset < size and data[offset]:
             offset += data[offset] + 1
@@ -114,17 +113,17 @@ def _gif(data: bytes) -> ImageHeader:
     return ImageHeader(formats.GIF, height, width, num_frames=frames)
 
 
-def _palette(flags: int) -> int:
-    """Returns the bytes of the palette that flags of a GIF announce."""
+def _palette_size(flags: int) -> int:
+    """Returns the size in bytes of the palette that follows flags of a GIF; 0 if there is none."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
-def _webp(data: bytes) -> ImageHeader:
-    """Reads the chunks of a WebP file."""
+def _webp_header(data: bytes) -> ImageHeader:
+    """Checks the sizes of all chunks of a WebP file and returns its header."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise DamagedError(f"it has {end} bytes by its header, but the file ends after {len(data)}")
-    found: dict[bytes, int] = {}  # kind -> where the content of the first starts
+    content_starts: dict[bytes, int] = {}  # kind -> offset of the content of its first chunk
     offset, frames = 12, 0
     while offset + 8 <= end:
         kind, length = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
@@ -133,43 +132,48 @@ def _webp(data: bytes) -> ImageHeader:
                 f"{chunk_name(kind, offset)} has {length} bytes, but the image ends after {end - offset - 8}"
             )
         frames += kind == b"ANMF"
-        found.setdefault(kind, offset + 8)
+        content_starts.setdefault(kind, offset + 8)
         offset += 8 + length + length % 2
-    if not frames and b"VP8 " not in found and b"VP8L" not in found:
+    if not frames and b"VP8 " not in content_starts and b"VP8L" not in content_starts:
         raise DamagedError("there are no pixels")
-    width, height = _webp_size(data, found)
-    metadata = b"EXIF" in found or b"XMP " in found
-    return ImageHeader(formats.WEBP, height, width, has_metadata=metadata, num_frames=max(frames, 1))
+    width, height = _webp_size(data, content_starts)
+    has_metadata = b"EXIF" in content_starts or b"XMP " in content_starts
+    return ImageHeader(formats.WEBP, height, width, has_metadata=has_metadata, num_frames=max(frames, 1))
 
 
-def _webp_size(data: bytes, found: dict[bytes, int]) -> tuple[int, int]:
-    """Returns width and height of a WebP image."""
-    if start := found.get(b"VP8X"):
+def _webp_size(data: bytes, content_starts: dict[bytes, int]) -> tuple[int, int]:
+    """Returns (width, height) of a WebP image.
+
+    Args:
+        data: the file.
+        content_starts: kind of a chunk -> offset of the content of the first one.
+    """
+    if start := content_starts.get(b"VP8X"):
         sides = data[start + 4 : start + 7], data[start + 7 : start + 10]
         return int.from_bytes(sides[0], "little") + 1, int.from_bytes(sides[1], "little") + 1
-    if start := found.get(b"VP8L"):
+    if start := content_starts.get(b"VP8L"):
         (packed,) = struct.unpack_from("<I", data, start + 1)
         return (packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1
-    width, height = struct.unpack_from("<HH", data, found[b"VP8 "] + 6)
+    width, height = struct.unpack_from("<HH", data, content_starts[b"VP8 "] + 6)
     return width & 0x3FFF, height & 0x3FFF
 
 
-def _bmp(data: bytes) -> ImageHeader:
-    """Reads the header of a BMP, and checks that uncompressed pixels are all there."""
-    (pixels, kind) = struct.unpack_from("<II", data, 10)
-    width, height, _, bits = struct.unpack_from("<HHHH" if kind == 12 else "<iiHH", data, 18)
+def _bmp_header(data: bytes) -> ImageHeader:
+    """Returns the header of a BMP; if it is uncompressed, checks that all pixels are in the file."""
+    (pixels_start, header_size) = struct.unpack_from("<II", data, 10)
+    width, height, _, bits = struct.unpack_from("<HHHH" if header_size == 12 else "<iiHH", data, 18)
     if width <= 0:
         raise DamagedError(f"its width is {width}")
-    compression = 0 if kind == 12 else struct.unpack_from("<I", data, 30)[0]
-    end = pixels + (width * bits + 31) // 32 * 4 * abs(height)
+    compression = 0 if header_size == 12 else struct.unpack_from("<I", data, 30)[0]
+    end = pixels_start + (width * bits + 31) // 32 * 4 * abs(height)
     if not compression and end > len(data):
         raise DamagedError(f"its pixels end at byte {end}, but the file at {len(data)}")
     return ImageHeader(formats.BMP, abs(height), width)
 
 
-def _ppm(data: bytes) -> ImageHeader:
-    """Reads the header of a PBM, PGM or PPM file."""
-    kind, width, height, maximum, start = ppm_header(data)
+def _ppm_header(data: bytes) -> ImageHeader:
+    """Returns the header of a PBM, PGM or PPM file; if its pixels are bytes, checks that all are in the file."""
+    kind, width, height, maximum, start = ppm_fields(data)
     if kind in (5, 6):
         end = start + width * height * (3 if kind == 6 else 1) * (2 if maximum > 255 else 1)
         if end > len(data):
@@ -178,8 +182,12 @@ def _ppm(data: bytes) -> ImageHeader:
     return ImageHeader(formats.PPM, height, width, bits=maximum.bit_length(), channels=channels)
 
 
-def ppm_header(data: bytes) -> tuple[int, int, int, int, int]:
-    """Returns the kind of a PPM file (1 to 6), its width, height, greatest value, and where its pixels start."""
+def ppm_fields(data: bytes) -> tuple[int, int, int, int, int]:
+    """Returns (kind from 1 to 6, width, height, greatest value, offset of the pixels) of a PBM, PGM or PPM file.
+
+    Raises:
+        DamagedError: the header is invalid.
+    """
     kind = data[1] - ord("0")
     numbers = 2 if kind in (1, 4) else 3
     match = re.match(rb"P\d" + rb"(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})" * numbers + rb"\s", data[:4096])
@@ -191,8 +199,8 @@ def ppm_header(data: bytes) -> tuple[int, int, int, int, int]:
     return kind, width, height, maximum, match.end()
 
 
-def _tiff(data: bytes) -> ImageHeader:
-    """Reads the directories of a TIFF file."""
+def _tiff_header(data: bytes) -> ImageHeader:
+    """Returns the header of a TIFF file: the size of its first page, upright, and the number of pages and previews."""
     pages, previews = tiff.pages(data)
     height, width = pages[0].number(tiff.HEIGHT), pages[0].number(tiff.WIDTH)
     if pages[0].number(tiff.ORIENTATION) in tiff.LYING:
@@ -205,9 +213,9 @@ def _tiff(data: bytes) -> ImageHeader:
 _READERS: dict[str, Callable[[bytes], ImageHeader]] = {
     formats.PNG: png.read_header,
     formats.JPEG: jpeg.read_header,
-    formats.GIF: _gif,
-    formats.WEBP: _webp,
-    formats.BMP: _bmp,
-    formats.PPM: _ppm,
-    formats.TIFF: _tiff,
+    formats.GIF: _gif_header,
+    formats.WEBP: _webp_header,
+    formats.BMP: _bmp_header,
+    formats.PPM: _ppm_header,
+    formats.TIFF: _tiff_header,
 }

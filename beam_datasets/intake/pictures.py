@@ -1,7 +1,7 @@
-"""Pixels of images of all formats, at their full depth.
+"""Decoding of image files of all formats to pixels, at full bit depth.
 
-Pillow decodes images of 8 bits. It reduces many deeper ones to 8 bits without a word, so imagecodecs decodes these, and
-pillow-heif HEIC. What none of them decodes exactly is refused by its name.
+Pillow decodes images of 8 bits per channel. It silently reduces many deeper ones to 8 bits, so imagecodecs decodes
+those; pillow-heif decodes HEIC. An image that none of them decodes exactly is an error that names its format.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from beam_datasets.intake import image_formats as formats
 from beam_datasets.intake import tiff
 from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
-from beam_datasets.intake.images import check_image, check_size, ppm_header, unreadable
+from beam_datasets.intake.images import check_image, check_size, ppm_fields, why_unusable
 
-_PLUGINS = {  # of Pillow
+_PLUGINS = {  # format -> name of Pillow's plugin
     formats.PNG: "PNG",
     formats.JPEG: "JPEG",
     formats.GIF: "GIF",
@@ -43,30 +43,31 @@ _PLUGINS = {  # of Pillow
     "SUN": "SUN",
     "TGA": "TGA",
 }
-_OPTIONAL = {"AVIF": "avif", "JPEG2000": "jpg_2000", "WEBP": "webp"}  # libraries that Pillow may be built without
-# Modes of 8 bits, and those that have their channels; "P" is one of these two by its palette.
+# Plugin -> the feature that Pillow must be built with for it.
+_OPTIONAL = {"AVIF": "avif", "JPEG2000": "jpg_2000", "WEBP": "webp"}
+# Mode of Pillow with 8 bits per channel -> mode to convert to. "P" is converted to RGB or RGBA; see `pixels_of`.
 _MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA", "RGB": "RGB", "RGBX": "RGB", "RGBA": "RGBA", "RGBa": "RGBA"}
 _MODES |= {"PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB"}
 _ORIENTATION = 0x0112  # the EXIF tag
-_COMPRESSIONS = (34887, 50001)  # of TIFF, LERC and WebP, which the libtiff of Pillow does not decode
+_NOT_IN_PILLOW = (34887, 50001)  # compressions of TIFF that Pillow's libtiff does not decode: LERC and WebP
 _SIZ = b"\xff\x4f\xff\x51"  # the beginning of a JPEG 2000 codestream
-_AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)
-_JXL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}
-_CUBE_OR_VOLUME, _DDS_FLOATS = 0x200200, range(94, 97)
+_AV1 = re.compile(rb"av1C\x81.(.)", re.DOTALL)  # the box of an AV1 image, with the byte that holds its bit depth
+_JXL_RATIOS = {1: (1, 1), 2: (12, 10), 3: (4, 3), 4: (3, 2), 5: (16, 9), 6: (5, 4), 7: (2, 1)}  # width : height
+_CUBE_OR_VOLUME, _DDS_FLOATS = 0x200200, range(94, 97)  # capabilities and pixel formats of DDS
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as pixels, the first where there are several.
+    """The decoded pixels of an image file; of its first image if it contains several.
 
     Attributes:
-        pixels: shape (height, width, channels) with 1 to 4 channels; uint8, or uint16 if it has more than 8 bits.
-        bits: of a channel.
-        num_frames: frames, pages, views, or sizes.
-        orientation: by EXIF, from 1 to 8, to which the pixels are not turned yet; 1 is upright.
-        is_cmyk: whether its colours were those of print, CMYK, of which RGB is an approximation.
-        format: its name, see `image_formats`.
-        num_previews: see `ImageHeader`.
+        pixels: array of shape (height, width, channels) with 1 to 4 channels; uint8, or uint16 for more than 8 bits.
+        bits: bits per channel in the file.
+        num_frames: number of frames, pages, views or sizes in the file.
+        orientation: EXIF orientation from 1 to 8 that has not been applied to the pixels; 1 is upright.
+        is_cmyk: whether the pixels were converted from CMYK, which RGB approximates.
+        format: name of the format; see `image_formats`.
+        num_previews: number of other pictures in the file; see `ImageHeader`.
     """
 
     pixels: NDArray[Any]
@@ -79,21 +80,21 @@ class Picture:
 
     @property
     def channels(self) -> int:
-        """How many channels there are, opacity included."""
+        """Number of channels, including an alpha channel."""
         return int(self.pixels.shape[2])
 
     @property
     def has_alpha(self) -> bool:
-        """Whether the last channel is opacity."""
+        """Whether the last channel is alpha (opacity)."""
         return self.channels in (2, 4)
 
     def upright(self) -> NDArray[Any]:
-        """Returns the pixels, turned as the orientation asks for."""
-        return turned(self.pixels, self.orientation)
+        """Returns the pixels with the orientation applied."""
+        return apply_orientation(self.pixels, self.orientation)
 
 
-def turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Returns the upright pixels of an image with an EXIF orientation from 1 to 8."""
+def apply_orientation(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Returns the pixels of an image with its EXIF orientation, from 1 to 8, applied, as a contiguous array."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     pixels = pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
@@ -101,32 +102,36 @@ def turned(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
 
 
 def read_picture(data: bytes) -> Picture:
-    """Returns the pixels of an image file of any format, at full depth.
+    """Decodes an image file of any format at full bit depth.
 
     Raises:
-        InputError: it is damaged, or cannot be decoded exactly; the caller adds the place.
-        MissingDependencyError: a package is needed to decode it.
+        InputError: it is damaged, or cannot be decoded exactly; the caller adds the name of the file.
+        MissingDependencyError: a package that decodes it is not installed.
     """
     kind = format_of(data)
     header = check_image(data) if kind in formats.READABLE else None
     read = _READERS.get(kind, _by_pillow if kind in _PLUGINS else None)
     if read is None:
-        raise InputError(unreadable(data))
+        raise InputError(why_unusable(data))
     try:
         return replace(read(data, kind, header), format=kind, num_previews=header.num_previews if header else 0)
     except DamagedError as error:
         raise InputError(f"a damaged image: {kind}: {error}") from None
     except BeamDatasetsError:
         raise
-    except Exception as error:  # whatever libraries meet in damaged files
+    except Exception as error:  # libraries raise many classes for damaged files
         raise InputError(f"a damaged image, or of a kind that is not decoded: {kind}: {reason(error)}") from error
 
 
 def open_by_pillow(data: bytes, kind: str) -> Any:
-    """Returns Pillow's image of a format, not decoded yet; the limit of pixels is ours.
+    """Opens an image by Pillow without decoding it; `max_pixels` replaces Pillow's own limit.
+
+    Args:
+        data: content of the file.
+        kind: name of its format, a key of _PLUGINS.
 
     Raises:
-        InputError: Pillow does not have the format, or the image is too large.
+        InputError: this Pillow does not read the format, or the image is too large.
     """
     with needs(f"images of the format {kind} need Pillow", "image"):
         from PIL import Image, features
@@ -140,25 +145,32 @@ def open_by_pillow(data: bytes, kind: str) -> Any:
 
 
 def pixels_of(picture: Any, what: str) -> NDArray[Any]:
-    """Returns the pixels of Pillow's image, of shape (height, width, channels), uint8.
+    """Returns the pixels of an image of Pillow as gray or RGB, with alpha if it has transparency.
+
+    Args:
+        picture: the image, of a mode with 8 bits per channel.
+        what: name of its format, for the error.
+
+    Returns:
+        A uint8 array of shape (height, width, channels).
 
     Raises:
-        InputError: it has another depth or colours that are not those of RGB.
+        InputError: its mode has another depth, or colours that are not converted exactly.
     """
     mode = picture.mode
     if mode == "P":
-        wanted = "RGBA" if "transparency" in picture.info else "RGB"
+        converted_mode = "RGBA" if "transparency" in picture.info else "RGB"
     elif mode in _MODES:
-        wanted = "RGBA" if mode == "RGB" and "transparency" in picture.info else _MODES[mode]
-        wanted = "LA" if mode in ("1", "L") and "transparency" in picture.info else wanted
+        converted_mode = "RGBA" if mode == "RGB" and "transparency" in picture.info else _MODES[mode]
+        converted_mode = "LA" if mode in ("1", "L") and "transparency" in picture.info else converted_mode
     else:
         raise InputError(f"{what} with pixels of the mode {mode} is not decoded exactly; convert it to 8 or 16 bits")
-    pixels = np.array(picture.convert(wanted))
+    pixels = np.array(picture.convert(converted_mode))
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
 def _by_pillow(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns an image of 8 bits."""
+    """Decodes an image of 8 bits per channel by Pillow; `header` is None if its format is not in READABLE."""
     if kind == "SGI" and data[3:4] != b"\x01":
         raise InputError("SGI with 16 bits a channel is not decoded exactly; convert it to PNG")
     with open_by_pillow(data, kind) as picture:
@@ -170,30 +182,30 @@ def _by_pillow(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _num_frames(picture: Any) -> int:
-    """Returns how many frames, or sizes, Pillow finds."""
+    """Returns the number of frames, or of sizes in an icon, that Pillow reads in an image."""
     sizes = picture.info.get("sizes")
     return len(sizes) if sizes else getattr(picture, "n_frames", 1)
 
 
 def orientation_of(picture: Any) -> int:
-    """Returns the EXIF orientation of Pillow's image, from 1 to 8; 1 if there is none that can be read."""
+    """Returns the EXIF orientation, from 1 to 8, of an image of Pillow; 1 if it is missing or cannot be read."""
     try:
-        found = picture.getexif().get(_ORIENTATION, 1)
-    except Exception:  # damaged EXIF data, which Pillow reads late, and with many kinds of errors
+        orientation = picture.getexif().get(_ORIENTATION, 1)
+    except Exception:  # Pillow parses EXIF data here, and raises many classes if they are damaged
         return 1
-    return found if found in range(2, 9) else 1
+    return orientation if orientation in range(2, 9) else 1
 
 
 # ----------------------------------------------------------------------------------------------------- more than 8 bits
 
 
 def deep_pixels(data: bytes, kind: str) -> tuple[NDArray[Any], int] | None:
-    """Returns pixels and bits of a TIFF or PPM file that Pillow does not decode, as stored; None for others.
+    """Returns (pixels, bits per channel) of a TIFF or PPM file that Pillow does not decode exactly; None for others.
 
-    They have more than 8 bits, or are compressed in a way that Pillow does not know.
+    Such a file has more than 8 bits per channel, or a compression that Pillow does not support.
 
     Raises:
-        InputError: it cannot be decoded exactly.
+        InputError: the file is damaged, or cannot be decoded exactly.
     """
     if kind == formats.TIFF:
         return _deep_tiff(data)
@@ -203,6 +215,7 @@ def deep_pixels(data: bytes, kind: str) -> tuple[NDArray[Any], int] | None:
 
 
 def _tiff(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
+    """Decodes the first page of a TIFF file, upright."""
     frames = header.num_frames if header else 1
     deep = _deep_tiff(data)
     if deep is None:
@@ -211,10 +224,10 @@ def _tiff(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _deep_tiff(data: bytes) -> tuple[NDArray[Any], int] | None:
-    """Returns pixels and bits of the first page of a TIFF file, turned as it asks for; None if Pillow decodes it."""
+    """Returns (upright pixels, bits per channel) of the first page of a TIFF file; None if Pillow decodes it."""
     page = tiff.first_directory(data)
     bits = tiff.depth(page)
-    if bits <= 8 and not (bits == 8 and page.number(tiff.COMPRESSION) in _COMPRESSIONS and tiff.is_plain(page)):
+    if bits <= 8 and not (bits == 8 and page.number(tiff.COMPRESSION) in _NOT_IN_PILLOW and tiff.is_plain(page)):
         return None
     pixels = np.asarray(_imagecodecs().tiff_decode(data, index=0))
     if pixels.ndim == 2:
@@ -225,32 +238,33 @@ def _deep_tiff(data: bytes) -> tuple[NDArray[Any], int] | None:
     if pixels.shape != shape or pixels.dtype != (np.uint16 if bits > 8 else np.uint8):
         raise DamagedError(f"it is decoded to {pixels.dtype} of the shape {pixels.shape} instead of {shape}")
     orientation = page.number(tiff.ORIENTATION, 1)
-    return turned(pixels, orientation if orientation in range(1, 9) else 1), bits
+    return apply_orientation(pixels, orientation if orientation in range(1, 9) else 1), bits
 
 
 def _ppm(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
+    """Decodes a PBM, PGM or PPM file."""
     deep = _deep_ppm(data)
     return _by_pillow(data, kind, header) if deep is None else Picture(*deep)
 
 
 def _deep_ppm(data: bytes) -> tuple[NDArray[Any], int] | None:
-    """Returns pixels and bits of a PGM or PPM file; None if it has at most 8 bits."""
-    kind, width, height, maximum, start = ppm_header(data)
+    """Returns (pixels, bits per channel) of a PGM or PPM file; None if it has at most 8 bits."""
+    kind, width, height, maximum, start = ppm_fields(data)
     if maximum < 256:
         return None
     channels = 3 if kind in (3, 6) else 1
-    count = height * width * channels
+    num_values = height * width * channels
     if kind in (2, 3):
         values = np.array(re.sub(rb"#[^\n\r]*", b"", data[start:]).split(), np.int64)
     else:
-        values = np.frombuffer(data, ">u2", count, start)
-    if len(values) < count or (count and int(values.max()) > maximum):
-        raise DamagedError(f"expected {count} values up to {maximum}")
-    return values[:count].astype(np.uint16).reshape(height, width, channels), maximum.bit_length()
+        values = np.frombuffer(data, ">u2", num_values, start)
+    if len(values) < num_values or (num_values and int(values.max()) > maximum):
+        raise DamagedError(f"expected {num_values} values up to {maximum}")
+    return values[:num_values].astype(np.uint16).reshape(height, width, channels), maximum.bit_length()
 
 
 def _jpeg(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns an image of any depth; one of 8 bits is decoded by Pillow, as it knows CMYK."""
+    """Decodes a JPEG: with 8 bits by Pillow, which converts CMYK, and with more by imagecodecs."""
     if header is None or header.bits <= 8:
         return _by_pillow(data, kind, header)
     pixels = np.asarray(_imagecodecs().jpeg8_decode(data))
@@ -258,7 +272,7 @@ def _jpeg(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _png(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns an image of any depth; one of 8 bits is decoded by Pillow, as it knows what is transparent."""
+    """Decodes a PNG: with 8 bits by Pillow, which converts transparent colours, and with 16 by imagecodecs."""
     if header is None or header.bits <= 8:
         return _by_pillow(data, kind, header)
     pixels = _three_dimensional(np.asarray(_imagecodecs().png_decode(data)))
@@ -268,15 +282,17 @@ def _png(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns an image of any depth: of more than 8 bits by imagecodecs, as Pillow reduces it."""
+    """Decodes a JPEG 2000 image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs."""
     start = data.find(_SIZ)
-    number = int.from_bytes(data[start + 40 : start + 42], "big")
-    components = data[start + 42 : start + 42 + 3 * number]
-    if start < 0 or not 0 < number == len(components) // 3:
+    num_channels = int.from_bytes(data[start + 40 : start + 42], "big")
+    components = data[start + 42 : start + 42 + 3 * num_channels]
+    if start < 0 or not 0 < num_channels == len(components) // 3:
         raise DamagedError("it has no size")
     depths = components[::3]
-    if len(set(depths)) > 1 or depths[0] & 0x80 or depths[0] >= 16 or number > 4:
-        raise InputError(f"JPEG 2000 with signed, different or {number} channels is not decoded exactly; convert it")
+    if len(set(depths)) > 1 or depths[0] & 0x80 or depths[0] >= 16 or num_channels > 4:
+        raise InputError(
+            f"JPEG 2000 with signed, different or {num_channels} channels is not decoded exactly; convert it"
+        )
     bits = depths[0] + 1
     if bits <= 8:
         return _by_pillow(data, kind, header)
@@ -285,7 +301,7 @@ def _jpeg_2000(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _avif(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns an image of any depth: of more than 8 bits by imagecodecs, as Pillow reduces it."""
+    """Decodes an AVIF image: with 8 bits by Pillow, and with more, which Pillow reduces to 8, by imagecodecs."""
     bits = _avif_bits(data)
     if bits <= 8:
         return _by_pillow(data, kind, header)
@@ -297,13 +313,13 @@ def _avif(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def _avif_bits(data: bytes) -> int:
-    """Returns the bits of a channel of an AVIF image, the most of all that the file contains."""
+    """Returns the largest number of bits per channel (8, 10 or 12) among the images of an AVIF file."""
     flags = [match[0] for match in _AV1.findall(data)]
     return max((8 if not flag & 0x40 else 12 if flag & 0x20 else 10 for flag in flags), default=8)
 
 
 def _heic(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns the primary image, which libheif turns upright."""
+    """Decodes the primary image of a HEIC file, which libheif turns upright."""
     try:
         import pillow_heif
     except ImportError as error:
@@ -315,12 +331,12 @@ def _heic(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
         raise InputError(f"HEIC with pixels of the mode {mode} is not decoded exactly; convert it to PNG")
     pixels = _three_dimensional(np.asarray(opened))
     if pixels.dtype == np.uint16:
-        pixels = pixels >> (16 - bits)  # libheif fills 16 bits
+        pixels = pixels >> (16 - bits)  # libheif shifts the values to the high bits of 16
     return Picture(np.ascontiguousarray(pixels), bits, len(opened))
 
 
 def _jpeg_xl(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns the first frame, which libjxl turns upright."""
+    """Decodes the first frame of a JPEG XL file, which libjxl turns upright."""
     height, width = jpeg_xl_size(data)
     check_size(height, width)
     pixels = np.asarray(_imagecodecs().jpegxl_decode(data))
@@ -331,42 +347,46 @@ def _jpeg_xl(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
 
 
 def jpeg_xl_size(data: bytes) -> tuple[int, int]:
-    """Returns height and width of a JPEG XL image, before it is turned."""
+    """Returns (height, width) of a JPEG XL image as stored, before its orientation is applied.
+
+    Raises:
+        DamagedError: the file contains no image.
+    """
     start = 0
-    while data[start : start + 2] != b"\xff\x0a":  # of a file of boxes
+    while data[start : start + 2] != b"\xff\x0a":  # a file of boxes: the image is the content of one
         size, kind = int.from_bytes(data[start : start + 4], "big"), data[start + 4 : start + 8]
-        head = 16 if size == 1 else 8
+        header_size = 16 if size == 1 else 8
         size = int.from_bytes(data[start + 8 : start + 16], "big") if size == 1 else size
-        if len(kind) < 4 or 0 < size < head:
+        if len(kind) < 4 or 0 < size < header_size:
             raise DamagedError("there is no image in it")
         if kind in (b"jxlc", b"jxlp"):
-            start += head + (4 if kind == b"jxlp" else 0)
+            start += header_size + (4 if kind == b"jxlp" else 0)
             break
         start = start + size if size else len(data)
-    bits = int.from_bytes(data[start + 2 : start + 14], "little")
+    bits = int.from_bytes(data[start + 2 : start + 14], "little")  # the header, read from the lowest bit on
     is_small, bits = bits & 1, bits >> 1
     height, bits = _jxl_length(bits, is_small)
     ratio, bits = bits & 7, bits >> 3
     if ratio:
-        over, under = _JXL_RATIOS[ratio]
-        return height, height * over // under
+        numerator, denominator = _JXL_RATIOS[ratio]
+        return height, height * numerator // denominator
     return height, _jxl_length(bits, is_small)[0]
 
 
 def _jxl_length(bits: int, is_small: int) -> tuple[int, int]:
-    """Returns a length of a JPEG XL header, and the bits after it."""
+    """Reads a height or width from the header of a JPEG XL image; returns it and the remaining bits of the header."""
     if is_small:
         return ((bits & 31) + 1) * 8, bits >> 5
-    count = (9, 13, 18, 30)[bits & 3]
-    return ((bits >> 2) & ((1 << count) - 1)) + 1, bits >> (2 + count)
+    num_bits = (9, 13, 18, 30)[bits & 3]
+    return ((bits >> 2) & ((1 << num_bits) - 1)) + 1, bits >> (2 + num_bits)
 
 
 def _dds(data: bytes, kind: str, header: ImageHeader | None) -> Picture:
-    """Returns a texture of 8 bits; of several textures only the first could be read."""
+    """Decodes a DDS file of one texture with 8 bits per channel; others, which Pillow decodes in part, are refused."""
     capabilities = int.from_bytes(data[112:116], "little")
     is_new = data[84:88] == b"DX10"
-    form, number = (int.from_bytes(data[i : i + 4], "little") if is_new else 0 for i in (128, 140))
-    if capabilities & _CUBE_OR_VOLUME or number > 1 or form in _DDS_FLOATS:
+    pixel_format, num_textures = (int.from_bytes(data[i : i + 4], "little") if is_new else 0 for i in (128, 140))
+    if capabilities & _CUBE_OR_VOLUME or num_textures > 1 or pixel_format in _DDS_FLOATS:
         raise InputError("DDS with several textures, or floating-point ones, is not decoded exactly; convert it to PNG")
     return _by_pillow(data, kind, header)
 
@@ -385,10 +405,10 @@ _READERS: dict[str, Callable[[bytes, str, ImageHeader | None], Picture]] = {
 
 
 def _three_dimensional(pixels: NDArray[Any]) -> NDArray[Any]:
-    """Returns pixels of shape (height, width, channels).
+    """Returns pixels of shape (height, width) or (height, width, channels) as an array of three dimensions.
 
     Raises:
-        InputError: they have another shape, or are not unsigned integers of 8 or 16 bits.
+        InputError: they have another shape, more than 4 channels, or a dtype other than uint8 and uint16.
     """
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not 0 < pixels.shape[2] <= 4 or pixels.dtype not in (np.uint8, np.uint16):

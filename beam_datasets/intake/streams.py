@@ -1,11 +1,11 @@
 """Byte streams of files, decompressed and read to their end.
 
-A name that ends in .gz, .bz2, .xz, .lzma, .zst or .deflate is decompressed. A compressed file is a series of streams
-(members, frames), each with its own end and checksum, then maybe zeros, which `tar` and tapes append. A stream that is
-cut off, and bytes after the last one that begin no other stream, are errors: libraries take both for the end of the
-file in silence.
+A file whose name ends in .gz, .bz2, .xz, .lzma, .zst or .deflate is decompressed. A compressed file is a series of
+streams (members, frames), each with its own end and checksum, optionally followed by zeros, which `tar` and tapes
+append. A truncated stream is an error, and so are bytes after the last stream that do not begin another one: libraries
+silently treat both as the end of the file.
 
-Local files are opened by Python, and URLs by Beam's file systems, which is imported for them alone.
+Python opens local files. Beam's file systems open URLs; Beam is imported only for them.
 Sources: RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (zstd), the formats of bzip2 and xz.
 """
 
@@ -30,21 +30,21 @@ MAX_BLOCK = 1 << 20  # bytes that one call of a decompressor returns, where its 
 _READ_SIZE = 1 << 18
 _ZSTD_READ_SIZE = 1 << 12  # its library has no limit; a block of 4 bytes may mean 128 KiB
 _MAX_LZMA_MEMORY = 1 << 29
-MAX_MAGIC = 6
+MAX_MAGIC = 6  # bytes of the longest `Codec.magic`
 _ADVICE = "The file is damaged or cut off; get it again"
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A compression.
+    """A compression format.
 
     Attributes:
-        name: of the format.
-        suffixes: of file names.
-        magic: the bytes that every stream begins with; b'' if there are none.
-        read_size: compressed bytes to decompress at once.
-        blocks: (decompressor, data) -> the blocks that the data decompress to, each of bounded size.
-        decompressor: makes the decompressor of one stream, with the attributes `eof` and `unused_data`.
+        name: name of the format, for errors.
+        suffixes: suffixes of the file names.
+        magic: bytes that every stream begins with; b'' if the format has none.
+        read_size: number of compressed bytes to decompress at once.
+        blocks: function (decompressor, data) -> decompressed blocks of the data, each of bounded size.
+        decompressor: creates the decompressor of one stream, which has the attributes `eof` and `unused_data`.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Codec:
 
 
 def _zlib_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Yields the blocks of zlib and gzip, whose decompressors return the input that they have not read yet."""
     while True:
         block = decompressor.decompress(data, MAX_BLOCK)
         data = decompressor.unconsumed_tail
@@ -64,8 +65,8 @@ def _zlib_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
             return
 
 
-def _file_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    """Yields the blocks of bz2 and lzma, whose decompressors keep the input."""
+def _bz2_or_lzma_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Yields the blocks of bz2 and lzma, whose decompressors keep the input that they have not read yet."""
     while True:
         yield decompressor.decompress(data, MAX_BLOCK)
         data = b""
@@ -86,9 +87,9 @@ def _zstd_decompressor() -> Any:
 _LZMA = partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, _MAX_LZMA_MEMORY)
 GZIP = Codec("gzip", (".gz",), b"\x1f\x8b", _READ_SIZE, _zlib_blocks, partial(zlib.decompressobj, 16 + zlib.MAX_WBITS))
 ZLIB = Codec("zlib", (".deflate", ".zlib"), b"", _READ_SIZE, _zlib_blocks, zlib.decompressobj)
-BZIP2 = Codec("bzip2", (".bz2",), b"BZh", _READ_SIZE, _file_blocks, bz2.BZ2Decompressor)
-XZ = Codec("xz", (".xz",), b"\xfd7zXZ\x00", _READ_SIZE, _file_blocks, _LZMA)
-LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _file_blocks, _LZMA)
+BZIP2 = Codec("bzip2", (".bz2",), b"BZh", _READ_SIZE, _bz2_or_lzma_blocks, bz2.BZ2Decompressor)
+XZ = Codec("xz", (".xz",), b"\xfd7zXZ\x00", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
+LZMA = Codec("lzma", (".lzma",), b"", _READ_SIZE, _bz2_or_lzma_blocks, _LZMA)
 ZSTD = Codec("zstd", (".zst", ".zstd"), b"\x28\xb5\x2f\xfd", _ZSTD_READ_SIZE, _zstd_blocks, _zstd_decompressor)
 CODECS = (GZIP, BZIP2, XZ, LZMA, ZSTD, ZLIB)
 COMPRESSED = tuple(suffix for codec in CODECS for suffix in codec.suffixes)
@@ -96,7 +97,7 @@ _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf\x27\x1c": "a 7-Zip arc
 
 
 def codec_of(path: str) -> Codec | None:
-    """Returns the compression that a file's name says; None if it says none.
+    """Returns the codec of a file by the suffix of its name; None if the name has no suffix of a codec.
 
     >>> codec_of("a.csv.GZ").name, codec_of("a.csv")
     ('gzip', None)
@@ -106,15 +107,20 @@ def codec_of(path: str) -> Codec | None:
 
 
 def codec_of_content(head: bytes) -> Codec | None:
-    """Returns the compression of content that begins with `head`; None if it is none that can be told.
+    """Returns the codec of content that begins with `head`; None if it is not recognized, as that of `.lzma` files.
 
     >>> codec_of_content(b"BZh91AY").name, codec_of_content(b"id,name")
     ('bzip2', None)
     """
-    found = next((codec for codec in CODECS if codec.magic and head.startswith(codec.magic)), None)
+    codec_by_magic = _codec_by_magic(head)
     # zlib: method 8 with a window of at most 32 KiB, and a checksum of the first two bytes
     is_zlib = len(head) >= 2 and head[0] & 0x8F == 8 and int.from_bytes(head[:2], "big") % 31 == 0
-    return found or (ZLIB if is_zlib else None)
+    return codec_by_magic or (ZLIB if is_zlib else None)
+
+
+def _codec_by_magic(head: bytes) -> Codec | None:
+    """Returns the codec whose magic bytes begin `head`, if any."""
+    return next((codec for codec in CODECS if codec.magic and head.startswith(codec.magic)), None)
 
 
 def is_plain(path: str) -> bool:
@@ -129,14 +135,14 @@ def file_systems() -> Any:
         MissingDependencyError: Beam is not installed.
     """
     with needs("files in a store and patterns of folders need Apache Beam", "beam"):
-        from beam_datasets import beam  # noqa: F401  # imports it silently
+        from beam_datasets import beam  # noqa: F401  # imports Beam without its warnings
     from apache_beam.io.filesystems import FileSystems
 
     return FileSystems
 
 
 def open_bytes(path: str) -> io.BufferedReader:
-    """Returns the uncompressed bytes of a file or URL as a stream; its reads raise InputError for damaged content.
+    """Returns the decompressed bytes of a file or URL as a stream; reads raise InputError if the content is damaged.
 
     Raises:
         InputError: the file cannot be opened.
@@ -147,39 +153,39 @@ def open_bytes(path: str) -> io.BufferedReader:
 
 
 def open_text_bytes(path: str) -> io.BufferedReader:
-    """Returns `open_bytes(path)`; content that is compressed although its name does not say so is an error.
+    """Returns `open_bytes(path)` after checking that the stream is not compressed (again), nor an archive.
 
     Raises:
-        InputError: the file cannot be opened, or is compressed or an archive.
+        InputError: the file cannot be opened, is an archive, or is compressed and its name has no suffix of a codec.
     """
     stream = open_bytes(path)
     try:
-        check_is_text(stream.peek(16), path)
+        check_is_uncompressed(stream.peek(16), path)
     except BaseException:
         stream.close()
         raise
     return stream
 
 
-def check_is_text(head: bytes, path: str) -> None:
-    """Checks that content does not begin as a compressed file or an archive does.
+def check_is_uncompressed(head: bytes, path: str) -> None:
+    """Checks that content is neither compressed nor an archive, by its first 10 bytes or more.
 
     Raises:
-        InputError: it does.
+        InputError: it is one of them.
     """
-    codec = next((codec for codec in CODECS if codec.magic and head.startswith(codec.magic)), None)
+    codec = _codec_by_magic(head)
     if codec is not None and not (codec is BZIP2 and head[4:10] != b"1AY&SY"):
         expected = (
             f"expected a name that ends in {codec.suffixes[0]}, because the content is compressed by {codec.name}"
         )
         raise InputError(f"{path}: {expected}. Rename the file, or decompress it.")
-    kind = next((kind for magic, kind in _ARCHIVES.items() if head.startswith(magic)), None)
-    if kind is not None:
-        raise InputError(f"{path}: expected a file of data, got {kind}. Unpack it, and give the files in it.")
+    archive = next((name for magic, name in _ARCHIVES.items() if head.startswith(magic)), None)
+    if archive is not None:
+        raise InputError(f"{path}: expected a file of data, got {archive}. Unpack it, and give the files in it.")
 
 
 def _open_stored(path: str) -> io.BufferedReader:
-    """Returns the bytes of a file as they are stored."""
+    """Returns the bytes of a file or URL as they are stored, without decompression."""
     try:
         if "://" not in path:
             return io.BufferedReader(open(path, "rb", buffering=0), BUFFER_SIZE)
@@ -188,11 +194,11 @@ def _open_stored(path: str) -> io.BufferedReader:
         stream = file_systems().open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {reason(error)}") from None
-    return io.BufferedReader(_Readable(stream, path), BUFFER_SIZE)
+    return io.BufferedReader(_RemoteStream(stream, path), BUFFER_SIZE)
 
 
-class _Readable(io.RawIOBase):
-    """A stream of a store as Python has streams; errors of its client name the file."""
+class _RemoteStream(io.RawIOBase):
+    """A stream of Beam's file systems as a raw stream of Python; its read errors name the file."""
 
     def __init__(self, stream: Any, path: str) -> None:
         super().__init__()
@@ -228,43 +234,45 @@ def decompressed(raw: BinaryIO, codec: Codec, path: str) -> io.BufferedReader:
     """Returns the content of a compressed file as a stream, which cannot seek.
 
     Args:
-        raw: the compressed bytes, from the start; closed with the stream.
-        codec: of the file.
-        path: of the file, for errors.
+        raw: compressed bytes, from the start of the file; closed with the returned stream.
+        codec: compression of the file.
+        path: path of the file, for errors.
 
-    Reads raise InputError where a stream is damaged or cut off, and where bytes follow that are no stream.
+    Reads raise InputError if a stream is damaged or truncated, or if bytes other than zeros follow the last one.
     """
     return io.BufferedReader(_Decompressed(raw, codec, path), BUFFER_SIZE)
 
 
 class _Decompressed(io.RawIOBase):
-    """The blocks of a compressed file, one after the other."""
+    """The decompressed content of a file as a raw stream."""
 
     def __init__(self, raw: BinaryIO, codec: Codec, path: str) -> None:
         super().__init__()
         self._raw = raw
         self._blocks = _blocks(raw, codec, path)
-        self._left = memoryview(b"")
-        self._problem = ""  # raised again by later reads, which would take the end of the blocks for that of the file
+        self._remaining = memoryview(b"")
+        self._error_text = (
+            ""  # raised again by later reads: after an error the generator of blocks would seem to be at its end
+        )
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        while not self._left:
-            if self._problem:
-                raise InputError(self._problem)
+        while not self._remaining:
+            if self._error_text:
+                raise InputError(self._error_text)
             try:
                 block = next(self._blocks, None)
             except InputError as error:
-                self._problem = str(error)
+                self._error_text = str(error)
                 raise
             if block is None:
                 return 0
-            self._left = memoryview(block)
-        size = min(len(buffer), len(self._left))
-        buffer[:size] = self._left[:size]
-        self._left = self._left[size:]
+            self._remaining = memoryview(block)
+        size = min(len(buffer), len(self._remaining))
+        buffer[:size] = self._remaining[:size]
+        self._remaining = self._remaining[size:]
         return size
 
     def close(self) -> None:
@@ -273,15 +281,15 @@ class _Decompressed(io.RawIOBase):
 
 
 def with_line_limit(stream: io.BufferedReader, path: str) -> io.BufferedReader:
-    """Returns a stream with the same bytes, whose reads raise InputError within a line of more than MAX_LINE bytes.
+    """Returns a stream of the same bytes whose reads raise InputError if a line has more than MAX_LINE bytes.
 
-    A file without line ends would be one line, and need memory for all of it.
+    Without this limit, a reader of lines would hold a file without line ends in memory as one line.
     """
     return io.BufferedReader(_LineLimited(stream, path), BUFFER_SIZE)
 
 
 class _LineLimited(io.RawIOBase):
-    """The bytes of a stream, as long as its lines are not too long."""
+    """A raw stream of the bytes of another one, which raises InputError for a line that is too long."""
 
     def __init__(self, stream: io.BufferedReader, path: str) -> None:
         super().__init__()
@@ -292,9 +300,11 @@ class _LineLimited(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        data = self._stream.read1(len(buffer))  # what precedes damage is read before the error
-        last = data.rfind(b"\n")
-        self._line_start = self._position + last + 1 if last >= 0 else self._line_start
+        data = self._stream.read1(
+            len(buffer)
+        )  # not `read`, which would raise before it returns the bytes that precede damage
+        last_line_end = data.rfind(b"\n")
+        self._line_start = self._position + last_line_end + 1 if last_line_end >= 0 else self._line_start
         self._position += len(data)
         if self._position - self._line_start > MAX_LINE:
             raise InputError(
@@ -306,12 +316,12 @@ class _LineLimited(io.RawIOBase):
 
 
 def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
-    """Yields the content of all streams of a compressed file.
+    """Yields the decompressed content of all streams of a compressed file, in blocks.
 
     Raises:
-        InputError: a stream is damaged or cut off, or bytes follow that are neither a stream nor zeros.
+        InputError: a stream is damaged or truncated, or bytes follow it that are neither a stream nor zeros.
     """
-    data, position = raw.read(codec.read_size), 0
+    data, position = raw.read(codec.read_size), 0  # position: offset of `data` in the file
     while data or not position:
         _check_magic(codec, data, path, position)
         decompressor = codec.decompressor()
@@ -323,7 +333,7 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
                 )
             try:
                 yield from codec.blocks(decompressor, data)
-            except Exception as error:  # each library has its own
+            except Exception as error:  # each library has its own classes
                 raise InputError(
                     f"{path}, byte {position}: expected {codec.name} data, got an error: {reason(error)}. {_ADVICE}."
                 ) from error
@@ -339,17 +349,17 @@ def _blocks(raw: BinaryIO, codec: Codec, path: str) -> Iterator[bytes]:
 
 
 def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
-    """Checks that data begin as a stream, or are too short to tell.
+    """Checks that data begin with the magic bytes of the codec, or with a part of them if the data are shorter.
 
     Raises:
-        InputError: they do not.
+        InputError: they begin with other bytes.
     """
-    if codec.magic.startswith(data[: len(codec.magic)]) or _is_skipped(codec, data):
+    if codec.magic.startswith(data[: len(codec.magic)]) or _is_skippable_frame(codec, data):
         return
     expected = f"{'the end of the file or another' if position else 'a'} {codec.name} stream"
     raise InputError(f"{path}, byte {position}: expected {expected}, got {data[:8]!r}. {_ADVICE}.")
 
 
-def _is_skipped(codec: Codec, data: bytes) -> bool:
-    """Returns whether data begin with a frame of zstd that contains nothing, which pzstd and others write."""
+def _is_skippable_frame(codec: Codec, data: bytes) -> bool:
+    """Returns whether data begin with a skippable frame of zstd, which holds no content; pzstd writes them."""
     return codec is ZSTD and data[1:4] == b"\x2a\x4d\x18" and data[0] & 0xF0 == 0x50

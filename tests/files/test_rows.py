@@ -265,7 +265,7 @@ def test_pieces_yield_each_line_once(parts, end, ended, piece_size):
     content = end.join(part.replace(b"\n", b"").replace(b"\r", b"") for part in parts) + (end if ended else b"")
     assume(
         not content.startswith((b"\x1f\x8b", b"PK", b"BZh", b"(\xb5", b"\xfd7z", b"7z", b"Rar"))
-    )  # see check_is_text
+    )  # see check_is_uncompressed
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "lines.txt")
         path.write_bytes(content)

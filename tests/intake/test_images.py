@@ -98,7 +98,7 @@ def test_transparency_of_a_png(mode):
     if mode in ("L", "P", "RGB"):
         level = (1, 2, 3) if mode == "RGB" else 3
         found = check_image(saved(image, "PNG", transparency=level))
-        assert (found.has_alpha, found.is_transparent_level) == (True, mode != "P")
+        assert (found.has_alpha, found.has_transparent_color) == (True, mode != "P")
 
 
 def moving(form, **options):

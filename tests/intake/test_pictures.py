@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 from PIL import features
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.pictures import jpeg_xl_size, read_picture, turned
+from beam_datasets.intake.pictures import apply_orientation, jpeg_xl_size, read_picture
 from tests.images import mutations, noise, page, saved, tiff
 
 BYTES = noise(6, 9)
@@ -163,10 +163,10 @@ def test_pixels_are_turned_as_by_pillow(orientation):
 
     image = Pillow.fromarray(BYTES)
     image.getexif()[0x112] = orientation
-    assert np.array_equal(turned(BYTES, orientation), np.asarray(ImageOps.exif_transpose(image)))
+    assert np.array_equal(apply_orientation(BYTES, orientation), np.asarray(ImageOps.exif_transpose(image)))
     for pixels in (BYTES, DEEP):  # TIFF is turned by Pillow, and so are its deep images
         data = tiff(page(pixels, orientation=orientation))
-        assert np.array_equal(read_picture(data).pixels, turned(pixels, orientation))
+        assert np.array_equal(read_picture(data).pixels, apply_orientation(pixels, orientation))
 
 
 FILES = {
