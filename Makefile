@@ -125,7 +125,7 @@ test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch accelerate torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 
 # `make screenshots` also writes those of docs/.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.version import Version as Version
     from beam_datasets.reading.config import ReadConfig as ReadConfig
     from beam_datasets.reading.dataset import Dataset as Dataset
+    from beam_datasets.reading.directories import builder_from_directories as builder_from_directories
     from beam_datasets.reading.iterator import DatasetIterator as DatasetIterator
     from beam_datasets.reading.mixing import mix as mix
     from beam_datasets.reading.opening import ReadOnlyBuilder as ReadOnlyBuilder
@@ -59,6 +60,7 @@ _HOMES = {
     ".metadata.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),
     ".reading.dataset": ("Dataset",),
+    ".reading.directories": ("builder_from_directories",),
     ".reading.iterator": ("DatasetIterator",),
     ".reading.mixing": ("mix",),
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
@@ -74,13 +76,22 @@ _HOMES = {
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
+_OF_TFDS = (
+    *("as_dataframe", "as_numpy", "benchmark", "builder_cls", "core", "data_source", "dataset_builders"),
+    *("dataset_collection", "deprecated", "disable_progress_bar", "display_progress_bar", "download"),
+    *("enable_progress_bar", "folder_dataset", "GenerateMode", "ImageFolder", "is_dataset_on_gcs", "list_builders"),
+    *("list_dataset_collections", "public_api", "show_examples", "show_statistics", "Split", "transform"),
+    *("TranslateFolder", "typing", "visualization"),
+)
+_HINT = " The names of TensorFlow Datasets are in another module: import beam_datasets.tfds as tfds"
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         from beam_datasets.errors import did_you_mean
 
-        message = f"module {__name__!r} has no attribute {name!r}.{did_you_mean(name, __all__)}"
+        hint = _HINT if name in _OF_TFDS else did_you_mean(name, __all__)
+        message = f"module {__name__!r} has no attribute {name!r}.{hint}"
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
     home = importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
     value = getattr(home, name) if _HOME_OF[name] else home

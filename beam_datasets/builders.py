@@ -190,7 +190,7 @@ class DatasetBuilder:
         self._download_root: str | None = None  # None for the same
         self._trial_examples: int | None = None
         self.download_size = 0  # bytes, when `split_generators` has been called
-        self._builder_config = self._choose_config(config)
+        self._builder_config = self._choose_config(config, version)
         self.version = self._choose_version(version)
 
     def _described(self) -> DatasetInfo:
@@ -334,7 +334,7 @@ class DatasetBuilder:
         finally:
             self._downloads = given  # they are not those of a later build
         self.__dict__.pop("info", None)
-        if default := self._default_config(self.configs()):
+        if default := self._default_config():
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
 
@@ -565,12 +565,21 @@ class DatasetBuilder:
     def configs(cls) -> dict[str, BuilderConfig]:
         """Returns {name: config}; of several configs with one name, {'name:version': config}."""
         names = [config.name for config in cls.BUILDER_CONFIGS]
-        if twice := next(
-            (config for config in cls.BUILDER_CONFIGS if names.count(config.name) > 1 and not config.version), None
-        ):
-            raise ValueError(f"{cls.name} has several configs called {twice.name!r}; give each its own version.")
-        keys = [c.name if names.count(c.name) == 1 else f"{c.name}:{c.version}" for c in cls.BUILDER_CONFIGS]
+        versioned = [f"{config.name}:{cls._config_version(config)}" for config in cls.BUILDER_CONFIGS]
+        keys = [name if names.count(name) == 1 else both for name, both in zip(names, versioned)]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            name = twice.partition(":")[0]
+            raise ValueError(f"{cls.name} has several configs called {name!r}; give each its own version.")
         return dict(zip(keys, cls.BUILDER_CONFIGS, strict=True))
+
+    @classmethod
+    def has_config(cls, config: str) -> bool:
+        """Returns whether one or several configs have a name; or one 'name:version'."""
+        return config in cls.configs() or any(each.name == config for each in cls.BUILDER_CONFIGS)
+
+    @classmethod
+    def _config_version(cls, config: BuilderConfig) -> VersionOrStr | None:
+        return config.version or cls.VERSION
 
     @property
     def _config_name(self) -> str | None:
@@ -579,36 +588,50 @@ class DatasetBuilder:
     def _full_name(self) -> str:
         return str(DatasetName(self.name, self._config_name, str(self.version)))
 
-    def _choose_config(self, config: str | BuilderConfig | None) -> BuilderConfig | None:
+    def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
+        """Returns the config of a name, or the default one; of several with one name that of the version."""
         configs = self.configs()
         if isinstance(config, BuilderConfig):
             check_config_name(config.name)
-            if config.name in configs and configs[config.name] != config:
+            known = configs.get(config.name) or configs.get(f"{config.name}:{self._config_version(config)}")
+            if known not in (None, config):
                 raise ValueError(f"config {config.name!r} is not the one that {self.name} has under this name.")
             return config
         if config is None:
-            return self._default_config(configs)
-        if config in configs:
-            return configs[config]
-        same_name = [c for c in configs.values() if c.name == config and c.version == self.VERSION]
-        if same_name:
-            return same_name[0]
+            default = self._default_config()
+            config = default and default.name
+        if config is None or config in configs:
+            return configs[config] if config else None
+        name, _, own = str(config).partition(":")
+        if named := [each for each in configs.values() if each.name == name]:
+            return self._config_of(named, own or version)
         there = ", ".join(map(repr, configs)) or "none"
         raise DatasetNotFoundError(
             f"{self.name} has no config {config!r}; it has {there}.{did_you_mean(str(config), configs)}"
         )
 
-    def _default_config(self, configs: dict[str, BuilderConfig]) -> BuilderConfig | None:
-        if not configs:
-            return None
-        default = self.DEFAULT_BUILDER_CONFIG_NAME
-        if default is None:
-            return next(iter(configs.values()))
-        if default not in configs:
+    def _config_of(self, named: list[BuilderConfig], version: VersionOrStr | None) -> BuilderConfig:
+        """Returns the one of several configs with a name that has a version; without any the class's own version."""
+        label = f"{self.name}/{named[0].name}"
+        versions = [
+            [Version(each) for each in (self._config_version(config), *config.supported_versions) if each]
+            for config in named
+        ]
+        chosen = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
+        its_own = [config for config, own in zip(named, versions) if chosen in own[:1]]
+        return (its_own or [config for config, own in zip(named, versions) if chosen in own])[0]
+
+    def _default_config(self) -> BuilderConfig | None:
+        """Returns the config that no name means."""
+        default, configs = self.DEFAULT_BUILDER_CONFIG_NAME, list(self.BUILDER_CONFIGS)
+        if default is None or not configs:
+            return configs[0] if configs else None
+        found = self.configs().get(default) or next((each for each in configs if each.name == default), None)
+        if found is None:
             raise ValueError(
-                f"DEFAULT_BUILDER_CONFIG_NAME of {self.name} is {default!r}; it has the configs {list(configs)}."
+                f"DEFAULT_BUILDER_CONFIG_NAME of {self.name} is {default!r}; it has the configs {list(self.configs())}."
             )
-        return configs[default]
+        return found
 
     def _versions(self) -> list[Version]:
         """Returns the canonical version first, then the others that can be read."""

@@ -150,10 +150,10 @@ def find_dataset_dir(
         ValueError: the name or the version cannot be read.
     """
     wanted = DatasetName.parse(name) if isinstance(name, str) else name
-    config, version = config or wanted.config, version or wanted.version
+    config, version = split_config(config or wanted.config, version or wanted.version)
     root = root_dir(data_dir)
     builder = code_of(wanted.name, wanted.kwargs)
-    if builder is not None and version is None and (config is None or config in builder.configs()):
+    if builder is not None and version is None and (config is None or builder.has_config(config)):
         made = builder(data_dir=root, config=config, **wanted.kwargs)
         directory = _canonical(made, root)
         _warn_of_higher(made.name, made.builder_config and made.builder_config.name, directory, root)
@@ -168,6 +168,14 @@ def find_dataset_dir(
     if not versions:
         raise _not_found(wanted.name, config, root)
     return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
+
+
+def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
+    """Returns a config and a version, where a config 'name:version' is both, as of several configs with one name."""
+    if version is None and isinstance(config, str) and ":" in config:
+        name, _, version = config.partition(":")
+        return name, version
+    return config, version
 
 
 def note_on_names(label: str, dataset_dir: str, version: VersionOrStr) -> str:

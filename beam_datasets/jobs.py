@@ -51,7 +51,7 @@ def export(
               for all splits, as they are.
             * data_dir: root of the datasets, for a name; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or
               ~/beam_datasets.
-            * features: which features are exported, nested ones as 'objects/label'; None for all.
+            * features: which features are exported, nested ones as 'objects.label'; None for all.
             * binary: features whose strings are bytes, not text.
             * num_shards: files of each split, one number for all or {split: number}; None chooses by the size rule.
             * min_shard_size: lower limit of the size rule in bytes of the source; None for 64 MiB.
@@ -96,7 +96,7 @@ def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None =
             * source_data_dir: root of the datasets, for names of sources; None for `data_dir`, and where it has none of
               that name, the one without `data_dir`.
             * sources: {label: name or directory} of other datasets, for expressions.
-            * features: which features are kept, nested ones as 'objects/label'; None for all.
+            * features: which features are kept, nested ones as 'objects.label'; None for all.
             * filter: which examples are kept: a function from a decoded example, whole, to a bool; or its name, as
               'module:function' or 'path/to/file.py:function'.
             * where: which examples are kept: a condition in SQL on features, as "label = 'dog' and length(text) > 100",

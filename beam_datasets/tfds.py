@@ -17,27 +17,28 @@ import os
 import pathlib
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from beam_datasets import __version__ as __version__
 from beam_datasets import builders, downloads
+from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
-from beam_datasets.errors import DatasetNotFoundError
-from beam_datasets.features import decode as decode
+from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.features.numbers import connectors_in, convert_as_tfds
-from beam_datasets.metadata.info import DatasetInfo, MetadataDict
+from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
 from beam_datasets.metadata.splits import even_splits as even_splits
 from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
-from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
+from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocked, Version
 from beam_datasets.reading import opening
 from beam_datasets.reading.config import ReadConfig as ReadConfig
+from beam_datasets.reading.directories import builder_from_directories as builder_from_directories
 from beam_datasets.reading.opening import builder as builder
 from beam_datasets.reading.opening import builder_from_directory as builder_from_directory
 
@@ -54,6 +55,7 @@ _NOT_HERE = {
     "folder_dataset": "build the files as docs/how-to/files.md describes",
     "ImageFolder": "build the files as docs/how-to/files.md describes",
     "TranslateFolder": "build the files as docs/how-to/files.md describes",
+    "GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.ComputeStatsMode": "use `beam-datasets stats`",
     "list_builders": "use `beam-datasets list`",
@@ -61,6 +63,7 @@ _NOT_HERE = {
     "benchmark": "measure the iteration itself",
     "builder_cls": "use the class, or beam_datasets.builder(name)",
     "core.add_data_dir": "give data_dir=",
+    "dataset_builders.ConllBuilderConfig": "derive from tfds.core.BuilderConfig",
     "dataset_builders.AdhocBuilder": "use beam_datasets.beam.WriteDataset",
     "dataset_builders.TfDataBuilder": "use beam_datasets.beam.WriteDataset",
     "dataset_builders.store_as_tfds_dataset": "use beam_datasets.beam.WriteDataset",
@@ -68,7 +71,23 @@ _NOT_HERE = {
     "features.top_level_feature": "derive from tfds.features.FeatureConnector",
     "is_dataset_on_gcs": "nothing is read from the bucket of TFDS; build the dataset",
     "rlds": "use features.Dataset for the steps of episodes",
-    "testing": "beam_datasets.testing has DatasetBuilderTestCase; other tests use pytest",
+    "list_dataset_collections": "load each dataset by its name",
+    "transform": "use Dataset.map(), or a builder that reads the other dataset",
+    "decode.DeserializeMethod": "as_dataset(...).raw() yields records as bytes; decode.SkipDecoding() what they store",
+    "core.add_dataset_builder_provider": "import the module of the builder, which registers it",
+    "core.DatasetBuilderProvider": "import the module of the builder, which registers it",
+    "core.DatasetCollectionLoader": "load each dataset by its name",
+    "core.as_path": "use pathlib.Path",
+    "core.BenchmarkResult": "measure the iteration itself",
+    "core.ExampleWriter": "write a Beam pipeline, or `beam_datasets.beam.WriteDataset`",
+    "core.FileFormat": "datasets are written as TFRecord; `beam-datasets export` writes other formats",
+    "core.Permissions": "files get the permissions that the umask leaves",
+    "core.ShardedFileTemplate": "info.splits[name].filepaths are the shards",
+    "core.utils": "it is a helper inside of TFDS: use what Python, NumPy or tf.nest have for it",
+    "typing": "use the types of beam_datasets.features",
+    "folder_dataset.compute_split_info": "use `beam-datasets adopt`, or bd.adopt()",
+    "testing.PickableDataSourceMock": "mock_data(as_data_source_fn=) takes a function that returns any source",
+    "testing": "beam_datasets.testing has DatasetBuilderTestCase and mock_data; other tests use pytest",
 }
 
 
@@ -144,11 +163,51 @@ def tfds_path(*relative: str) -> pathlib.Path:
     return pathlib.Path(spec.submodule_search_locations[0], *relative)
 
 
+class _NumpyDataset:
+    """A tf.data dataset whose items are NumPy's; it can be iterated any number of times."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(as_numpy, self._dataset)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @property
+    def element_spec(self) -> Any:
+        """The types of the items: TensorFlow's."""
+        return self._dataset.element_spec
+
+
 def as_numpy(dataset: Any) -> Any:
-    """Returns the values of a tf.data dataset or of tensors as NumPy's; of a dataset of ours, itself."""
+    """Returns tf.data datasets and tensors, or dicts, lists and tuples of them, as NumPy's.
+
+    A dataset becomes an iterable, nested ones too. Ragged tensors stay what they are, as in TensorFlow Datasets, and so
+    does what is none of these: the datasets of this package, whose values are NumPy's already.
+    """
+    if isinstance(dataset, Mapping):
+        return {key: as_numpy(value) for key, value in dataset.items()}
+    if isinstance(dataset, tuple) and hasattr(dataset, "_fields"):
+        return type(dataset)(*map(as_numpy, dataset))
+    if type(dataset) in (list, tuple):
+        return type(dataset)(map(as_numpy, dataset))
     if hasattr(dataset, "as_numpy_iterator"):
-        return dataset.as_numpy_iterator()
-    return dataset.numpy() if hasattr(dataset, "numpy") else dataset
+        return _NumpyDataset(dataset)
+    is_tensor = hasattr(dataset, "numpy") and not hasattr(dataset, "to_tensor")  # not a RaggedTensor
+    return dataset.numpy() if is_tensor else dataset
+
+
+class _ClassProperty:
+    """A property of a class and of its instances."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self._function(owner)
 
 
 class Split(str):
@@ -191,10 +250,10 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         """Directory of this version."""
         return pathlib.Path(self.dataset_dir)
 
-    @property
-    def builder_configs(self) -> dict[str, Any]:
-        """The configs by name."""
-        return self.configs()
+    @_ClassProperty
+    def builder_configs(cls) -> dict[str, Any]:
+        """The configs by name, also of the class; of several with one name by 'name:version'."""
+        return cls.configs()
 
     @property
     def versions(self) -> list[Version]:
@@ -363,7 +422,8 @@ class TextEncoderConfig:
 
 
 lazy_imports = _Names("core.lazy_imports", lambda name: _imported(_PACKAGES.get(name, name)))
-_CHANGED = {"ClassLabel": ClassLabel, "FeatureConnector": FeatureConnector, "Optional": optional}
+_CHANGED = {"ClassLabel": ClassLabel, "DocArg": Any, "FeatureConnector": FeatureConnector, "Optional": optional}
+decode = _Names("decode", **{n: v for n, v in vars(decoding).items() if n[0] != "_"})
 features = _Names("features", **{n: v for n, v in vars(connectors).items() if n[0] != "_"} | _CHANGED)
 for _file, _class in {
     "feature": "FeatureConnector",
@@ -406,6 +466,13 @@ _splits = {"Split": Split, "ReadInstruction": ReadInstruction, "SplitInfo": Spli
 _utils = _Names(
     "core.utils",
     **_versions,
+    IsBlocked=IsBlocked,
+    VersionOrStr=Any,
+    DatasetVariantBlockedError=BeamDatasetsError,
+    display_progress_bar=display_progress_bar,
+    enable_progress_bar=enable_progress_bar,
+    disable_progress_bar=disable_progress_bar,
+    classproperty=_ClassProperty,
     tfds_path=tfds_path,
     gcs_path=gcs_path,
     png_to_jpeg=to_rgb_jpeg,
@@ -430,6 +497,7 @@ core = _Names(
     decode=decode,
     SplitGenerator=builders.SplitGenerator,
     DatasetNotFoundError=DatasetNotFoundError,
+    DatasetIdentity=DatasetIdentity,
     **_infos,
     **_splits,
     Metadata=MetadataDict,
@@ -455,7 +523,7 @@ for _path, _module in {
     "public_api": sys.modules[__name__],
 }.items():
     sys.modules[f"{__name__}.{_path}"] = _module
-_tests = dict.fromkeys(("DatasetBuilderTestCase", "test_main"), "beam_datasets.testing")
+_tests = dict.fromkeys(("DatasetBuilderTestCase", "MockPolicy", "mock_data", "test_main"), "beam_datasets.testing")
 testing = _Names("testing", functools.partial(_later, _tests))
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
 data_source = load

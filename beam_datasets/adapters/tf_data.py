@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.compiler import chosen
+from beam_datasets.features.sequence import as_sequences
 from beam_datasets.metadata.info import value_at
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def as_tf_dataset(
         StateError: the state does not fit the dataset.
     """
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
+    dataset = dataset._with(steps=tuple(map(_without_inner_datasets, dataset._steps)))
     known = _signature(tf, dataset._steps) if output_signature is None else None
     left = _left(dataset, state)
     at_once = _at_once(tf, dataset._steps, known)
@@ -62,6 +65,13 @@ def as_tf_dataset(
         filled = dataset._with_filler(fill)
         made = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state)
     return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY if left is None else left))
+
+
+def _without_inner_datasets(step: Any) -> Any:
+    """Returns a step that decodes datasets inside of sequences and datasets as sequences, to ragged tensors."""
+    if step.kind == "batch":
+        return replace(step, steps=tuple(map(_without_inner_datasets, step.steps)))
+    return replace(step, features=as_sequences(step.features)) if step.kind == "decode" else step
 
 
 def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None) -> Any:

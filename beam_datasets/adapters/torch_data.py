@@ -6,14 +6,17 @@ Only the classes that `as_torch` derives from those of PyTorch, when it is calle
 from __future__ import annotations
 
 import functools
+import logging
 import multiprocessing
 import operator
 import os
 import struct
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from multiprocessing.reduction import ForkingPickler
-from typing import TYPE_CHECKING, Any, cast
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.streams import Stream
 
 State = Mapping[str, Any]
+_LOGGER = logging.getLogger(__name__)
 
 
 FORMAT, FORMAT_OF_EVEN = 1, 2
@@ -81,43 +85,46 @@ class Divided:
         self,
         dataset: Dataset,
         *,
-        rank: int,
-        num_ranks: int,
+        rank: int | None,
+        num_ranks: int | None,
         block: int | None,
         drop_remainder: bool,
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
+        found: Ranks | None = None,
     ) -> None:
         """Divides a dataset.
 
         Args:
             dataset: the dataset to divide.
-            rank: rank of this process, in [0, num_ranks).
-            num_ranks: number of ranks.
+            rank: rank of this process, in [0, num_ranks); None to find it when an iteration begins.
+            num_ranks: number of ranks; None with rank None.
             block: number of consecutive items for a worker; None as in `Dataset.shard`.
             drop_remainder: whether to drop items at the end that cannot be divided equally.
             shared: three integers in memory that this process shares with its workers; see `_EPOCH` and so on.
             start: a state as for `load_state_dict`.
+            found: the ranks that the process found that starts this DataLoader worker.
 
         Raises:
             TypeError: a number is not an integer.
             ValueError: the rank is out of range.
         """
         self._dataset = dataset
-        self._num_ranks = integer("num_ranks", num_ranks, at_least=1)
-        self._rank = integer("rank", rank)
-        if not 0 <= self._rank < self._num_ranks:
-            raise ValueError(f"rank must be in [0, {self._num_ranks}), got {self._rank}.")
+        self._given = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
+        self._found = found
         self._block = None if block is None else integer("block", block, at_least=1)
         self._drop_remainder = boolean("drop_remainder", drop_remainder)
         self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
         self._start = start
         self._current: Any = None
+        self._num_ranks = 1  # of the last iteration
 
     def __reduce__(self) -> tuple[Any, ...]:
+        given = self._given
         options = {
-            "rank": self._rank,
-            "num_ranks": self._num_ranks,
+            "rank": given and given.rank,
+            "num_ranks": given and given.num_ranks,
+            "found": None if given else found_ranks(),
             "block": self._block,
             "drop_remainder": self._drop_remainder,
             "shared": self._shared,
@@ -131,12 +138,34 @@ class Divided:
         Raises:
             TypeError: the dataset is endless.
         """
-        items = len(self._dataset)
-        return self._dataset._share(self._rank, self._num_ranks, self._block).count(self._even(items))
+        items, ranks = len(self._dataset), self.ranks
+        return self._dataset._share(ranks.rank, ranks.num_ranks, self._block).count(self._even(items))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dataset!r}, {self.ranks})"
+
+    @property
+    def ranks(self) -> Ranks:
+        """The rank of this process, their number, and where they are from.
+
+        Raises:
+            ValueError: `shard()` has divided the dataset already.
+        """
+        ranks = self._given or found_ranks()
+        if ranks is None and _worker()[2] is not None:  # a spawned worker, whose parent knows
+            ranks = self._found
+        ranks = ranks or Ranks(0, 1, "no other ranks were found")
+        base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
+        if self._given is None and ranks.num_ranks > 1 and any(t.startswith("shard(") for t in base._operation.texts):
+            raise ValueError(
+                f"shard() has divided the dataset, and as_torch() would divide it once more among {ranks.num_ranks} "
+                "ranks. Leave shard() out, or set rank=0, num_ranks=1."
+            )
+        return ranks
 
     def _even(self, items: int) -> int:
         """Returns how many items are used."""
-        return items - items % (self._num_ranks * (self._block or 1)) if self._drop_remainder else items
+        return items - items % (self.ranks.num_ranks * (self._block or 1)) if self._drop_remainder else items
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this DataLoader worker, or of the rank in other processes.
@@ -147,7 +176,11 @@ class Divided:
             StateError: the loaded state is of another worker.
         """
         worker, num_workers, iteration = _worker()
-        index, count = worker * self._num_ranks + self._rank, num_workers * self._num_ranks
+        ranks = self.ranks
+        if worker == 0:
+            _LOGGER.info("%r: %s", self._dataset, ranks)
+        self._num_ranks = ranks.num_ranks
+        index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         start = self._start if self._may_start(iteration) else None
         self._start = None
         if self._current is not None:
@@ -410,8 +443,10 @@ def as_torch(
             batches and packs its own part of a stream's examples, so that its items depend on the number of workers.
         map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
             IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
-        rank: rank of this process; None means that of torch.distributed, else $RANK.
-        num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1.
+        rank: rank of this process; None means that of torch.distributed, else $RANK, when an iteration begins. Below
+            Accelerate, and the Trainer of Hugging Face, which divide themselves, every process reads all items.
+        num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1. `rank=0,
+            num_ranks=1` reads everything on each rank.
         block: number of consecutive items for a worker; by default as in `Dataset.shard`. If it is the DataLoader's
             batch_size, its batches are the same for any number of workers.
         drop_remainder: drops items at the end that cannot be divided equally.
@@ -425,11 +460,9 @@ def as_torch(
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if dataset._has_positions:
-        base = dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))
+        dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))
     elif fill is not None or drop_remainder:
         raise ValueError("as_torch() of a stream: expected no fill or drop_remainder. Give them to its batch().")
-    else:
-        base = cast("Stream", dataset)._base
     if boolean("map_style", map_style):
         if (rank, num_ranks, block, drop_remainder) != (None, None, None, False):
             raise ValueError(
@@ -439,25 +472,75 @@ def as_torch(
         return _map_style(dataset)
     if (rank is None) != (num_ranks is None):
         raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
-    if rank is None or num_ranks is None:
-        rank, num_ranks = _rank(torch)
-        if num_ranks > 1 and any(text.startswith("shard(") for text in base._operation.texts):
-            raise ValueError(
-                f"shard() has divided the dataset, and as_torch() would divide it once more among {num_ranks} ranks. "
-                "Leave shard() out, or set rank=0, num_ranks=1."
-            )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop_remainder}
     shared = torch.tensor([0, _NOBODY, 0], dtype=torch.int64).share_memory_()
-    return _divided(dataset, {**options, "shared": shared})
+    made = _divided(dataset, {**options, "shared": shared})
+    made.ranks  # noqa: B018  # raises now what would be raised when an iteration begins
+    return made
 
 
-def _rank(torch: Any) -> tuple[int, int]:
-    """Returns the rank of this process and the number of ranks."""
+class Ranks(NamedTuple):
+    """Which part of the ranks this process is.
+
+    Attributes:
+        rank: in [0, num_ranks).
+        num_ranks: number of ranks.
+        source: where the two are from.
+    """
+
+    rank: int
+    num_ranks: int
+    source: str
+
+    @classmethod
+    def of(cls, rank: Any, num_ranks: Any, source: str) -> Ranks:
+        """Returns the ranks, after checking them.
+
+        Raises:
+            TypeError: a number is not an integer.
+            ValueError: the rank is out of range.
+        """
+        count, number = integer("num_ranks", num_ranks, at_least=1), integer("rank", rank)
+        if not 0 <= number < count:
+            raise ValueError(f"rank must be in [0, {count}), got {number}.")
+        return cls(number, count, source)
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.num_ranks} ({self.source})"
+
+
+def found_ranks() -> Ranks | None:
+    """Returns the ranks that this process knows of; None if it knows of none.
+
+    Accelerate, and with it the Trainer of Hugging Face, divides the items of an iterable dataset itself, or reads them
+    in one process for all. So what reads for it gets all items.
+    """
+    torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
+    if _is_divided_by_caller():
+        return Ranks(0, 1, "Accelerate divides what it reads")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size(), "from torch.distributed")
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher sets them before the group is initialized
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    return 0, 1
+        return Ranks.of(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "from $RANK and $WORLD_SIZE")
+    return None
+
+
+def _is_divided_by_caller() -> bool:
+    """Returns whether a function of Accelerate or of the Trainer that divides items calls this one.
+
+    In a worker that was forked, the frames of its parent are below its own. There is no public way to ask them.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_DIVIDERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_DIVIDERS = tuple(
+    os.path.join(*names) for names in (("accelerate", "data_loader.py"), ("transformers", "trainer_pt_utils.py"))
+)
 
 
 def _worker() -> tuple[int, int, int | None]:

@@ -127,7 +127,8 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
     if request.config or not request.builder.BUILDER_CONFIGS:
         return request
     _, info = options.parent(dataset)
-    return replace(request, config=info.config_name) if info.config_name in request.builder.configs() else request
+    is_known = info.config_name is not None and request.builder.has_config(info.config_name)
+    return replace(request, config=info.config_name) if is_known else request
 
 
 def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:

@@ -45,7 +45,7 @@ source SOURCE
   of another dataset. Default: all splits as they are
 --to NAME[/CONFIG][:VERSION]  what to write; default, also of each part: as the source
 --source LABEL=SOURCE...  another dataset, for expressions
---features A,B/C  keep only these features; can be nested
+--features A,B.C  keep only these features; can be nested
 --filter MODULE:FUNCTION  keep examples of which it returns True; or path/to/file.py:FUNCTION
 --where CONDITION  keep examples for which a condition on features holds: "label = 'dog' and length(text) > 100"
 --reshuffle SALT  a new order, by this salt and the keys; default: the order is kept
@@ -167,8 +167,8 @@ source SOURCE
 --split [NAME=]EXPRESSION...  a split to write, such as 'train=train[:80%]'; can be repeated. Default: all splits as
   they are
 --data_dir DATA_DIR  root of the datasets: {DATA_DIR_HELP}
---features A,B/C  only these features; can be nested
---binary A,B/C  features whose strings are bytes, not text
+--features A,B.C  only these features; can be nested
+--binary A,B.C  features whose strings are bytes, not text
 --storage{STORAGE.format("the store of --to")}
 --source_storage{STORAGE.format("the stores of sources")}
 --dry_run  say what would be written, and do nothing

@@ -206,7 +206,7 @@ TYPES = {
     "N": whole_number,
     "HOURS": number,
     "SIZE": size_in_bytes,
-    "A,B/C": comma_separated,
+    "A,B.C": comma_separated,
     "JSON_FILE": read_storage_options,
 }
 DATA_DIR_HELP = "directory of the datasets; default $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets"
@@ -367,7 +367,7 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     completers: dict[str, Any] = dict.fromkeys(("NAME_OR_DIR", "SOURCE", "OLD", "NEW"), datasets)
     completers["DATASET"] = _datasets
     completers["NAME_OR_FILE"] = lambda prefix, **_: [*_builders(), *sources(prefix)]
-    completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B/C": _features}
+    completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
     below = parser.add_subparsers()
@@ -415,11 +415,12 @@ def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
 
 
 def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
-    """Returns what is typed, such as `a,`, with the path of each feature of the dataset that was named."""
-    from beam_datasets.features.sequence import below
+    """Returns what is typed, such as `a,`, with the name of each feature of the dataset that was named."""
+    from beam_datasets.features.sequence import below, dotted
 
-    before = prefix.rpartition(",")
-    return ["".join(before[:2]) + path for info in _infos(parsed_args) for path, _, _ in below(info.features)]
+    *start, last = prefix.rpartition(",")
+    found = [each for info in _infos(parsed_args) for each in below(info.features)]
+    return ["".join(start) + (name if "/" in last else dotted(steps)) for name, steps, _ in found]
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:

@@ -8,13 +8,15 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
+from beam_datasets.features.sequence import dotted
 from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
@@ -40,7 +42,7 @@ Statistics of a whole dataset are saved beside its versions and shown from there
     f"""
 {DATASET}
 --split SPLIT...  such as 'train[:10%]'; can be repeated. Default: each split by itself
---features A,B/C...  only these, with all that is below them; can be repeated
+--features A,B.C...  only these, with all that is below them; can be repeated
 --json  print it as JSON
 --html FILE  write a page with plots, in place of what is there
 --no_save  do not save it beside the dataset
@@ -78,7 +80,7 @@ def run(args: Sequence[str]) -> int:
     if known.json:
         sys.stdout.write(json_text(found))
         return 0
-    say("\n".join(lines(found)))
+    say("\n".join(lines(found, {leaf.path: dotted(leaf.keys) for leaf in request.leaves})))
     took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
     say(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
     return 0
@@ -146,17 +148,21 @@ def _count(found: Statistics) -> str:
 # -------------------------------------------------------------------------------------------------------------- a table
 
 
-def lines(found: Statistics) -> Iterator[str]:
-    """Yields statistics as lines for people."""
+def lines(found: Statistics, names: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """Yields statistics as lines for people; features are called by `names`, which have their paths as keys."""
     for number, (name, part) in enumerate(found.slices.items()):
         yield from [""] * bool(number)
         yield f"{found.dataset}, {name}: {plural(part['examples'], 'example')}"
         yield from [""] * bool(part["features"])
-        rows = [row for path, feature in part["features"].items() for row in _rows(path, feature)]
+        rows = [row for path, feature in part["features"].items() for row in _rows(names.get(path, path), feature)]
         if rows:
             yield table(["feature", "type", *_HEADER], rows, left=(0, 1), fold=(0,))
         for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
-            texts = [(path, text) for path, feature in part["features"].items() if (text := text_of(feature))]
+            texts = [
+                (names.get(path, path), text)
+                for path, feature in part["features"].items()
+                if (text := text_of(feature))
+            ]
             if texts:
                 yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"
     if found.unknown:

@@ -36,6 +36,7 @@ from beam_datasets.exporting.writing import (
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names
+from beam_datasets.features.sequence import record_name
 from beam_datasets.features.stored_files import file_check
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, Owner
@@ -105,7 +106,7 @@ def plan_export(
                 "another place."
             )
     check_free(target)
-    schema = schema_of(job.info.features, binary)
+    schema = schema_of(job.info.features, [record_name(name, job.info.features) for name in binary])
     FORMATS[format].check(schema)
     return ExportPlan(
         target,

@@ -26,7 +26,7 @@ from beam_datasets.features.base import STRING
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.stored_files import as_files
+from beam_datasets.features.stored_files import as_columns
 from beam_datasets.formats.example import keep
 from beam_datasets.intake.sound_layout import ending_of_sound
 from beam_datasets.metadata.names import FilenameTemplate
@@ -99,7 +99,7 @@ class Format:
 
 def decoder_of(features: Any) -> ColumnarDecoder:
     """Returns the decoder of examples with images and sound as they are stored."""
-    return ColumnarDecoder(chosen(as_files(features)))
+    return ColumnarDecoder(chosen(as_columns(features)))
 
 
 class Output(io.RawIOBase):

@@ -153,13 +153,61 @@ class FeatureConnector(abc.ABC):
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
+    @classmethod
+    def is_overridden(cls) -> bool:
+        """Returns whether the class has its own `encode_example` or `decode_example`: it is a user's."""
+        methods = ("encode_example", "decode_example", "decode_example_np")
+        return any(getattr(cls, name) is not getattr(FeatureConnector, name) for name in methods)
+
     def encode_example(self, value: Any) -> Any:
-        """Returns what is encoded in place of a value: users may override this; see `features.wrapped`."""
-        return value
+        """Returns what is stored of a value: bytes of an image, the index of a class; a dict of a FeaturesDict.
+
+        It is what `decode.SkipDecoding` yields. A user's subclass may override the method; then its connector encodes
+        what the method returns, so `super().encode_example(value)` returns the value itself (see `features.wrapped`).
+        For many examples, `compile_encoder` is faster.
+
+        Raises:
+            FeatureError: the value does not fit the feature.
+        """
+        from beam_datasets.features.compiler import stored_form
+
+        return value if self.is_overridden() else stored_form(self, value)
 
     def decode_example(self, stored: Any) -> Any:
-        """Returns the value of what was decoded, as `encode_example` does the reverse."""
-        return stored
+        """Returns the value of what is stored, as NumPy's: what `encode_example` does the reverse of.
+
+        Of a user's subclass it gets what its connector decoded.
+
+        Raises:
+            FeatureError: it is not the stored form of a value.
+        """
+        from beam_datasets.features.compiler import value_of
+
+        return stored if self.is_overridden() else value_of(self, stored)
+
+    def decode_example_np(self, stored: Any) -> Any:
+        """Returns `decode_example`, whose values are NumPy's, by the name that TensorFlow Datasets has for that."""
+        return self.decode_example(stored)
+
+    def get_tensor_info(self) -> Any:
+        """Returns the `TensorInfo` of values: shape and dtype; of several features a dict."""
+        from beam_datasets.features.wrapped import tensor_info
+
+        return tensor_info(self)
+
+    def get_serialized_info(self) -> Any:
+        """Returns the `TensorInfo` of what is stored; of several features a dict."""
+        return self.stored().get_tensor_info()
+
+    @property
+    def np_dtype(self) -> Any:
+        """The dtype of values, or a dict of these: `dtype` by the name that TensorFlow Datasets has for NumPy's."""
+        return dtype_of(self)
+
+    @property
+    def numpy_dtype(self) -> Any:
+        """The same by its older name."""
+        return dtype_of(self)
 
     @abc.abstractmethod
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:

@@ -27,7 +27,7 @@ from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import lift
 from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Dataset, Sequence, below, innermost
+from beam_datasets.features.sequence import Dataset, Sequence, as_sequences, below, innermost
 from beam_datasets.features.stacking import KEEP, inner, stack_decoded
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
@@ -72,6 +72,8 @@ class ColumnarDecoder:
         self._numbers: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
         self._views: list[View] = []
         self._fills: dict[str, Any] = {}  # by path; empty if None stays
+        if batch:  # lists of datasets have no common shape, rows of sequences have
+            feature = as_sequences(feature)
         place = self._planned(feature, "", fill)
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]

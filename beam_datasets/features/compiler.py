@@ -67,6 +67,30 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     return ColumnarDecoder(chosen(feature, decoders, partial)).one()
 
 
+def deserialized(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
+    """Returns the example of a record: bytes, or a tensor of bytes."""
+    record = record.numpy() if hasattr(record, "numpy") else record
+    return compile_decoder(feature, decoders=decoders)(record)
+
+
+def stored_form(feature: FeatureConnector, value: Any) -> Any:
+    """Returns what is stored of a feature's value; see `FeatureConnector.encode_example`."""
+    return _through_record(type(feature).__name__, value, feature, feature.stored())
+
+
+def value_of(feature: FeatureConnector, stored: Any) -> Any:
+    """Returns the value of what is stored of a feature; see `FeatureConnector.decode_example`."""
+    return _through_record(type(feature).__name__, stored, feature.stored(), feature)
+
+
+def _through_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
+    """Returns a value as another feature of the same lists reads it; errors begin with the name."""
+    value = value.numpy() if hasattr(value, "numpy") else value  # of TensorFlow
+    if isinstance(written_by, FeaturesDict) and isinstance(read_by, FeaturesDict):
+        return compile_decoder(read_by)(compile_encoder(written_by)(value))
+    return compile_decoder({name: read_by})(compile_encoder({name: written_by})({name: value}))[name]
+
+
 def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
     top = _top(feature)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import abc
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ClassVar
+
+import numpy as np
 
 from beam_datasets.errors import did_you_mean
 from beam_datasets.features.base import FeatureConnector, dtype_of, is_dtype, shape_of
@@ -16,12 +18,59 @@ from beam_datasets.features.sequence import Sequence, below
 from beam_datasets.features.wrapped import Wrapped
 
 
-class Decoder(abc.ABC):
-    """Decodes a feature in place of its connector."""
+class Decoder:
+    """Decodes a feature in place of its connector.
 
-    @abc.abstractmethod
+    A subclass defines `decode_example`. The feature is in `self.feature` by then.
+
+    Examples:
+        >>> class Size(Decoder):
+        ...     def decode_example(self, stored):
+        ...         return len(stored)
+    """
+
+    _feature: FeatureConnector | None = None
+
+    @property
+    def feature(self) -> FeatureConnector:
+        """The feature that is decoded.
+
+        Raises:
+            ValueError: it is not known yet.
+        """
+        if self._feature is None:
+            raise ValueError("the feature is known once the decoder is used to read; see setup(feature=...)")
+        return self._feature
+
+    def setup(self, *, feature: FeatureConnector) -> None:
+        """Is called with the feature, before anything is decoded."""
+        self._feature = feature
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of decoded values. It is not needed here; TensorFlow Datasets asks for it."""
+        return dtype_of(self.feature)
+
+    def decode_example(self, stored: Any) -> Any:
+        """Returns the value of what `SkipDecoding` yields; the items of a sequence are decoded one by one."""
+        raise NotImplementedError(f"{type(self).__name__} must define decode_example(self, stored)")
+
+    def decode_example_np(self, stored: Any) -> Any:
+        """Returns the value as NumPy's; by default what `decode_example` returns."""
+        return self.decode_example(stored)
+
     def applied(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns the connector that decodes in this way what `feature` encoded."""
+        if isinstance(feature, Sequence):
+            return feature.with_feature(self.applied(feature.feature))
+        decoder = copy.copy(self)  # one decoder may be given for several features
+        decoder.setup(feature=feature)
+        return Decoded(feature=feature, function=FunctionDecoder(_decode_with, (decoder,)))
+
+
+def _decode_with(stored: Any, feature: FeatureConnector, decoder: Decoder) -> Any:
+    del feature  # which the decoder has
+    return decoder.decode_example_np(stored)
 
 
 @dataclass(frozen=True)
@@ -119,7 +168,13 @@ class Decoded(Wrapped):
     def lift(self, path: str) -> Callable[[Any], Any]:
         """Returns the function that decodes."""
         decoder, feature = self.function, self.feature
-        return lambda stored: decoder.function(stored, feature, *decoder.args, **decoder.kwargs)
+
+        def decode(stored: Any) -> Any:
+            value = decoder.function(stored, feature, *decoder.args, **decoder.kwargs)
+            is_tensor = type(value).__module__.startswith("tensorflow.") and hasattr(value, "numpy")
+            return value.numpy() if is_tensor else value
+
+        return decode
 
 
 def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:
@@ -152,7 +207,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     """
     if isinstance(spec, PartialDecoding):
         spec = spec.features
-    if spec is True:
+    if isinstance(spec, (bool, np.bool_)) and spec:
         return feature
     if isinstance(spec, Sequence) and isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec.feature, path))
@@ -166,8 +221,8 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
         raise TypeError(f"{path or 'partial decoding'}: {spec!r} is not a nest of names; see decode.PartialDecoding")
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
-    children = _children(feature, spec, path, "partial decoding")
-    wanted = {name: child for name, child in spec.items() if child is not False}
+    wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
+    children = _children(feature, wanted, path, "partial decoding")
     return children.with_features(
         {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )

@@ -38,8 +38,7 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
         ValueError: it is something else.
     """
     if isinstance(feature, FeatureConnector):
-        kind, base = type(feature), FeatureConnector
-        if kind.encode_example is base.encode_example and kind.decode_example is base.decode_example:
+        if not feature.is_overridden():
             return feature
         from beam_datasets.features.wrapped import customised
 
@@ -177,6 +176,25 @@ class FeaturesDict(FeatureConnector):
         """Returns the function that decodes a dict, or the items of sequences to a dict of columns."""
         fields = [(key, feature.decoder(join(name, key), rank)) for key, feature in self.items()]
         return lambda lists: {key: decode(lists) for key, decode in fields}
+
+    def serialize_example(self, example: Any) -> bytes:
+        """Returns the record of an example; for many, `compile_encoder` is faster."""
+        from beam_datasets.features.compiler import compile_encoder
+
+        return compile_encoder(self)(example)
+
+    def deserialize_example(self, record: bytes, *, decoders: Any = None) -> dict[str, Any]:
+        """Returns the example of a record, of NumPy values; for many, `compile_decoder` is faster.
+
+        Args:
+            record: a serialized tf.train.Example, or a tensor of one.
+            decoders: see `compile_decoder`.
+        """
+        from beam_datasets.features.compiler import deserialized
+
+        return deserialized(self, record, decoders)  # type: ignore[no-any-return]
+
+    deserialize_example_np = deserialize_example
 
     def stored(self) -> FeatureConnector:
         """Returns the dict of the stored forms."""

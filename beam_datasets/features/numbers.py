@@ -448,7 +448,7 @@ def connectors_in(feature: Any) -> Iterator[Any]:
 def convert_as_tfds(feature: Any) -> None:
     """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
     for each in connectors_in(feature):
-        if hasattr(each, "allow_rounding") and each.dtype.kind == "f":
+        if hasattr(type(each), "allow_rounding") and each.dtype.kind == "f":
             object.__setattr__(each, "allow_rounding", True)
-        if hasattr(each, "parse_text"):
+        if hasattr(type(each), "parse_text"):
             object.__setattr__(each, "parse_text", True)

@@ -61,6 +61,38 @@ class Sequence(FeatureConnector):
     def __getitem__(self, name: str) -> FeatureConnector:
         return self.feature[name]  # type: ignore[index,no-any-return]
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(self.feature, (FeaturesDict, Sequence)) and name in self.feature
+
+    def __iter__(self) -> Iterator[str]:
+        if not isinstance(self.feature, (FeaturesDict, Sequence)):
+            raise TypeError(f"{self!r} has no names to iterate: its items are not dicts")
+        return iter(self.feature)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the items' feature, such as `names` and `int2str` of class labels, or `keys`."""
+        if name.startswith("_") or name == "feature":  # of copies and pickles, which are not complete yet
+            raise AttributeError(name)
+        try:
+            return getattr(self.feature, name)
+        except AttributeError:
+            kinds = f"neither {type(self).__name__} nor its {type(self.feature).__name__}"
+            raise AttributeError(f"{kinds} has the attribute {name!r}", name=name, obj=None) from None
+
+    def serialize_example(self, example: Any) -> bytes:
+        """Returns the record of an example, where the features of an example are a sequence of dicts."""
+        from beam_datasets.features.compiler import compile_encoder
+
+        return compile_encoder(self)(example)
+
+    def deserialize_example(self, record: bytes, *, decoders: Any = None) -> Any:
+        """Returns the example of a record; see `FeaturesDict.deserialize_example`."""
+        from beam_datasets.features.compiler import deserialized
+
+        return deserialized(self, record, decoders)
+
+    deserialize_example_np = deserialize_example
+
     def with_feature(self, feature: FeatureConnector) -> Sequence:
         """Returns the same sequence of other items."""
         return self._with(feature=feature)
@@ -247,7 +279,8 @@ class NestedDataset(AbstractSequence[Any]):
 class Dataset(Sequence):
     """A dataset in each example: as `Sequence` in the record, but decoded to a `NestedDataset`, item by item.
 
-    Takes any iterable of items. Below another sequence it decodes as a `Sequence` does.
+    Takes any iterable of items. Inside of a sequence or of another dataset each item has its own; in a batch these are
+    decoded as a `Sequence` is.
 
     Args:
         feature: the items' feature.
@@ -258,13 +291,12 @@ class Dataset(Sequence):
     PATH: ClassVar[str] = "dataset_feature.Dataset"
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes to a NestedDataset; below sequences to what a `Sequence` decodes to."""
-        if rank:
-            return super().decoder(name, rank)
-        decode_item, length = as_sequences(self.feature).decoder(name), self.length
-        splitters = [(path, leaf.items_splitter(path, levels)) for path, leaf, levels in self.leaves(name)]
+        """Returns the function that decodes to a NestedDataset; below sequences to lists of them."""
+        decode_item = self.decoder(name, rank - 1) if rank else self.feature.decoder(name)
+        length = None if rank else self.length
+        splitters = [(path, leaf.items_splitter(path, levels)) for path, leaf, levels in self.leaves(name, rank)]
 
-        def decode(lists: Lists) -> NestedDataset:
+        def decode(lists: Lists) -> Any:
             parts = {path: split(lists) for path, split in splitters}
             counts = {path: count for path, (count, _) in parts.items()}
             if len(set(counts.values())) > 1:
@@ -280,18 +312,24 @@ class Dataset(Sequence):
                     cut(index, own)
                 return decode_item(own)
 
-            return NestedDataset(count, item)
+            return list(map(item, range(count))) if rank else NestedDataset(count, item)
 
         return decode
 
 
-def as_sequences(feature: Any) -> Any:
-    """Returns a feature with a `Sequence` in place of each `Dataset`."""
+def as_sequences(feature: Any, inside: bool = False) -> Any:
+    """Returns a feature with a `Sequence` in place of each `Dataset` that is inside of a sequence or a dataset.
+
+    Args:
+        feature: a tree of features.
+        inside: whether it is inside of one itself.
+    """
     if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: as_sequences(child) for name, child in feature.items()})
-    if isinstance(feature, Dataset):
-        return Sequence(as_sequences(feature.feature), feature.length)
-    return feature.with_feature(as_sequences(feature.feature)) if isinstance(feature, Sequence) else feature
+        return feature.with_features({name: as_sequences(child, inside) for name, child in feature.items()})
+    if not isinstance(feature, Sequence):
+        return feature
+    items = as_sequences(feature.feature, True)
+    return Sequence(items, feature.length) if inside and isinstance(feature, Dataset) else feature.with_feature(items)
 
 
 def innermost(feature: Any) -> Any:
@@ -319,6 +357,35 @@ def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[st
             steps = (*path, step)
             yield reduce(join, steps), steps, child
             yield from below(child, steps)
+
+
+def dotted(steps: AbstractSequence[str]) -> str:
+    """Returns the name of a feature for people and expressions: the steps that lead to it, with dots between.
+
+    Where a step has a dot or a slash, there are slashes between, as in the name in the record.
+
+    >>> dotted(["product", "price"]), dotted(["product", "price.eur"])
+    ('product.price', 'product/price.eur')
+    """
+    return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
+
+
+def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
+    """Returns the steps that lead to each feature below another, by its names: with slashes, and with dots.
+
+    If a name means two features, it is that of the one that has it with slashes.
+
+    >>> tree = FeaturesDict({"a": {"b": np.int64}, "a.b": np.int64})
+    >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
+    (('a.b',), ('a', 'b'))
+    """
+    found = {name: steps for name, steps, _ in below(tree)}
+    return {dotted(steps): steps for steps in found.values()} | found
+
+
+def record_name(name: str, tree: Any) -> str:
+    """Returns the name with slashes of a feature that a name means, or the name itself if there is none."""
+    return reduce(join, steps_by_name(tree).get(name, (name,)))
 
 
 def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:

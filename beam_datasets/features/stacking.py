@@ -23,6 +23,7 @@ from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import objects, to_bytes
+from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
@@ -106,7 +107,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
     Args:
         feature: what the examples are decoded from; None if that is not known.
         fill: a value for all features of its kind (numbers, bools, text) that may be missing, or a dict from their
-            names (`a/b` for b below a) to values, where a class label's replaces -1; None for the defaults.
+            names (`a.b` for b below a) to values, where a class label's replaces -1; None for the defaults.
         is_mapped: whether functions change the examples, so that there may be others than these features.
 
     Raises:
@@ -119,7 +120,8 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
     values: dict[str, Any] = {path: _value_of(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
     labels = {}
     if isinstance(fill, Mapping):
-        for path, value in fill.items():
+        for name, value in fill.items():
+            path = record_name(name, feature) if isinstance(name, str) and feature is not None else name
             leaf = leaves.get(path)
             if isinstance(leaf, ClassLabel):
                 labels[path] = _checked(array_maker(leaf.dtype, (), path), value)[()]

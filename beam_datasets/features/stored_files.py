@@ -11,7 +11,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.features.sequence import Sequence, as_sequences, below, innermost
 from beam_datasets.intake.errors import foreign_errors
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.sound_layout import layout_of
@@ -81,6 +81,11 @@ def as_files(feature: Any) -> Any:
     if isinstance(feature, FeaturesDict):
         return feature.with_features({key: as_files(child) for key, child in feature.items()})
     return feature.stored() if feature.file_kind else feature
+
+
+def as_columns(feature: Any) -> Any:
+    """Returns the features as columns have them: files as they are stored, datasets inside others as sequences."""
+    return as_files(as_sequences(feature))
 
 
 def stored_tree(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:

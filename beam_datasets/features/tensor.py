@@ -92,11 +92,6 @@ class Tensor(Leaf):
             raise NotImplementedError("strings are stored as they are; encoding= is for numbers")
 
     @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype of decoded values."""
-        return self.dtype  # type: ignore[no-any-return]
-
-    @property
     def is_optional(self) -> bool:
         """Whether None is a value."""
         return self.optional
@@ -157,7 +152,8 @@ class Tensor(Leaf):
         if self.is_dynamic:
             return self._dynamic().stored()
         if self.encoding is Encoding.NONE:
-            return self
+            is_users = self.is_overridden()  # what is stored is not what its own methods make of that
+            return Tensor(shape=self.shape, dtype=self.dtype, optional=self.optional) if is_users else self
         return Tensor(shape=(), dtype=STRING, optional=self.optional)
 
     def _dynamic(self) -> FeatureConnector:

@@ -13,7 +13,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -307,6 +307,35 @@ class TensorInfo:
     minimum: Any = field(default=None, kw_only=True)
     maximum: Any = field(default=None, kw_only=True)
     optional: bool = field(default=False, kw_only=True)
+
+    @property
+    def np_dtype(self) -> Any:
+        """The dtype, by the name that TensorFlow Datasets has for NumPy's."""
+        return self.dtype
+
+
+def tensor_info(feature: Any) -> Any:
+    """Returns the `TensorInfo` of a feature's values, or a dict of these."""
+    if isinstance(feature, FeaturesDict):
+        return {name: child.get_tensor_info() for name, child in feature.items()}
+    if isinstance(feature, Sequence):
+        return _sequence_info(feature.feature.get_tensor_info(), feature.length)
+    if isinstance(feature, Tensor):
+        bounds = {"minimum": feature.minimum, "maximum": feature.maximum, "optional": feature.optional}
+        return TensorInfo(feature.shape, feature.dtype, **bounds)
+    return _leaf_info(shape_of(feature), dtype_of(feature))
+
+
+def _sequence_info(info: Any, length: int | None) -> Any:
+    if isinstance(info, Mapping):
+        return {name: _sequence_info(child, length) for name, child in info.items()}
+    return replace(info, shape=(length, *info.shape))
+
+
+def _leaf_info(shape: Any, dtype: Any) -> Any:
+    if isinstance(dtype, Mapping):
+        return {name: _leaf_info(shape[name], dtype[name]) for name in dtype}
+    return TensorInfo(shape, dtype)
 
 
 def _stored_by(spec: Any) -> FeatureConnector:

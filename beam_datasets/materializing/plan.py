@@ -16,7 +16,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
-from beam_datasets.features.sequence import below, difference, innermost
+from beam_datasets.features.sequence import below, difference, dotted, innermost, record_name, steps_by_name
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import check_payload, choose_spill_dir
 from beam_datasets.generate.in_process import BLOCK_SIZE, ThisProcess, write_blocks
@@ -211,7 +211,7 @@ def plan_job(
     selected = select_splits(named_splits(split, first), opened)
     sharding.check_splits([one.name for one in selected])
     builders = opened.opened
-    kept = None if features is None else sorted({features} if isinstance(features, str) else set(features))
+    kept = None if features is None else _names_of(features, builders[0].info.features)
     trees = [kept_features(builder, kept) for builder in builders]
     _check_alike(builders, trees)
     chosen = None if filter is None else Filter.of(filter)
@@ -261,12 +261,17 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
 # ----------------------------------------------------------------------------------------------------------- features
 
 
+def _names_of(features: Collection[str], tree: Any) -> list[str]:
+    """Returns the names with slashes that names of features mean, each once."""
+    return sorted({record_name(name, tree) for name in ([features] if isinstance(features, str) else features)})
+
+
 def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Any:
     """Returns the features of a dataset that are kept.
 
     Args:
         builder: the dataset.
-        names: what is kept, nested features as `objects/label`; a name keeps all that is below it. None keeps all.
+        names: what is kept, nested features as `objects.label`; a name keeps all that is below it. None keeps all.
 
     Raises:
         BeamDatasetsError: the dataset has no such feature; the message suggests one.
@@ -276,13 +281,12 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
         return tree
     if not names:
         raise BeamDatasetsError(f"no feature of {dataset} is named; name at least one, or leave the choice out.")
-    known = {name: path for name, path, _ in below(tree)}
+    known = steps_by_name(tree)
     spec: dict[str, Any] = {}
     for name in names:
         if name not in known:
-            raise BeamDatasetsError(
-                f"{dataset} has no feature {name!r}; it has {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
-            )
+            there = ", ".join(dotted(steps) for _, steps, _ in below(tree)) or "none"
+            raise BeamDatasetsError(f"{dataset} has no feature {name!r}; it has {there}.{did_you_mean(name, known)}")
         *parents, last = known[name]
         nested: Any = spec
         for step in parents:

@@ -4,30 +4,53 @@
 
 Columns are the features: numbers, bools, text, class labels as their names (no name is NULL), and lists and structs of
 these. Only the features that the expression names are decoded.
+
+An expression sees the example and nothing else: no files, settings, times or other tables, of which a second run could
+have others. For each block of examples it has `MAX_SECONDS`, and `MAX_BYTES` of memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import resource
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from beam_datasets.arguments import is_unicode
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
+from beam_datasets.features.sequence import below
 from beam_datasets.reading.decoding import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
 
 
-_TABLE, _PLACE = "examples", "#"
+MAX_SECONDS = 60.0
+"""How long an expression may take for a block of examples."""
+
+MAX_BYTES = 2 << 30
+"""How much memory an expression may take besides what the process has."""
+
+_TABLE = "examples"
 _MAX_NAMES = 20  # of labels in an error
-_BEFORE, _AFTER = f'SELECT "{_PLACE}" FROM {_TABLE} WHERE (\n', "\n)"
+_BEFORE, _AFTER = f"SELECT 1 FROM {_TABLE} WHERE (\n", "\n)"
+_NODES = {
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
+    *("CONSTANT", "FUNCTION", "LAMBDA", "LAMBDA_REF", "OPERATOR", "TYPE"),
+}
+"""Classes of parsed expressions that see the example alone. Others are subqueries, windows, `*`, `#1`, parameters."""
+
+_OUTSIDE = re.compile(r"pg_.*|has_.*|current_.*|.*_pg_.*|map_type_id_.*|session_user|user|version|age|getenv")
+"""Functions about the session or the machine, though DuckDB calls them consistent; age() counts from today."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,11 @@ class Where:
     def __post_init__(self) -> None:
         if not isinstance(self.expression, str):
             raise BeamDatasetsError(f"where: expected a text such as 'n > 3', got {self.expression!r:.100}.")
+        if not is_unicode(self.expression) or "\0" in self.expression:
+            raise BeamDatasetsError(
+                f"where={self.expression!r:.1000}: expected text in Unicode, got half of a surrogate pair or a NUL. "
+                "Write the character itself."
+            )
 
     def compile(self, features: Any) -> Callable[[list[Any]], list[int]]:
         """Returns the function from records to the places of those that are kept, ascending.
@@ -59,32 +87,40 @@ class Where:
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
         found = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in found.items() if column is not None}
-        connection = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
-        connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on
+        connection = _connected(duckdb)
         names = self._names(connection, features, columns)
+        schema = pa.schema([(name, columns[name][0]) for name in names])
+        source = f" FROM {_TABLE}" if names else ""
 
-        schema = pa.schema([(_PLACE, pa.int64()), *((name, columns[name][0]) for name in names)])
+        def evaluated(query: str, arrays: list[Any]) -> tuple[str, Any]:
+            """Returns the type of a query's only column, and its values."""
+            if names:
+                connection.register(_TABLE, pa.table(arrays, schema=schema))
+            try:
+                with _limited(connection):
+                    result = connection.execute(query)
+                    return str(result.description[0][1]), next(iter(result.fetchnumpy().values()))
+            except (duckdb.Error, MemoryError) as error:
+                raise self._error(_explained(duckdb, error), columns) from None
 
         def chosen(arrays: list[Any]) -> list[int]:
-            connection.register(_TABLE, pa.table(arrays, schema=schema))
-            try:
-                rows = connection.execute(f"{_BEFORE}{self.expression}{_AFTER}").fetchall()
-            except duckdb.Error as error:
-                raise self._error(str(error), columns) from None
-            return sorted(place for (place,) in rows)
+            found = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
+            places: list[int] = np.flatnonzero(np.ma.filled(found, False)).tolist()
+            return places
 
-        chosen([pa.array([0], pa.int64()), *(pa.nulls(1, columns[name][0]) for name in names)])
-        result = connection.execute(f"SELECT (\n{self.expression}\n) FROM {_TABLE}")
-        kind, _ = result.description[0][1], result.fetchall()  # nothing may be left unread
-        if str(kind) != "BOOLEAN":
+        missing = [pa.nulls(1, columns[name][0]) for name in names]
+        evaluated(f"SELECT 1{source} WHERE (\n{self.expression}\n)", missing)  # neither an aggregate nor several rows
+        kind, _ = evaluated(f"SELECT (\n{self.expression}\n){source}", missing)
+        if kind != "BOOLEAN":
             raise self._error(f"expected a condition, which is true or false, got {kind}", columns)
         if not names:
-            return lambda records: chosen([pa.array(range(len(records)), pa.int64())])
+            is_true = bool(chosen([]))
+            return lambda records: list(range(len(records))) if is_true else []
         decode = compose_many((Decode(features, PartialDecoding(list(names))),))
 
         def places(records: list[Any]) -> list[int]:
             examples = decode(records)
-            arrays = [pa.array(range(len(records)), pa.int64())]
+            arrays: list[Any] = []
             for name in names:
                 try:
                     arrays.append(columns[name][1]([example[name] for example in examples]))
@@ -107,24 +143,15 @@ class Where:
                 message = f"{parsed['error_message']}\n{_pointed(self.expression, place)}"
                 raise self._error(message, columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
-        if any(node["class"] == "SUBQUERY" for node in nodes):
-            raise self._error("expected an expression of one example, got a subquery", columns)
-        functions = {node["function_name"].lower() for node in nodes if "function_name" in node}
-        found = connection.execute(  # some, such as +, change for times with a zone alone, and the zone is set
-            "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and(stability <> 'CONSISTENT')"
-        ).fetchall()
-        # age() of one time counts from today, though DuckDB calls it consistent.
-        changing = sorted(functions & {"age", *(name.lower() for (name,) in found)})
-        if changing:
-            message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
-            raise self._error(message, columns)
+        self._check_functions(connection, nodes, columns)
         refs = {node["column_names"][0].lower(): node for node in nodes if node["class"] == "COLUMN_REF"}
         known = {name.lower(): name for name in features}
-        has_parameters = any(node["class"] == "LAMBDA" for node in nodes)  # they look like columns
+        parameters = {name for node in nodes if node["class"] == "LAMBDA" for name in _parameters(node)}
         for name, node in refs.items():
             pointed = _pointed(self.expression, node["query_location"] - len(before))
-            if name not in known and (not has_parameters or name == _PLACE):
-                raise self._error(f"unknown feature {name!r}.{did_you_mean(name, features)}\n{pointed}", columns)
+            if name not in known and name not in parameters:
+                hint = _with_dots(nodes, features) or did_you_mean(name, features)
+                raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
             if name in known and known[name] not in columns:
                 feature = features[known[name]]
                 raise self._error(f"feature {known[name]!r}, {feature!r}, has no column\n{pointed}", columns)
@@ -133,6 +160,21 @@ class Where:
             if node["class"] == "COMPARISON" or node["type"] in ("COMPARE_IN", "COMPARE_NOT_IN"):
                 self._check_labels(sides, {name: features[known[name]] for name in refs if name in known}, columns)
         return [name for name in columns if name.lower() in refs]
+
+    def _check_functions(self, connection: Any, nodes: list[Any], columns: dict[str, Any]) -> None:
+        """Raises a BeamDatasetsError if the expression sees anything but the example."""
+        for node in nodes:
+            if node["class"] not in _NODES:
+                what = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
+                raise self._error(f"expected an expression of one example, got a {what}. Name the features", columns)
+        functions = {node["function_name"].lower() for node in nodes if node.get("function_name")}
+        found = connection.execute(  # some, such as +, change for times with a zone alone, and the zone is set
+            "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and(stability <> 'CONSISTENT')"
+        ).fetchall()
+        changing = sorted(functions & {name.lower() for (name,) in found} | set(filter(_OUTSIDE.fullmatch, functions)))
+        if changing:
+            message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
+            raise self._error(message, columns)
 
     def _check_labels(self, sides: list[Any], named: dict[str, Any], columns: dict[str, Any]) -> None:
         """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names."""
@@ -149,6 +191,96 @@ class Where:
         return BeamDatasetsError(
             f"where={self.expression!r}: {message}\nGive a condition in DuckDB's SQL over these features: {names}."
         )
+
+
+def _connected(duckdb: Any) -> Any:
+    """Returns a connection to a database in memory, which reaches nothing outside and cannot be set otherwise."""
+    settings = {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "max_temp_directory_size": "0KiB",
+        "memory_limit": f"{MAX_BYTES}B",
+        "threads": "1",
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute("SET TimeZone = 'UTC'")  # and not the machine's, which casts of text would depend on
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+_lock = threading.Lock()
+_limits: list[tuple[int, int]] = []  # of this process before those of threads that evaluate something now
+
+
+@contextlib.contextmanager
+def _limited(connection: Any) -> Iterator[None]:
+    """Interrupts a query after `MAX_SECONDS`, and lets it fail beyond `MAX_BYTES`, which DuckDB counts only in part."""
+    timer = threading.Timer(MAX_SECONDS, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    with _lock:
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        _limits.append((soft, hard))
+        if len(_limits) == 1 and (used := _data_bytes()):
+            most = [used + MAX_BYTES, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+            resource.setrlimit(resource.RLIMIT_DATA, (min(most), hard))
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with _lock:
+            before = _limits[0]
+            _limits.pop()
+            if not _limits:
+                resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _data_bytes() -> int:
+    """Returns how much memory this process has written to; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _explained(duckdb: Any, error: Exception) -> str:
+    """Returns what an error of DuckDB means; those of limits name them."""
+    if isinstance(error, duckdb.InterruptException):
+        return f"it takes more than {MAX_SECONDS:g} s for a block of examples"
+    if isinstance(error, (MemoryError, duckdb.OutOfMemoryException)):
+        return f"Out of Memory Error: it takes more than {MAX_BYTES / 2**30:g} GiB of memory"
+    return str(error)
+
+
+def _parameters(node: Any) -> Iterator[str]:
+    """Yields the names of a lambda's parameters."""
+    for inner in _nodes(node.get("lhs")):
+        if inner["class"] == "COLUMN_REF":
+            yield inner["column_names"][0].lower()
+
+
+def _with_dots(nodes: list[Any], features: Any) -> str:
+    """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none."""
+    nested = {path.lower(): ".".join(steps) for path, steps, _ in below(features) if len(steps) > 1}
+    for node in nodes:
+        names = "/".join(_divided(node))
+        for path, dotted in sorted(nested.items(), reverse=True):  # the deepest first
+            if names and (names == path or names.startswith(f"{path}/")):
+                return f" In an expression {path} is a division; the feature is {dotted}."
+    return ""
+
+
+def _divided(node: Any) -> list[str]:
+    """Returns the names in a chain of divisions; none if there are other things in it."""
+    if node["class"] == "COLUMN_REF":
+        return [name.lower() for name in node["column_names"]]
+    if node.get("function_name") != "/":
+        return []
+    children = [argument["expression"] for argument in node.get("arguments", ())]  # of DuckDB 2
+    parts = [_divided(child) for child in children or node.get("children", ())]
+    return [name for part in parts for name in part] if all(parts) else []
 
 
 def _text(node: Any) -> str | None:

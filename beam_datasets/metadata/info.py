@@ -84,6 +84,17 @@ _SAME = (*_TEXTS, "module_name", "disable_shuffling", "nondeterministic_order", 
 _NOT_RESTORED = {*(f.name for f in dataclasses.fields(DatasetIdentity)), "splits", "file_format", "extra"}
 
 
+@dataclass(frozen=True)
+class RedistributionInfo:
+    """The licence of a dataset, as `DatasetInfo.redistribution_info` has it.
+
+    Attributes:
+        license: its text or its name; '' where it is not known.
+    """
+
+    license: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetInfo(DatasetIdentity):
     """What is known of a dataset, with the attributes of its identity, which are those of a builder that is given.
@@ -99,6 +110,8 @@ class DatasetInfo(DatasetIdentity):
         citation: usually BibTeX.
         license: the text of a licence, or its name.
         metadata: further facts, kept in metadata.json.
+        redistribution_info: the licence by the name of TensorFlow Datasets: a dict when it is given, and a
+            `RedistributionInfo` when it is read.
         splits: what was written; empty before the dataset is built.
         file_format: of the shards.
         alternative_file_formats: in which the shards exist as well.
@@ -129,9 +142,7 @@ class DatasetInfo(DatasetIdentity):
     is_blocked: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(
-        self, builder: Any, redistribution_info: Mapping[str, str] | None, split_dict: SplitDict | None
-    ) -> None:
+    def __post_init__(self, builder: Any, redistribution_info: Any, split_dict: SplitDict | None) -> None:
         if builder is not None:
             self._set(**vars(builder if isinstance(builder, DatasetIdentity) else self.from_builder(builder)))
         if split_dict is not None:
@@ -185,7 +196,7 @@ class DatasetInfo(DatasetIdentity):
     def replace(self, **changes: Any) -> DatasetInfo:
         """Returns a copy with some attributes changed."""
         extra = {name: value for name, value in self.extra.items() if name not in changes}
-        return dataclasses.replace(self, **{"extra": extra, **changes})
+        return dataclasses.replace(self, **{"extra": extra, "redistribution_info": None, **changes})
 
     def with_published(self, published: DatasetInfo) -> DatasetInfo:
         """Returns this info with what was published: its splits, and each field and class names that this leaves open.
@@ -210,6 +221,11 @@ class DatasetInfo(DatasetIdentity):
             if named.keys() - own.keys():
                 restored["features"] = self.features.load_labels({**named, **dict.fromkeys(own)}.get)
         return self.replace(**restored, splits=published.splits, file_format=published.file_format)
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the splits are known: the dataset is published."""
+        return bool(self.splits)
 
     @property
     def full_name(self) -> str:
@@ -338,9 +354,21 @@ def _check_metadata(metadata: Any) -> None:
         raise ValueError(f"metadata cannot be written as JSON: {error}.") from None
 
 
-def _licence(licence: str | None, redistribution_info: Mapping[str, str] | None) -> str | None:
+def _redistribution_info(info: DatasetInfo) -> RedistributionInfo:
+    """The licence, by the name that TensorFlow Datasets has for it."""
+    return RedistributionInfo(info.license or "")
+
+
+# An InitVar leaves its default as an attribute of the class: what is read is this instead.
+DatasetInfo.redistribution_info = property(_redistribution_info)  # type: ignore[attr-defined]
+
+
+def _licence(licence: str | None, redistribution_info: Any) -> str | None:
+    """Returns the licence that is given by one of the two arguments."""
+    if isinstance(redistribution_info, RedistributionInfo):
+        redistribution_info = {"license": redistribution_info.license} if redistribution_info.license else {}
     info = dict(redistribution_info or {})
-    other = info.pop("license", licence)
+    other: str | None = info.pop("license", licence)
     if info:
         raise ValueError(f"redistribution_info has the unknown keys {sorted(info)}; known is 'license'.")
     if licence is not None and licence != other:

@@ -166,6 +166,22 @@ def _operand(other: object) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
+class IsBlocked:
+    """Whether a version must not be used; its truth is `result`.
+
+    Attributes:
+        result: whether.
+        blocked_msg: why; None where it may be used.
+    """
+
+    result: bool
+    blocked_msg: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.result
+
+
+@dataclass(frozen=True)
 class BlockedVersions:
     """Versions, or configs of versions, that must not be used any more.
 
@@ -186,6 +202,11 @@ class BlockedVersions:
         if config is not None and config in of_version:
             return of_version[config] or f"config {config!r} of version {name} is blocked."
         return None
+
+    def is_blocked(self, version: VersionOrStr, config: str | None = None) -> IsBlocked:
+        """Returns `reason` in the form that TensorFlow Datasets gives it."""
+        reason = self.reason(version, config)
+        return IsBlocked(reason is not None, reason)
 
 
 def choose_version(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Protocol
 
 from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import did_you_mean
 
 _DEFAULT_CYCLE = 16
 _AUTOTUNE = -1  # of tf.data
@@ -35,10 +36,30 @@ class InputContext(Protocol):
         """This pipeline's number, in [0, num_input_pipelines)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+class IgnoredOptions:
+    """Takes the options of tf.data, which have no effect here: any attribute can be set, and those of it too."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        inner = IgnoredOptions()
+        setattr(self, name, inner)
+        return inner
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IgnoredOptions) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"IgnoredOptions({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+@dataclass(kw_only=True)
 class ReadConfig:
     """How files are read; the read order is a function of it, of the epoch and of what is read.
 
+    Fields may be set after it was made; what a dataset is read with is what they were when the dataset was made.
     The fields in the second half do not change what is read. Most are there so that a TFDS configuration can be taken
     as it is.
 
@@ -65,7 +86,7 @@ class ReadConfig:
             AUTOTUNE, is the number of cores that the process may use. It changes nothing of what is read.
         num_parallel_calls_for_interleave_files: without effect.
         override_buffer_size: without effect.
-        options: without effect: order is always deterministic.
+        options: without effect: order is always deterministic. Attributes of it can be set as those of tf.data.Options.
         file_format: without effect: the dataset's own format is read.
     """
 
@@ -86,10 +107,12 @@ class ReadConfig:
     num_parallel_calls_for_decode: int | None = None
     num_parallel_calls_for_interleave_files: int | None = None
     override_buffer_size: int | None = None
-    options: Any = None
+    options: Any = field(default_factory=IgnoredOptions)
     file_format: Any = None
 
     def __post_init__(self) -> None:
+        if self.options is None:
+            self.options = IgnoredOptions()
         if self.shuffle_seed is not None:
             self._take("shuffle_seed", integer)
         if self.shuffle_reshuffle_each_iteration is not None:
@@ -108,6 +131,17 @@ class ReadConfig:
             )
         self._check_sort_fn()
         self._check_input_context()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = [each.name for each in fields(self)]
+        if name not in known:
+            message = f"ReadConfig has no field {name!r}.{did_you_mean(name, known)}"
+            raise AttributeError(message, name=name, obj=None)
+        object.__setattr__(self, name, value)
+
+    def replace(self, **changes: Any) -> ReadConfig:
+        """Returns a copy with other values of some fields."""
+        return replace(self, **changes)
 
     @property
     def sort_fn(self) -> Callable[[list[Any]], Sequence[Any]] | None:
@@ -205,10 +239,11 @@ class ReadConfig:
 
 
 def read_config_of(given: Any) -> ReadConfig:
-    """Returns `given`, or the default ReadConfig if it is None.
+    """Returns a copy of `given`, which later changes of it do not reach, or the default ReadConfig if it is None.
 
     Raises:
-        TypeError: it is something else, such as a dict or another library's.
+        TypeError: it is something else, such as a dict or another library's; or a field was set to another type.
+        ValueError: a field was set to an invalid value.
     """
     if given is None:
         return ReadConfig()
@@ -218,7 +253,7 @@ def read_config_of(given: Any) -> ReadConfig:
             "read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), "
             f"not {given!r:.100} of type {kind}."
         )
-    return given
+    return replace(given)
 
 
 def chosen_files(files: Sequence[Any], config: ReadConfig) -> list[int]:

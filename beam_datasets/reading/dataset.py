@@ -330,7 +330,7 @@ class Dataset(Frameworks):
             drop_remainder: whether to omit a last batch with fewer examples.
             pad: whether to pad arrays of different shapes with zeros, strings with b''.
             fill: replacement of missing values: a value for all features of its kind (numbers, bools or text), or a
-                dict from feature names (`a/b` for b below a) to values. For a class label it replaces -1. It does not
+                dict from feature names (`a.b` for b below a) to values. For a class label it replaces -1. It does not
                 pad; that is `pad_value`.
             pad_value: value to pad with, for all features of its kind (numbers or text), or a dict from feature names
                 to values. It implies `pad`, and so do the next two.

@@ -20,7 +20,7 @@ from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
-from beam_datasets.features.sequence import below
+from beam_datasets.features.sequence import below, record_name
 from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, value_at
@@ -332,16 +332,26 @@ def batch_of(
     pad_length: Any = None,
 ) -> Batch:
     """Returns the step that puts what the steps make in batches, for arguments of `Dataset.batch`."""
+    features = features_of(steps[0])
+    if isinstance(features, FeaturesDict):
+        pad_value, pad_length = (_by_record_name(part, features) for part in (pad_value, pad_length))
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
     if isinstance(padding, Padding):
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
-    if padding and pad_value is None and _pads_like(fill, features_of(steps[0])):
+    if padding and pad_value is None and _pads_like(fill, features):
         warnings.warn(
             f"fill={fill!r} replaces missing values; arrays are padded with 0 and b''. Give pad_value={fill!r} to pad "
             "with it, or pad_value=0.",
             stacklevel=3,
         )
     return Batch(steps, padding, fill_of_steps(steps, fill))
+
+
+def _by_record_name(values: Any, features: FeaturesDict) -> Any:
+    """Returns a dict by names of features by their names in the record; other values as they are."""
+    if not isinstance(values, Mapping):
+        return values
+    return {record_name(name, features) if isinstance(name, str) else name: each for name, each in values.items()}
 
 
 def _pads_like(fill: Any, features: Any) -> bool:

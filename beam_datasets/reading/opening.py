@@ -360,10 +360,10 @@ def builder(
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
     wanted = DatasetName.parse(name)
-    config, version = config or wanted.config, version or wanted.version
+    config, version = catalog.split_config(config or wanted.config, version or wanted.version)
     kwargs = {**wanted.kwargs, **kwargs}
     code = catalog.code_of(wanted.name, kwargs)
-    known = code is not None and (config is None or not isinstance(config, str) or config in code.configs())
+    known = code is not None and (config is None or not isinstance(config, str) or code.has_config(config))
     if code is not None and (kwargs or (known and version is None)):
         return code(data_dir=data_dir, config=config, version=version, **kwargs)
     try:

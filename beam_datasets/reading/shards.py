@@ -271,6 +271,11 @@ class ShardPool:
                 self._close_one()
         return shard
 
+    def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
+        """Returns the function from the name of a shard of these runs to the one in `tfds_id`."""
+        del instructions  # names in one directory differ
+        return storage.basename
+
     def _close_one(self) -> None:
         """Closes the shard opened first; where its records are is kept, if that is not too much."""
         filename, shard = self._open.popitem(last=False)

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -132,8 +132,12 @@ class Source(Operation):
 
     def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
         """Yields the ids of records."""
-        names = {run: storage.basename(self._file(run)[0]) for run in set(runs.tolist())}
+        names = {run: self._namer(self._file(run)[0]) for run in set(runs.tolist())}
         return (f"{names[run]}__{record}".encode() for run, record in zip(runs.tolist(), records.tolist()))
+
+    @functools.cached_property
+    def _namer(self) -> Callable[[str], str]:
+        return self.pool.namer(self.instructions)
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
         """Yields arrays (runs, first records in their shards, counts)."""

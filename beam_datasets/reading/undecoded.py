@@ -235,7 +235,7 @@ def touch(example: Any) -> None:
     if isinstance(example, dict):
         for value in example.values():
             touch(value)
-    elif isinstance(example, (NestedDataset, tuple)):
+    elif isinstance(example, (NestedDataset, list, tuple)):
         for item in example:
             touch(item)
 

@@ -21,6 +21,7 @@ from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequen
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
+from beam_datasets.features.sequence import dotted, record_name
 from beam_datasets.features.stored_files import problem_of, stored_tree
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
@@ -439,7 +440,7 @@ def prepare(
         name_or_dir: a name such as 'squares:1.*.*', or a version's directory.
         splits: expressions such as 'train[:10%]', each with statistics of its own, in this order; None for each split
             in the dataset's order.
-        features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
+        features: names of features such as 'a' or 'b.c', with all that is below them; None for all.
         data_dir: root of the datasets, for a name.
         storage_options: of the store of the dataset; see `beam_datasets.builder`.
 
@@ -460,18 +461,19 @@ def prepare(
         published.dataset_dir,
         published.pool,
         info.features,
-        tuple(leaves if features is None else _chosen(leaves, features, info.display_name)),
+        tuple(leaves if features is None else _chosen(leaves, info.features, features, info.display_name)),
         tuple(unknown) if features is None else (),
         tuple((str(expression), info.splits[expression].file_instructions) for expression in expressions),
         splits is None and features is None,
     )
 
 
-def _chosen(leaves: list[LeafFeature], names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
-    wanted = [name.strip("/") for name in names]
+def _chosen(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
+    """Returns the features of names, and those below them."""
+    wanted = [record_name(name.strip("/"), tree) for name in names]
     for name in wanted:
         if not any(leaf.is_below(name) for leaf in leaves):
-            paths = [leaf.path for leaf in leaves]
+            paths = [dotted(leaf.keys) for leaf in leaves]
             raise FeatureKeyError(
                 f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}."
                 f"{did_you_mean(name, paths)}"

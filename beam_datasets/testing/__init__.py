@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_datasets.downloads import DownloadManager, DownloadSettings, Resource, read_checksums
 from beam_datasets.testing.connectors import check_connector as check_connector
+from beam_datasets.testing.mocking import MockPolicy as MockPolicy
+from beam_datasets.testing.mocking import mock_data as mock_data
 from beam_datasets.testing.tfds_catalogue import load_tfds_builder as load_tfds_builder
 
 if TYPE_CHECKING:

@@ -85,8 +85,8 @@ def test_pages_escape_what_datasets_contain(url, huge):
     assert "100, 100, 100" in page
     assert re.findall(r'<th scope="row">(boxes.*?)</th><td><code>(.*?)</code>', page) == [
         ("boxes", "Sequence({...})"),
-        ("boxes/name", "Text(shape=(), dtype=string)"),
-        ("boxes/x", "float32"),
+        ("boxes.name", "Text(shape=(), dtype=string)"),
+        ("boxes.x", "float32"),
     ]
     queries = [("/rows", {}), ("/example", {"index": huge}), ("/statistics", {}), ("/rows", {"where": "true"})]
     for path, query in queries:

@@ -48,6 +48,7 @@ from tests.files.in_process import Crashed, Published, advised, apart, is_refusa
 READ, REFUSED, EITHER = "must be read", "must be refused", "either"
 ROUNDS = 6  # how often advice is followed
 DEEP = 20_000  # calls in each other, to compare values
+SLOW = 300.0  # seconds for a file, such as one with texts of a GiB
 
 
 class Trial(NamedTuple):
@@ -326,7 +327,7 @@ def parquet_rows(path: Path, encoding: str) -> list[dict[str, Any]]:
         found: dict[str, list[Any]] = {}
         for name in file.schema_arrow.names:
             try:
-                found[name] = list(_column(file, name))
+                found[name] = list(_column(file, path, name))
             except OSError as error:
                 if "decrypt" not in str(error):
                     raise
@@ -334,11 +335,30 @@ def parquet_rows(path: Path, encoding: str) -> list[dict[str, Any]]:
         return [{name: found[name][i] for name in found} for i in range(file.metadata.num_rows)]
 
 
-def _column(file: Any, name: str) -> Iterator[Any]:
-    """Yields the values of a column; row group by row group, as pyarrow has no more than 2 GiB of texts in an array."""
+def _column(file: Any, path: Path, name: str) -> Iterator[Any]:
+    """Yields the values of a column; row group by row group, as pyarrow has no more than 2 GiB of texts in an array.
+
+    DuckDB reads maps of larger ones. INT96 is read in microseconds, and where they do not fit an integer in seconds.
+    """
+    import duckdb
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    leaf = next(column for column in file.schema if column.path.partition(".")[0] == name)
     for group in range(file.num_row_groups):
-        for batch in file.iter_batches(1024, row_groups=[group], columns=[name]):
-            yield from map(arrow_value, batch.column(0))
+        try:
+            batches = [batch.column(0) for batch in file.iter_batches(row_groups=[group], columns=[name])]
+        except pa.ArrowNotImplementedError:
+            found = duckdb.sql(f"select \"{name}\" from '{path}'").fetchall()
+            yield from ([{"key": key, "value": value} for key, value in row.items()] for (row,) in found)
+            return
+        values = [arrow_value(value) for batch in batches for value in batch]
+        if leaf.physical_type == "INT96" and leaf.path == name:
+            coarse = pq.ParquetFile(path, coerce_int96_timestamp_unit="s").read_row_group(group, [name]).column(0)
+            seconds = [arrow_value(value) for value in coarse]
+            values = [fine if whole is None or abs(whole.value) < 2**63 // 10**6 else whole
+                      for fine, whole in zip(values, seconds)]  # fmt: skip
+        yield from values
 
 
 def parquet_cases(path: Path) -> Iterator[Case]:
@@ -688,7 +708,7 @@ def tried_folder(folder: Path) -> dict[str, list[Trial]]:
     for kind in ("csv", "jsonl", "parquet", "text_lines", "image_folder", "tfrecord"):
         option_names(kind)  # imported here once, and not in each process
     for suite, path in files_of(folder):
-        trial = apart(tried_file, path)
+        trial = apart(tried_file, path, seconds=SLOW)
         trial = Trial(path.name, "other", trial.reason) if isinstance(trial, Crashed) else trial
         found.setdefault(suite, []).append(trial._replace(file=str(path)))
     return found

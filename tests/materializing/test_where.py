@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.tfrecord import frame_all
+from beam_datasets.materializing import where
 from beam_datasets.materializing.plan import plan_job
 from beam_datasets.materializing.records import Filter
 from beam_datasets.materializing.where import Where
@@ -239,3 +241,83 @@ def test_what_a_file_raises_passes_through_and_leaves_nothing(tmp_path: Path) ->
     assert "broken" not in sys.modules
     with pytest.raises(BeamDatasetsError, match="does not exist"):
         Filter.of(f"{tmp_path}/nothing.py:keep")
+
+
+@pytest.mark.parametrize(
+    "expression,words",
+    [
+        ("COLUMNS(*) is not null", r"got a \* or COLUMNS\(\)\. Name the features"),
+        ("* is null", r"got a \* or COLUMNS\(\)"),
+        ("columns('n|#') > 3", r"got a \* or COLUMNS\(\)"),
+        ("list_contains([columns(*)]::varchar[], 'x')", r"got a \* or COLUMNS\(\)"),
+        ("#1 > 3", "got a positional reference"),
+        ("$1 > 3", "got a parameter"),
+        ("row_number() over () > 3", "got a window"),
+        ("n > (select max(n) from examples)", "got a subquery"),
+        ("exists (from read_csv('/etc/passwd'))", "got a subquery"),
+        ("read_text('/etc/passwd') is not null", "read_text"),
+        ("read_csv('/etc/passwd') is not null", "read_csv"),
+        ("glob('/etc/*') is not null", "glob"),
+        ("getenv('HOME') = '/root'", r"getenv\(\) does not depend on the example alone"),
+        ("current_setting('threads') = '1'", r"current_setting\(\) does not depend on the example alone"),
+        ("current_user = 'duckdb'", "unknown feature 'current_user'"),
+        ("current_role() = 'duckdb'", r"current_role\(\) does not depend on the example alone"),
+        ("pg_catalog.pg_sleep(1) is null", r"pg_sleep\(\) does not depend on the example alone"),
+        ("version() like 'v%'", r"version\(\) does not depend on the example alone"),
+        ("list_filter(tags, lambda x: x = '#' or examples is null) = []", "unknown feature 'examples'"),
+        ("list_filter(tags, lambda x: y = 3) = []", "unknown feature 'y'"),
+        ("n > 3; attach 'x.db'", "syntax error"),
+        ("n > 3); copy (select 1) to 'x'; select (1", "Only SELECT statements"),
+        ("unnest([true, true])", "UNNEST"),
+        ("text = '\ud83d'", "expected text in Unicode, got half of a surrogate pair"),
+        ("n > 3\0 and n < 0", "expected text in Unicode, got .* a NUL"),
+        (
+            "box/xmin > 2",
+            r"unknown feature 'xmin'\. In an expression box/xmin is a division; the feature is box\.xmin\.",
+        ),
+        ("2 < BOX/XMIN and n > 0", r"In an expression box/xmin is a division; the feature is box\.xmin"),
+    ],
+)
+def test_an_expression_sees_the_example_alone(expression: str, words: str) -> None:
+    with pytest.raises(BeamDatasetsError, match=words):
+        Where(expression).compile(TREE)
+
+
+def test_nested_names_are_proposed_at_any_depth() -> None:
+    tree = F.FeaturesDict({"a": {"b": {"c": np.int64}, "d": np.int64}, "n": np.int64})
+    with pytest.raises(BeamDatasetsError, match=r"a/b/c is a division; the feature is a\.b\.c\."):
+        Where("a/b/c > 1").compile(tree)
+    encode = F.compile_encoder(tree)
+    records = [encode({"a": {"b": {"c": i}, "d": 2}, "n": 4}) for i in range(3)]
+    assert Where("a.b.c = n/a.d").compile(tree)(records) == [2]
+    odd = F.FeaturesDict({"a.b": np.int64, "c/d": np.int64, "#": np.int64})
+    records = [F.compile_encoder(odd)({"a.b": i, "c/d": -i, "#": i}) for i in range(3)]
+    assert Where('"a.b" > 0 and "c/d" > -2 and "#" = 1').compile(odd)(records) == [1]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "len(repeat('x', 3000000000 + n)) > 1",
+        "list_sum(range(2000000000 + n)) > 1",
+        "len(list_transform(range(10000000 + n), lambda x: repeat('y', 10000))) > 1",
+    ],
+)
+def test_an_expression_that_takes_much_memory(records: list[bytes], expression: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(where, "MAX_BYTES", 256 << 20)
+    limit, before = resource.getrlimit(resource.RLIMIT_DATA), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    chosen = Where(expression).compile(TREE)  # its trial has no value for n
+    with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.25 GiB of memory\nGive a condition"):
+        chosen(records)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+    assert resource.getrlimit(resource.RLIMIT_DATA) == limit
+
+
+def test_an_expression_that_takes_long(records: list[bytes], monkeypatch: Any) -> None:
+    monkeypatch.setattr(where, "MAX_SECONDS", 0.5)
+    chosen = Where("levenshtein(repeat('a', 300000 + n), repeat('b', 300000 + n)) > 1").compile(TREE)
+    began = time.monotonic()
+    with pytest.raises(BeamDatasetsError, match=r"it takes more than 0.5 s for a block of examples\nGive a condition"):
+        chosen(records)
+    assert time.monotonic() - began < 10
+    assert Where("n > 20").compile(TREE)(records) == [21, 22]

@@ -401,7 +401,7 @@ def test_saved_ones_that_are_damaged_are_not_read(tmp_path):
 
 
 def test_mistakes(tmp_path):
-    with pytest.raises(errors.FeatureKeyError, match=r"no feature 'nest/sep'.*Did you mean 'nest/s'"):
+    with pytest.raises(errors.FeatureKeyError, match=r"no feature 'nest/sep'.*Did you mean 'nest.s'"):
         prepare(MANY, features=["nest/sep"])
     with pytest.raises(errors.SplitError, match="trian"):
         prepare(MANY, ["trian"])

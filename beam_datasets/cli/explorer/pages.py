@@ -25,7 +25,7 @@ from beam_datasets.exporting.writing import ending_of
 from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset, RaggedArray, Video
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.features.sequence import below, innermost, leaves_with_features
+from beam_datasets.features.sequence import below, dotted, innermost, leaves_with_features
 from beam_datasets.features.stored_files import files_in
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
@@ -135,8 +135,8 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "directory": published.dataset_dir,
         "digest": published.digest,
         "features": [
-            (path, re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
-            for path, _, feature in below(info.features)  # what is in a dict has rows of its own
+            (dotted(steps), re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
+            for _, steps, feature in below(info.features)  # what is in a dict has rows of its own
         ],
         "shards": {split: _shards(published, split) for split in info.splits},
         "size_text": size_text,
@@ -225,7 +225,7 @@ def rows_page(
         "previous": None if where or not start else max(start - PAGE_ROWS, 0),
         "next": stop if stop < total else None,
         "last": None if where or not total else (total - 1) // PAGE_ROWS * PAGE_ROWS,
-        "columns": next(([cell["path"] for cell in row["cells"]] for row in rows if row["cells"]), []),
+        "columns": next(([cell["name"] for cell in row["cells"]] for row in rows if row["cells"]), []),
         "rows": rows,
         "code": catalogue.load_code(published, expression, where, range(start, stop)),
     }
@@ -237,11 +237,20 @@ def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = F
     A value is a text, `whole` or cut, or the images or sounds that it is.
     """
     cells: list[dict[str, Any]] = []
+    names = {path: dotted(steps) for path, steps, _ in below(features)}
     try:
         for path, value, leaf in leaves_with_features(dataset[index], features):
             media = media_of(value, leaf)
             text = value_text(value, leaf, width) if media is None else f"{len(media):,}" if len(media) > 4 else ""
-            cells.append({"path": path, "text": text, "media": media, "sound": isinstance(leaf, SOUNDS)})
+            cells.append(
+                {
+                    "path": path,
+                    "name": names.get(path, path),
+                    "text": text,
+                    "media": media,
+                    "sound": isinstance(leaf, SOUNDS),
+                }
+            )
             cells[-1] |= _whole(value, leaf) if whole and media is None else {}
         return {"index": index, "cells": cells, "error": ""}
     except BeamDatasetsError as error:

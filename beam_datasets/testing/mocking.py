@@ -1,0 +1,253 @@
+"""Random examples in place of datasets that are not there: `mock_data`."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from beam_datasets import builders, catalog, storage, tfds
+from beam_datasets import features as F
+from beam_datasets.errors import DatasetNotFoundError
+from beam_datasets.features.base import STRING, dtype_of, shape_of
+from beam_datasets.generate import in_process
+from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.units import SourceUnits
+from beam_datasets.metadata.info import DatasetInfo
+from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, map_splits
+from beam_datasets.reading.opening import ReadOnlyBuilder
+
+_LETTERS = np.array(list(" abcdefghij"))
+_MAX_VALUE = 255
+_MAX_ITEMS = 5
+_CLASSES = 10  # of a label whose classes are known only once the dataset is generated
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []  # until the process ends: a dataset may be read after the context
+
+
+class MockPolicy(enum.Enum):
+    """What `mock_data` takes the features and the splits from.
+
+    Attributes:
+        AUTO: from metadata files, where there are any, else from the builder's class.
+        USE_CODE: from the builder's class.
+        USE_FILES: from metadata files; without them reading is an error.
+    """
+
+    AUTO = enum.auto()
+    USE_CODE = enum.auto()
+    USE_FILES = enum.auto()
+
+
+@contextlib.contextmanager
+def mock_data(
+    num_examples: int = 1,
+    num_sub_examples: int = 1,
+    max_value: int | None = None,
+    *,
+    policy: MockPolicy = MockPolicy.AUTO,
+    as_dataset_fn: Callable[..., Any] | None = None,
+    as_data_source_fn: Callable[..., Any] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> Iterator[None]:
+    """Lets `load` and builders read random examples, which are the same each time; nothing is downloaded or built.
+
+    Each split has `num_examples`, whatever slice of it is asked for. Features of your own have values of the shape and
+    the dtype that `get_tensor_info` declares.
+
+    Args:
+        num_examples: of each split.
+        num_sub_examples: items of a `Dataset` feature.
+        max_value: the largest integer; None for 255.
+        policy: what features and splits are taken from.
+        as_dataset_fn: a function `(builder, split=..., **options)` in place of `as_dataset`.
+        as_data_source_fn: the same in place of `as_data_source`.
+        data_dir: root of metadata files (dataset_info.json, features.json and label files, without shards), in place of
+            any that is given to `load`; None for that one.
+    """
+    mocked = _Mocked(num_examples, num_sub_examples, max_value, policy)
+    as_dataset = as_dataset_fn or (lambda builder, split=None, **options: mocked.as_dataset(builder, split, options))
+    as_source = as_data_source_fn or as_dataset
+    with contextlib.ExitStack() as stack:
+        replace: Any = lambda *args: stack.enter_context(mock.patch.object(*args))  # noqa: E731
+        for kind in (builders.DatasetBuilder, ReadOnlyBuilder):
+            replace(kind, "as_dataset", _as_method(as_dataset))
+        for kind in (tfds.GeneratorBasedBuilder, ReadOnlyBuilder):
+            replace(kind, "as_data_source", _as_method(as_source))
+        replace(builders.DatasetBuilder, "download_and_prepare", lambda self, **options: None)
+        if data_dir is not None:
+            root = catalog.root_dir(data_dir)
+            replace(catalog, "root_dir", lambda data_dir=None, storage_options=None: root)
+        yield
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, split: Any = None, **options: Any) -> Any:
+        return function(self, split=split, **options)
+
+    return method
+
+
+class _Mocked:
+    """Datasets of random examples, each generated when it is first read."""
+
+    def __init__(self, num_examples: int, num_sub_examples: int, max_value: int | None, policy: MockPolicy) -> None:
+        self.num_examples, self.num_sub_examples = num_examples, num_sub_examples
+        self.max_value = max_value or _MAX_VALUE
+        self._policy = policy
+        self._readers: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._as_dataset: Any = ReadOnlyBuilder.as_dataset
+
+    def as_dataset(self, builder: Any, split: Any, options: dict[str, Any]) -> Any:
+        """Returns what `as_dataset` of the builder does, of random examples."""
+        info = self._info(builder)
+        if split is None:
+            split = {name: name for name in info.splits}
+            if not split:
+                raise ValueError(
+                    f"{info.name}: its code does not say which splits it has. Name one: split='train', or give "
+                    "mock_data(data_dir=) metadata files."
+                )
+        return map_splits(lambda each: self._one(builder, info, each, options), split)
+
+    def _one(self, builder: Any, info: DatasetInfo, expression: Any, options: dict[str, Any]) -> Any:
+        """Returns the dataset of the first split that an expression names."""
+        asked = _Asked(info.splits, self.num_examples)
+        AbstractSplit.from_spec(expression).to_absolute(asked)
+        name = asked.names[0] if asked.names else "train"
+        key = (builder.dataset_dir, (name,))
+        if key not in self._readers:
+            self._readers[key] = self._generated(info, name)
+        return self._as_dataset(self._readers[key], name, **options)
+
+    def _info(self, builder: Any) -> DatasetInfo:
+        """Returns the description of a dataset; of files or of code, see `MockPolicy`."""
+        if isinstance(builder, ReadOnlyBuilder):
+            return builder.info
+        has_files = self._policy is not MockPolicy.USE_CODE and builder.is_prepared()
+        if not has_files and self._policy is MockPolicy.USE_FILES:
+            raise DatasetNotFoundError(
+                f"{builder.dataset_dir} has no metadata files, which MockPolicy.USE_FILES asks for. Copy "
+                "dataset_info.json and features.json there, or give mock_data(data_dir=)."
+            )
+        info: DatasetInfo = builder.info if has_files else builder._described()
+        return info
+
+    def _generated(self, info: DatasetInfo, split: str) -> Any:
+        """Generates a dataset of one split, and returns its builder."""
+        root = tempfile.TemporaryDirectory(prefix="beam_datasets-mock-")
+        _KEPT.append(root)
+        features = with_classes(info.features.decoded())
+        made = info.replace(
+            features=features, data_dir=storage.join(root.name, "data"), splits=SplitDict(), extra={}, is_blocked=None
+        )
+        source = SourceUnits(["mock"], functools.partial(self._examples, features))
+        sharding = ShardingOptions.of(ordered=made.disable_shuffling)
+        return ReadOnlyBuilder(in_process.generate(made, f"{__name__}:mock_data", {split: source}, sharding))
+
+    def _examples(self, features: Any, _: str) -> Iterator[tuple[int, Any]]:
+        for number in range(self.num_examples):
+            seed = int.from_bytes(hashlib.md5(str(number).encode()).digest()[:8], "big")
+            yield number, self.value(features, np.random.default_rng(seed))
+
+    def value(self, feature: Any, random: np.random.Generator) -> Any:
+        """Returns a random value of a feature."""
+        if isinstance(feature, F.TranslationVariableLanguages):
+            return {language: _text(random) for language in feature.languages or ("en",)}
+        if isinstance(feature, F.FeaturesDict):
+            return {name: self.value(child, random) for name, child in feature.items()}
+        if isinstance(feature, F.Video):
+            return self._array(tuple(_lengths(feature.shape, random)), np.dtype(np.uint8), random)
+        if isinstance(feature, F.Sequence):
+            some = self.num_sub_examples if isinstance(feature, F.Dataset) else int(random.integers(1, _MAX_ITEMS))
+            count = some if feature.length is None else feature.length
+            return [self.value(feature.feature, random) for _ in range(count)]
+        if isinstance(feature, F.ClassLabel):
+            return int(random.integers(feature.num_classes or 1))
+        if isinstance(feature, F.BBoxFeature):
+            low, high = np.sort(random.random((2, 2), np.float32), axis=0)
+            return F.BBox(*map(float, (*low, *high)))
+        return self._of_shape(feature, random)
+
+    def _of_shape(self, feature: Any, random: np.random.Generator) -> Any:
+        """Returns a random array of a feature's shape and dtype, or a text."""
+        shape = shape_of(feature) or ()
+        dtype = dtype_of(feature)
+        if isinstance(feature, F.Audio) and feature.lazy_decode:
+            return _wav(feature.sample_rate or 8000, (*feature.shape, 1)[1] or 1)
+        array = self._array(tuple(_lengths(shape, random)), dtype, random)
+        low, high = getattr(feature, "minimum", None), getattr(feature, "maximum", None)
+        if low is not None or high is not None:
+            array = np.clip(array, low, high).astype(dtype)
+        if isinstance(feature, F.LabeledImage) and feature.label.num_classes:
+            array = array % np.array(feature.label.num_classes, dtype) if feature.label.num_classes <= 256 else array
+        return array if shape else array[()]
+
+    def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Any:
+        if dtype == STRING:
+            texts = np.empty(shape, object)
+            for place in np.ndindex(shape):
+                texts[place] = _text(random)
+            return texts
+        if dtype.kind == "b":
+            return random.integers(2, size=shape).astype(np.bool_)
+        if dtype.kind in "iu":
+            most = min(self.max_value, int(np.iinfo(dtype).max))
+            return random.integers(most, size=shape, endpoint=True).astype(dtype)
+        return random.random(shape, np.float32).astype(np.float16).astype(dtype)  # every dtype of floats holds these
+
+
+class _Asked(dict[str, SplitInfo]):
+    """Splits that are recorded when an expression asks for them; without known ones any name is one."""
+
+    def __init__(self, known: Any, num_examples: int) -> None:
+        super().__init__({name: SplitInfo(name, [1 << 40], 0) for name in known})
+        self.names: list[str] = []
+        self.dataset_name = getattr(known, "dataset_name", "")
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) if len(self) else True
+
+    def __getitem__(self, name: str) -> SplitInfo:
+        self.names.append(name)
+        return SplitInfo(name, [1 << 40], 0)
+
+
+def with_classes(feature: Any) -> Any:
+    """Returns the features with a number of classes for each label that has none yet."""
+    if isinstance(feature, F.FeaturesDict):
+        return feature.with_features({name: with_classes(child) for name, child in feature.items()})
+    if isinstance(feature, F.Sequence):
+        return feature.with_feature(with_classes(feature.feature))
+    if isinstance(feature, F.ClassLabel) and feature.num_classes is None:
+        return F.ClassLabel(num_classes=_CLASSES, doc=feature.doc)
+    return feature
+
+
+def _lengths(shape: Any, random: np.random.Generator) -> Iterator[int]:
+    return (int(random.integers(1, _MAX_ITEMS)) if length is None else length for length in shape)
+
+
+def _text(random: np.random.Generator) -> str:
+    return "".join(random.choice(_LETTERS, size=int(random.integers(10, 20))))
+
+
+def _wav(rate: int, channels: int) -> bytes:
+    """Returns a sound of a tenth of a second, as a file."""
+    import io
+    import wave
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(channels)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(np.zeros((rate // 10, channels), "<i2").tobytes())
+    return file.getvalue()

@@ -1,0 +1,70 @@
+"""Ranks are found when an iteration begins, and never divide a dataset twice or not at all."""
+
+from __future__ import annotations
+
+import ast
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_datasets as bd
+from tests.adapters.conftest import DATA, needed
+
+SCRIPT = Path(__file__).with_name("read_on_a_rank.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def dataset() -> Any:
+    return bd.builder_from_directory(DATA / "spec_three" / "1.2.3").as_dataset("train")
+
+
+def read(way: str, folder: Path, num_workers: int) -> list[list[int]]:
+    """Returns the ids that each of two ranks got."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = os.environ | {"MASTER_PORT": port, "PYTHONPATH": str(ROOT)}
+    ranks = range(1 if way == "spawn" else 2)  # of the processes that are started here
+    command = [sys.executable, str(SCRIPT), way, str(folder), str(num_workers)]
+    processes = [subprocess.Popen([*command, str(rank)], env=variables) for rank in ranks]
+    assert [process.wait(100) for process in processes] == [0] * len(processes)
+    return [ast.literal_eval((folder / f"ids{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_dataset_that_is_made_before_there_are_ranks(torch, tmp_path, dataset, num_workers):
+    first, second = read("spawn", tmp_path, num_workers)
+    assert sorted(first + second) == sorted(example["idx"].item() for example in dataset)
+    assert first
+    assert second
+
+
+@pytest.mark.parametrize(
+    "way, num_workers", [("default", 0), ("default", 1), ("dispatch", 0), ("shard", 0), ("shard", 1)]
+)
+def test_accelerate_divides_alone(torch, tmp_path, dataset, way, num_workers):
+    needed("accelerate")
+    first, second = read(way, tmp_path, num_workers)
+    expected = sorted(example["idx"].item() for example in dataset)
+    # Each rank gets whole batches of the same number, which Accelerate fills up with examples from the beginning.
+    assert set(first + second) == set(expected)
+    assert len(first + second) - len(expected) < 16
+    assert abs(len(first) - len(second)) <= 4
+
+
+def test_ranks_are_shown(torch, dataset, monkeypatch):
+    made = dataset.as_torch()
+    assert "rank 0 of 1 (no other ranks were found)" in repr(made)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert "rank 1 of 4 (from $RANK and $WORLD_SIZE)" in repr(made)
+    everything = dataset.as_torch(rank=0, num_ranks=1)
+    assert "rank 0 of 1 (given)" in repr(everything)
+    assert len(list(everything)) == len(dataset)
+    assert len(list(made)) < len(dataset)
