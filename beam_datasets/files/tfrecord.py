@@ -33,7 +33,7 @@ from beam_datasets.intake.examples import (
     open_records,
     place_of,
     record_blocks,
-    regularity,
+    regularity_checker,
 )
 
 
@@ -187,7 +187,7 @@ def rows(
         CorruptRecordError, InputError: the file is damaged so that the rest of it cannot be read.
     """
     decode, path = decoder(), piece.file.path
-    is_regular = regularity(lists) if lists is not None else None
+    is_regular = regularity_checker(lists) if lists is not None else None
     without = array("q")  # where the records before the first one with features begin
     is_empty = True
     with open_records(path) as stream:

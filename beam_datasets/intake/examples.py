@@ -1,8 +1,8 @@
-"""TFRecords of tf.train.Examples that others wrote: every record whole, or an error that names its place.
+"""Reading and checking of TFRecord files of tf.train.Examples: complete records, or an error that names the record.
 
-protobuf drops what it does not know without a word: of a SequenceExample it reads the context alone, of any other
-message an empty Example. So the fields of a record are compared with those of an Example before it is used. Nearly all
-records have the regular form (`formats.example`), for which one pass over their lengths is enough.
+protobuf silently ignores unknown fields: it parses the context of a SequenceExample as an Example, and most other
+messages as an empty Example. Therefore the fields of a record are checked before it is used. Nearly all records have
+the regular form (`formats.example`), for which one pass over their lengths is enough.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from beam_datasets.intake.streams import ZLIB, codec_of, codec_of_content, decom
 from beam_datasets.native import core
 
 READ_BYTES = 1 << 20
-_HEAD_BYTES = 64 << 10
+_HEAD_BYTES = 64 << 10  # of a file, by which its compression is recognized
 
 
 # --------------------------------------------------------------------------------------------------------------- files
 
 
 class Block(NamedTuple):
-    """Consecutive good records of a file, and what is wrong with the one after them.
+    """Consecutive intact records of a file, and the problem of the record after them, if it is damaged.
 
     Attributes:
-        first: number in the file of the first record.
-        offsets: where each record begins in the file, and where the last one ends, in bytes; n + 1 numbers.
-        records: the data of each.
-        problem: what is wrong with the data of the record at `offsets[-1]`; '' if nothing is, or if there is none.
+        first: number of the first record in the file, from 0.
+        offsets: byte offset in the file of each of the n records, and of the end of the last one; n + 1 numbers.
+        records: data of each record.
+        problem: error text for damaged data of the record at `offsets[-1]`; '' if that record is not damaged, or not
+            read yet.
     """
 
     first: int
@@ -57,12 +58,12 @@ class Block(NamedTuple):
 
 
 def place_of(offset: int, record: int) -> str:
-    """Returns what names a record in a file."""
+    """Returns the position of a record in a file as text, for errors."""
     return f"byte {offset} (record {record})"
 
 
 def open_records(path: str) -> io.BufferedReader:
-    """Returns the bytes of a TFRecord file, uncompressed: writers give compressed ones any name.
+    """Opens a TFRecord file, and decompresses it if its name or its content is that of a compressed file.
 
     Raises:
         InputError: the file cannot be opened.
@@ -75,7 +76,7 @@ def open_records(path: str) -> io.BufferedReader:
 
 
 def _is_zlib(head: bytes) -> bool:
-    """Returns whether bytes are the start of a TFRecord file that is compressed by zlib, whose two bytes say little."""
+    """Returns whether `head` is the beginning of a zlib-compressed TFRecord file; two magic bytes are not enough."""
     try:
         return not tfrecord.not_tfrecord(zlib.decompressobj().decompress(head, tfrecord.HEADER.size))
     except zlib.error:
@@ -83,49 +84,57 @@ def _is_zlib(head: bytes) -> bool:
 
 
 class Readable(Protocol):
-    """What records are read from, such as an `io.BufferedReader`."""
+    """A binary stream to read records from, such as an `io.BufferedReader`."""
 
     def read1(self, size: int, /) -> bytes:
-        """Returns some bytes, at most `size`; none at the end."""
+        """Returns at least one and at most `size` bytes; b'' at the end of the stream."""
 
 
 def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
-    """Yields the records of a stream to its end, or to where the next record cannot be found.
+    """Yields the records of a stream in blocks, up to the end of the stream.
 
-    A record is passed over if the checksum of its data alone is wrong, and its block says so. Memory is taken for what
-    the file has, not for what a length promises.
+    A record whose data have a wrong checksum is skipped, and `Block.problem` reports it. Memory is allocated for the
+    bytes that the file has, not for the length that a record declares.
 
     Args:
-        stream: of a TFRecord file, at its beginning.
-        path: its name, for errors.
+        stream: stream of a TFRecord file, at its beginning.
+        path: path of the file, for errors.
 
     Raises:
-        CorruptRecordError: the length of a record is damaged, or the file ends within it.
-        InputError: the stream cannot be read to its end. In both cases the records before are yielded first.
+        CorruptRecordError: the length of a record is damaged, so that the next one cannot be step, or the file ends
+            within a record. The records before it are yielded first.
+        InputError: the stream cannot be read to its end. The records before that position are yielded first.
     """
-    view, start, number, want = memoryview(b""), 0, 0, READ_BYTES
+    view, start, number, want = memoryview(b""), 0, 0, READ_BYTES  # start: offset of `view` in the file
     while want:
-        more, failure = _read(stream, want - len(view), path, start + len(view))
-        view = memoryview(b"".join((view, more)))
+        data, failure = _read(stream, want - len(view), path, start + len(view))
+        view = memoryview(b"".join((view, data)))
         is_end = failure is None and len(view) < want
         while want:
-            found = _next_block(view, start, number, is_end=is_end)
-            if found.block.records or found.block.problem:
-                yield found.block
-            if found.lost:
+            step = _next_block(view, start, number, is_end=is_end)
+            if step.block.records or step.block.problem:
+                yield step.block
+            if step.fatal_problem:
                 raise CorruptRecordError(
-                    found.lost, path=path, offset=found.stop, record=found.number, repairable=False
+                    step.fatal_problem, path=path, offset=step.stop, record=step.number, repairable=False
                 )
-            view, start, number = view[found.stop - start :], found.stop, found.number
-            want = found.want
-            if not found.block.problem:
+            view, start, number = view[step.stop - start :], step.stop, step.number
+            want = step.want
+            if not step.block.problem:
                 break
         if failure is not None:
             raise failure
 
 
 def _read(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, InputError | None]:
-    """Returns so many bytes, or fewer at the end, and why no more can be read."""
+    """Returns (data, error): `size` bytes, fewer at the end of the stream; and the error that ended the read, if any.
+
+    Args:
+        stream: the stream.
+        size: number of bytes.
+        path: path of the file, for errors.
+        start: byte offset of the stream in the file, for errors.
+    """
     parts: list[bytes] = []
     try:
         with foreign_errors(path, f"byte {start}"):
@@ -137,58 +146,60 @@ def _read(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, In
     return b"".join(parts), None
 
 
-class _Found(NamedTuple):
-    """A block.
+class _Step(NamedTuple):
+    """A block, and where to go on reading.
 
     Attributes:
-        block: the block.
-        stop: where the next one begins.
-        number: of its first record.
-        want: how many bytes it needs; 0 if there is none.
-        lost: why no record can be found there; '' if one can.
+        block: the block; it may be empty.
+        stop: byte offset in the file of the next block.
+        number: number in the file of its first record.
+        want: number of bytes to hold from `stop` on before the next block is read; 0 at the end.
+        fatal_problem: error text if the record at `stop` is so damaged that the next one cannot be found; else ''.
     """
 
     block: Block
     stop: int
     number: int
     want: int
-    lost: str = ""
+    fatal_problem: str = ""
 
 
-def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _Found:
-    """Returns the block that begins at byte `start` of the file with record `number`, as far as it is in the view.
+def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _Step:
+    """Returns the block of the records that are complete in `view`, up to the first damaged one.
 
     Args:
-        view: the bytes from there on.
-        start: see above.
-        number: see above.
-        is_end: whether the view ends with the file.
+        view: bytes of the file from offset `start` on.
+        start: byte offset in the file of the first record.
+        number: number in the file of the first record.
+        is_end: whether `view` reaches the end of the file.
     """
     offsets = tfrecord.good_offsets(view, True)
     records = tfrecord.good_records(view, offsets, False)
-    stop, after = int(offsets[-1]), number + len(records)
-    size, problem = 0, None
+    stop, next_number = int(offsets[-1]), number + len(records)
+    size, problem = 0, None  # of the record at `stop`; a damaged one without a size has no known end
     if stop < len(view):
         size, problem = tfrecord.next_size(view[stop:], len(view) - stop if is_end else sys.maxsize)
-    places = (offsets + start).tolist()
+    file_offsets = (offsets + start).tolist()
     if problem and not size:
-        lost = (tfrecord.not_tfrecord(view) if start + stop == 0 else "") or problem
-        return _Found(Block(number, places, records), start + stop, after, 0, lost)
+        fatal_problem = (tfrecord.not_tfrecord(view) if start + stop == 0 else "") or problem
+        return _Step(Block(number, file_offsets, records), start + stop, next_number, 0, fatal_problem)
     if problem:
-        return _Found(Block(number, places, records, problem), start + stop + size, after + 1, READ_BYTES)
-    return _Found(Block(number, places, records), start + stop, after, 0 if is_end else max(READ_BYTES, size))
+        block = Block(number, file_offsets, records, problem)
+        return _Step(block, start + stop + size, next_number + 1, READ_BYTES)
+    want = 0 if is_end else max(READ_BYTES, size)
+    return _Step(Block(number, file_offsets, records), start + stop, next_number, want)
 
 
 # ------------------------------------------------------------------------------------------------------------ examples
 
 _Lists: TypeAlias = "dict[bytes, tuple[int, int, int]]"
-"""Name of a feature -> tag of its kind, 0 if it has no list, and where the values begin and end."""
+"""Name of a feature -> (tag of its kind, 0 if it has no list; start and end of its values in the record)."""
 
 _BYTES, _FLOATS, _INTS = KINDS["bytes"], KINDS["float"], KINDS["int64"]
-_VALUES = 10  # the tag of values with a length
+_VALUES = 10  # tag of the field `value` of a list, with a length
 _LENGTH, _ONE_FLOAT, _ONE_INT = 2, 5, 0  # wire types
-_WIRE_SIZES = {1: 8, 5: 4}
-_SHOWN = 3
+_WIRE_SIZES = {1: 8, 5: 4}  # wire type -> bytes of a field of fixed size
+_SHOWN = 3  # names in a message
 ADVICE = "Write the records as tf.train.Examples, or read them in a builder of your own (bd.SourceUnits)"
 SEQUENCES = (
     "Read it in a builder of your own by beam_datasets.slim.TFSequenceExampleDecoder; docs/how-to/slim.md has one"
@@ -196,37 +207,39 @@ SEQUENCES = (
 
 
 def lists_of(record: bytes) -> dict[str, Values]:
-    """Returns the named lists of a record: a list of bytes, an array of float32 or an array of int64 each.
+    """Returns {name of a feature: its values}: a list of bytes, an array of float32 or an array of int64.
 
-    A feature without a list is an empty list of bytes.
+    The values of a feature without a list are [].
 
     Raises:
-        ExampleError: the record holds something else than a tf.train.Example, or more than protobuf reads of it.
+        ExampleError: the record is not a tf.train.Example, or has fields that protobuf would ignore.
     """
     lists = _regular_lists(record)
     if lists is None:
-        _check_irregular(record)
+        _check_fields(record)
         features = message("Example", record).features.feature
         kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
         return {
             name: values_of(features[name], kind.removesuffix("_list")) if kind else [] for name, kind in kinds.items()
         }
     try:
-        return {name.decode(): _values(record, *where) for name, where in lists.items()}
+        return {name.decode(): _values(record, *span) for name, span in lists.items()}
     except UnicodeDecodeError as error:
         raise ExampleError(f"the name {error.object!r:.100} is not UTF-8") from error
 
 
 def has_features(record: bytes) -> bool:
-    """Returns whether a record is not just an empty Example."""
+    """Returns whether a record is anything but an Example without features."""
     return record not in (b"", b"\x0a\x00")
 
 
-def regularity(lists: Mapping[bytes, Kind]) -> Callable[[Sequence[bytes]], bool]:
-    """Returns the function that returns whether records are surely whole; of others `check_example` knows it.
+def regularity_checker(lists: Mapping[bytes, Kind]) -> Callable[[Sequence[bytes]], bool]:
+    """Returns a fast function that returns whether all of some records are valid Examples of the regular form.
+
+    If it returns False, `check_example` decides about each record.
 
     Args:
-        lists: the kind of each list that is read, by its name. Others may have anything in them.
+        lists: name of a feature that is read -> its kind. Other features are not checked.
     """
     if core is None:
         return lambda records: all(_regular_lists(record) is not None for record in records)
@@ -236,23 +249,27 @@ def regularity(lists: Mapping[bytes, Kind]) -> Callable[[Sequence[bytes]], bool]
 
 
 def check_example(record: bytes) -> None:
-    """Checks that a record is a tf.train.Example and nothing besides: protobuf reads all of it.
+    """Checks that a record is a tf.train.Example without fields that protobuf would ignore.
 
     Raises:
-        ExampleError: it is not; the message says what would be lost.
+        ExampleError: it is not; the message names the first such field.
     """
     lists = _regular_lists(record)
-    if lists is None or not _is_text(lists):
-        _check_irregular(record)
+    if lists is None or not _are_utf8(lists):
+        _check_fields(record)
 
 
-def _check_irregular(record: bytes) -> None:
-    """Checks a record of any form, field by field."""
+def _check_fields(record: bytes) -> None:
+    """Checks a record field by field, in any form that protobuf accepts.
+
+    Raises:
+        ExampleError: it has a field that protobuf would ignore.
+    """
     message("Example", record)
     names: set[bytes] = set()
     for number, wire, start, stop in _fields(record, 0, len(record)):
         if (number, wire) != (1, _LENGTH):
-            raise ExampleError(_other_message(record, number, start))
+            raise ExampleError(_describe_message(record, number, start))
         for entry in _entries(record, start, stop):
             name = _check_entry(record, *entry)
             if name in names:
@@ -260,26 +277,36 @@ def _check_irregular(record: bytes) -> None:
             names.add(name)
 
 
-def _other_message(record: bytes, number: int, start: int) -> str:
-    """Returns what a record is that has a field which an Example does not have."""
+def _describe_message(record: bytes, number: int, start: int) -> str:
+    """Returns the error text for a record that is another message, by its first field that an Example does not have.
+
+    Args:
+        record: the message.
+        number: number of that field.
+        start: its byte offset in the record.
+    """
     if number == 2:
         try:
             lists = sorted(message("SequenceExample", record).feature_lists.feature_list)
         except ExampleError:
             lists = []
         if lists:
-            shown = ", ".join(map(repr, lists[:_SHOWN])) + (", ..." if len(lists) > _SHOWN else "")
-            return f"it is a tf.train.SequenceExample with the feature lists {shown}. {SEQUENCES}"
+            names = ", ".join(map(repr, lists[:_SHOWN])) + (", ..." if len(lists) > _SHOWN else "")
+            return f"it is a tf.train.SequenceExample with the feature lists {names}. {SEQUENCES}"
     return f"it is another message: its field {number} at byte {start} is unknown. {ADVICE}"
 
 
 def _check_entry(record: bytes, start: int, stop: int) -> bytes:
-    """Checks an entry of the map of features and returns its name."""
-    name, found = b"", set[int]()
+    """Checks the entry [start, stop) of the map of features, and returns the name of its feature.
+
+    Raises:
+        ExampleError: it has a field that protobuf would ignore.
+    """
+    name, numbers = b"", set[int]()
     for number, wire, inner, end in _fields(record, start, stop):
-        if number not in (1, 2) or wire != _LENGTH or number in found:
-            raise ExampleError(_unknown(number, inner, "an entry of the map"))
-        found.add(number)
+        if number not in (1, 2) or wire != _LENGTH or number in numbers:
+            raise ExampleError(_unknown_field(number, inner, "an entry of the map"))
+        numbers.add(number)
         if number == 1:
             name = record[inner:end]
         else:
@@ -288,35 +315,41 @@ def _check_entry(record: bytes, start: int, stop: int) -> bytes:
 
 
 def _check_feature(record: bytes, start: int, stop: int) -> None:
+    """Checks the message Feature at [start, stop): it has one kind of list, and the list holds values only.
+
+    Raises:
+        ExampleError: it has a field that protobuf would ignore.
+    """
     kinds = set[int]()
     for number, wire, inner, end in _fields(record, start, stop):
         if number not in (1, 2, 3) or wire != _LENGTH:
-            raise ExampleError(_unknown(number, inner, "a Feature"))
+            raise ExampleError(_unknown_field(number, inner, "a Feature"))
         kinds.add(number)
-        one = {1: _LENGTH, 2: _ONE_FLOAT, 3: _ONE_INT}[number]
-        for of_value, wire_of_value, place, _ in _fields(record, inner, end):
-            if of_value != 1 or wire_of_value not in (_LENGTH, one):
-                raise ExampleError(_unknown(of_value, place, "a list"))
+        single_value_wire = {1: _LENGTH, 2: _ONE_FLOAT, 3: _ONE_INT}[number]
+        for value_number, value_wire, value_start, _ in _fields(record, inner, end):
+            if value_number != 1 or value_wire not in (_LENGTH, single_value_wire):
+                raise ExampleError(_unknown_field(value_number, value_start, "a list"))
     if len(kinds) > 1:
         raise ExampleError(f"the Feature at byte {start} has lists of two kinds, and protobuf reads the last one alone")
 
 
 def _entries(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yields where the entries of the map of features begin and end."""
+    """Yields the (start, stop) of each entry of the map of features at [start, stop)."""
     for number, wire, inner, end in _fields(record, start, stop):
         if (number, wire) != (1, _LENGTH):
-            raise ExampleError(_unknown(number, inner, "the features"))
+            raise ExampleError(_unknown_field(number, inner, "the features"))
         yield inner, end
 
 
-def _unknown(number: int, start: int, where: str) -> str:
-    return f"field {number} of {where}, at byte {start}, is unknown and would be lost. {ADVICE}"
+def _unknown_field(number: int, start: int, message_name: str) -> str:
+    return f"field {number} of {message_name}, at byte {start}, is unknown and would be lost. {ADVICE}"
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yields number and wire type of the fields of a message that protobuf can parse, and where they begin and end.
+    """Yields (number, wire type, start, stop) of each field of the message at [start, stop), which protobuf can parse.
 
-    What begins with a length begins after it. A group ends the iteration: no message of an Example has one.
+    A field's start is behind its tag and its length. Groups are not supported: callers stop at one, because no message
+    of an Example has groups.
     """
     while start < stop:
         tag, start = read_varint(data, start)
@@ -330,7 +363,7 @@ def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int,
         start += size
 
 
-def _is_text(names: Iterable[bytes]) -> bool:
+def _are_utf8(names: Iterable[bytes]) -> bool:
     """Returns whether each of the names is UTF-8."""
     try:
         b"\0".join(names).decode()
@@ -347,7 +380,7 @@ def _text(name: bytes) -> str:
 
 
 def _regular_lists(data: bytes) -> _Lists | None:
-    """Returns the lists of a record of the regular form, with all numbers packed; None of others."""
+    """Returns the lists of a record of the regular form, in which numbers are packed; None if it has another form."""
     try:
         return {name: _regular_list(data, start, stop) for name, (start, stop) in scan(data).items()}
     except (IndexError, ExampleError):
@@ -355,52 +388,52 @@ def _regular_lists(data: bytes) -> _Lists | None:
 
 
 def _regular_list(data: bytes, start: int, stop: int) -> tuple[int, int, int]:
-    """Returns the tag of a Feature's kind, 0 if it has none, and where its values begin and end.
+    """Returns (tag of its kind, start, end of its values) of the Feature at [start, stop); the tag is 0 for no list.
 
     Raises:
-        IrregularRecord, IndexError: it is not of the regular form.
+        IrregularRecord, IndexError: it does not have the regular form.
     """
     if start == stop:
         return 0, start, stop
-    kind, size, at = data[start], data[start + 1], start + 2
+    kind, size, values_start = data[start], data[start + 1], start + 2
     if size > 127:
-        size, at = read_varint(data, start + 1)
-    is_whole = kind in (_BYTES, _FLOATS, _INTS) and at + size == stop
+        size, values_start = read_varint(data, start + 1)
+    is_regular = kind in (_BYTES, _FLOATS, _INTS) and values_start + size == stop
     if kind == _BYTES:
-        place = at
-        while place < stop:
-            is_whole = is_whole and data[place] == _VALUES
-            size, place = data[place + 1], place + 2
+        position = values_start
+        while position < stop:
+            is_regular = is_regular and data[position] == _VALUES
+            size, position = data[position + 1], position + 2
             if size > 127:
-                size, place = read_varint(data, place - 1)
-            place += size
-        is_whole = is_whole and place == stop
+                size, position = read_varint(data, position - 1)
+            position += size
+        is_regular = is_regular and position == stop
     elif size:
-        size, after = data[at + 1], at + 2
+        size, packed_start = data[values_start + 1], values_start + 2
         if size > 127:
-            size, after = read_varint(data, at + 1)
-        is_whole = is_whole and data[at] == _VALUES and after + size == stop
-        is_whole = is_whole and (size % 4 == 0 if kind == _FLOATS else _are_varints(data, after, stop))
-        at = after
-    if not is_whole:
+            size, packed_start = read_varint(data, values_start + 1)
+        is_regular = is_regular and data[values_start] == _VALUES and packed_start + size == stop
+        is_regular = is_regular and (size % 4 == 0 if kind == _FLOATS else _are_varints(data, packed_start, stop))
+        values_start = packed_start
+    if not is_regular:
         raise IrregularRecord(f"the list at byte {start} is not regular")
-    return kind, at, stop
+    return kind, values_start, stop
 
 
 def _are_varints(data: bytes, start: int, stop: int) -> bool:
-    """Returns whether bytes [start, stop) are varints."""
+    """Returns whether bytes [start, stop) are a sequence of complete varints of at most 10 bytes."""
     if stop - start == 1:
         return data[start] < 128
-    follows = data[start:stop].translate(_FOLLOWS)  # for each byte whether the varint goes on after it
-    return not follows.endswith(_TOO_LONG[:1]) and _TOO_LONG not in follows
+    flags = data[start:stop].translate(_CONTINUES)
+    return not flags.endswith(b"\x01") and _TOO_LONG not in flags
 
 
-_FOLLOWS = bytes(byte > 127 for byte in range(256))
+_CONTINUES = bytes(byte > 127 for byte in range(256))  # byte of a varint -> 1 if another one follows, else 0
 _TOO_LONG = b"\x01" * 10
 
 
 def _values(data: bytes, kind: int, start: int, stop: int) -> Values:
-    """Returns the values of a regular list."""
+    """Returns the values at [start, stop) of a regular list; `kind` is the tag of its kind, or 0 for no list."""
     if kind == _FLOATS:
         return np.frombuffer(data, "<f4", (stop - start) // 4, start)
     if kind == _INTS:

@@ -1,10 +1,11 @@
-"""Sound files, read as exact samples: all of them, at their full depth, or an error.
+"""Decoding of sound files to exact samples: all samples at full bit depth, or an error.
 
-A file has samples of one kind, whatever reads it: integers of 8, 16, 24 or 32 bits as they are in a WAV, FLAC or AIFF
-file (8-bit WAV is unsigned; 128 is subtracted), or floats. A-law and u-law are 16-bit integers by the tables of their
-standard. OGG and MP3 have no integers; as FFmpeg does, each sample is rounded to one of 16 bits.
+The sample type depends on the file alone. WAV, FLAC and AIFF files have the integers of 8, 16, 24 or 32 bits, or the
+floats, that they store; 128 is subtracted from the unsigned integers of 8-bit WAV. A-law and u-law are expanded to
+16-bit integers by the tables of their standard. OGG and MP3 store no integers: samples are rounded to 16 bits, as
+FFmpeg does.
 
-libsndfile decodes them, but for WAV files whose samples are arrays as they are.
+NumPy reads WAV files whose samples are stored as an array; libsndfile decodes all other files.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.sound_layout import CONVERT, GET_AGAIN, Layout, layout_of
 
 MAX_SAMPLES = 1 << 29
-"""How many samples a sound may have, of all channels: 3 hours of a CD, 9 of speech. Few bytes can hold any number."""
+"""Maximal number of samples of a sound, in all channels: 3 hours of CD audio. A small compressed file can have more."""
 
-_BLOCK = 1 << 20  # samples that are decoded at once
-_SAMPLES = {  # subtype of libsndfile -> kind of samples, bytes of one in the file
+_BLOCK = 1 << 20  # number of samples, in all channels, that are decoded at once
+_SAMPLES = {  # subtype of libsndfile -> (sample type, bytes per sample in the file; 0 if compressed)
     "PCM_S8": ("int8", 1),
     "PCM_U8": ("int8", 1),
     "PCM_16": ("int16", 2),
@@ -43,18 +44,18 @@ _SAMPLES = {  # subtype of libsndfile -> kind of samples, bytes of one in the fi
     "MPEG_LAYER_II": ("int16", 0),
     "MPEG_LAYER_III": ("int16", 0),
 }
-_READ_AS = {"int8": "int16", "int24": "int32"}  # left-justified, as libsndfile has no such integers
+_READ_AS = {"int8": "int16", "int24": "int32"}  # libsndfile returns these in the high bits of larger integers
 
 
 @dataclass(frozen=True)
 class SoundInfo:
-    """What a sound file contains.
+    """The format and size of a sound.
 
     Attributes:
-        kind: WAV, FLAC, OGG, MP3 or AIFF.
-        samples: kind of the samples: int8, int16, int24, int32, float32 or float64.
-        sample_rate: samples a second.
-        channels: number of them.
+        kind: file format: WAV, FLAC, OGG, MP3 or AIFF.
+        samples: sample type: int8, int16, int24, int32, float32 or float64.
+        sample_rate: samples per second of each channel.
+        channels: number of channels.
         frames: number of samples of each channel.
     """
 
@@ -66,17 +67,17 @@ class SoundInfo:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of an array of the samples: the smallest that holds them."""
+        """The smallest NumPy dtype that holds the samples."""
         return np.dtype("int32" if self.samples == "int24" else self.samples)
 
 
 @dataclass(frozen=True)
 class Sound:
-    """A sound file that was read.
+    """A decoded sound file.
 
     Attributes:
-        info: what it is.
-        samples: array of shape (frames, channels).
+        info: its format and size.
+        samples: array of shape (frames, channels) and dtype `info.dtype`.
     """
 
     info: SoundInfo
@@ -93,45 +94,45 @@ _KINDS_BY_FORMAT = {
 
 
 def kind_of_format(name: str | None) -> str | None:
-    """Returns the kind of the files of a format, as ffmpeg or a suffix calls it; None if it is not known."""
+    """Returns the `SoundInfo.kind` of a format named as by ffmpeg or a file suffix, such as `wave`; None if unknown."""
     return _KINDS_BY_FORMAT.get((name or "").lower())
 
 
 class CheckedSound(bytes):
-    """The bytes of a sound file that was read whole, so that it need not be read again to check it.
+    """The content of a sound file that `read_sound` has decoded without an error, so it need not be checked again.
 
     Attributes:
-        info: what the file contains.
+        info: format and size of the sound.
     """
 
     info: SoundInfo
 
 
 def checked(data: bytes) -> CheckedSound:
-    """Returns the bytes of a sound file after it was read; see `read_sound`."""
+    """Decodes a sound file to check it, and returns its content; raises the errors of `read_sound`."""
     sound = CheckedSound(data)
     sound.info = read_sound(data).info
     return sound
 
 
 def read_sound(data: bytes) -> Sound:
-    """Returns the samples of a WAV, FLAC, OGG, MP3 or AIFF file.
+    """Decodes the content of a WAV, FLAC, OGG, MP3 or AIFF file.
 
     Raises:
-        InputError: it is damaged or cut, has too many samples, or is a file whose samples cannot be read exactly. The
-            message does not name the file.
+        InputError: it is damaged or truncated, has more than MAX_SAMPLES samples, or its samples cannot be decoded
+            exactly. The message does not name the file.
         MissingDependencyError: soundfile is not installed.
     """
     layout = layout_of(data)
     _check_size((layout.frames or 0) * layout.channels)
     if layout.plain:
-        return _plain(data, layout)
+        return _read_array(data, layout)
     stream_class = _stream_class()
-    kind = f"{'an' if layout.kind[0] in 'AOM' else 'a'} {layout.kind} file"
+    file_of_kind = f"{'an' if layout.kind[0] in 'AOM' else 'a'} {layout.kind} file"
     try:
         with stream_class(_File(data[layout.start : layout.stop] + layout.filler)) as stream:
             if stream.subtype not in _SAMPLES:
-                raise InputError(f"expected {kind} of PCM or floats, got {stream.subtype}. {CONVERT}")
+                raise InputError(f"expected {file_of_kind} of PCM or floats, got {stream.subtype}. {CONVERT}")
             samples, width = _SAMPLES[stream.subtype]
             decoded = _decode(stream, _READ_AS.get(samples, samples) if width else "float32")
             decoded = decoded[: layout.frames] if layout.filler else decoded
@@ -141,7 +142,7 @@ def read_sound(data: bytes) -> Sound:
         raise
     except Exception as error:
         raise InputError(
-            f"expected {kind}, got an error of libsndfile: {reason(error).removesuffix('.')}. {GET_AGAIN}"
+            f"expected {file_of_kind}, got an error of libsndfile: {reason(error).removesuffix('.')}. {GET_AGAIN}"
         ) from error
     sound = Sound(info, _exact(decoded, samples))
     if layout.md5 and _md5(sound) != layout.md5:
@@ -149,17 +150,17 @@ def read_sound(data: bytes) -> Sound:
     return sound
 
 
-def _plain(data: bytes, layout: Layout) -> Sound:
-    """Returns the samples of a WAV file that are an array as they are; of short sounds in a fifth of the time."""
-    shape = layout.frames or 0, layout.channels
-    view = np.frombuffer(data, layout.plain, shape[0] * shape[1], layout.body)
-    samples = view.astype(view.dtype.newbyteorder("=")).reshape(shape)
-    return Sound(SoundInfo(layout.kind, samples.dtype.name, layout.sample_rate, *reversed(shape)), samples)
+def _read_array(data: bytes, layout: Layout) -> Sound:
+    """Reads a WAV file whose samples are stored as an array, in a fifth of the time of libsndfile for short sounds."""
+    frames, channels = layout.frames or 0, layout.channels
+    view = np.frombuffer(data, layout.plain, frames * channels, layout.body)
+    samples = view.astype(view.dtype.newbyteorder("=")).reshape(frames, channels)
+    return Sound(SoundInfo(layout.kind, samples.dtype.name, layout.sample_rate, channels, frames), samples)
 
 
 @functools.cache
 def _stream_class() -> Any:
-    """Returns the class that opens sound files.
+    """Returns the class of soundfile that opens sound files, with sequential reads.
 
     Raises:
         MissingDependencyError: soundfile is not installed.
@@ -176,38 +177,48 @@ def _stream_class() -> Any:
 
 
 class _File(io.BytesIO):
-    """Bytes as a file. It stays where it is if it is asked to seek to a place before its beginning."""
+    """A file in memory for libsndfile; a seek to a position before its beginning has no effect, instead of failing."""
 
     def __repr__(self) -> str:
         return "the file"  # in errors of soundfile
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Moves as `io.BytesIO` does, without its error: the callbacks of libsndfile print an exception and go on."""
+        """Seeks without raising: the callbacks of libsndfile would print an exception and continue."""
         with contextlib.suppress(ValueError, OverflowError):
             return super().seek(offset, whence)
         return self.tell()
 
 
 def _check_size(num_samples: int) -> None:
-    """Raises InputError if a sound has more samples than fit."""
+    """Raises InputError if a sound has more than MAX_SAMPLES samples in all channels."""
     if num_samples > MAX_SAMPLES:
         raise InputError(f"expected at most {MAX_SAMPLES:,} samples, got {num_samples:,}. Cut the sound into parts")
 
 
 def _decode(stream: Any, dtype: str) -> NDArray[Any]:
-    """Returns all frames of an open file. Nothing is allocated by what its header declares."""
-    block = max(1, _BLOCK // stream.channels)
+    """Returns all samples of an open file, of shape (frames, channels); allocates no memory by the declared length."""
+    block_frames = max(1, _BLOCK // stream.channels)
     blocks: list[NDArray[Any]] = []
-    while not blocks or len(blocks[-1]) == block:
-        _check_size(len(blocks) * block * stream.channels)
-        blocks.append(stream.read(out=np.empty((block, stream.channels), dtype)))
+    while not blocks or len(blocks[-1]) == block_frames:
+        _check_size(len(blocks) * block_frames * stream.channels)
+        blocks.append(stream.read(out=np.empty((block_frames, stream.channels), dtype)))
     return blocks[0].copy() if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def _check_length(layout: Layout, info: SoundInfo, found_frames: int, width: int) -> None:
-    """Raises InputError if more or fewer samples were read than the file has."""
-    is_declared = layout.kind == "OGG" or layout.trimmed  # by what the decoder has found
-    declared = found_frames if is_declared else layout.frames
+def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: int) -> None:
+    """Checks the number of decoded samples against those that the file, its structure and libsndfile declare.
+
+    Args:
+        layout: structure of the file.
+        info: the decoded sound.
+        decoder_frames: number of frames by libsndfile, from the header or, for OGG, from the last page.
+        width: bytes per sample in the file; 0 if it is compressed.
+
+    Raises:
+        InputError: the numbers differ.
+    """
+    is_known_to_decoder = layout.kind == "OGG" or layout.trimmed
+    declared = decoder_frames if is_known_to_decoder else layout.frames
     if declared is not None and declared != info.frames:
         raise InputError(f"expected {declared:,} samples, as the file declares, got {info.frames:,}. {GET_AGAIN}")
     if layout.frames is not None and not layout.frames - layout.trimmed <= info.frames <= layout.frames:
@@ -218,7 +229,12 @@ def _check_length(layout: Layout, info: SoundInfo, found_frames: int, width: int
 
 
 def _exact(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
-    """Returns decoded samples as the numbers of the file."""
+    """Returns the samples of a file, given what libsndfile decodes them to.
+
+    Args:
+        decoded: int8 and int24 in the high bits of larger integers, compressed samples as floats in [-1, 1].
+        samples: sample type; see `SoundInfo`.
+    """
     if samples == "int8":
         decoded >>= 8
         return decoded.astype(np.int8)
@@ -233,7 +249,7 @@ def _exact(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
 
 
 def _md5(sound: Sound) -> bytes:
-    """Returns the checksum of samples as FLAC has it: of little-endian integers of as few bytes as they need."""
+    """Returns the MD5 of samples as FLAC defines it: over little-endian integers of 1, 2 or 3 bytes."""
     samples = sound.samples.astype(sound.samples.dtype.newbyteorder("<"), copy=False)
     if sound.info.samples == "int24":
         samples = np.ascontiguousarray(samples.view(np.uint8).reshape(-1, 4)[:, :3])

@@ -26,7 +26,7 @@ from beam_datasets.formats import example_pb2, tfrecord
 from beam_datasets.formats.example import ExampleError, parse, serialize
 from beam_datasets.formats.tfrecord import frame, masked_crc32c
 from beam_datasets.intake import examples
-from beam_datasets.intake.examples import check_example, lists_of, record_blocks, regularity
+from beam_datasets.intake.examples import check_example, lists_of, record_blocks, regularity_checker
 from tests.native import wire
 
 RECORD = serialize({"b": [b"x", b""], "f": np.array([1.5, -2], np.float32), "n": [1], "many": [3, -4, 500]})
@@ -157,7 +157,7 @@ def test_a_record_is_whole_or_refused(name, native, monkeypatch):
     assert is_taken(check_example, record) == (name in WHOLE)
     assert is_taken(lists_of, record) == (name in WHOLE)
     of_all = KINDS | {b"a": "int64", b"c": "bytes"}
-    assert name in WHOLE or "UTF-8" in name or not regularity(of_all)([RECORD, record])
+    assert name in WHOLE or "UTF-8" in name or not regularity_checker(of_all)([RECORD, record])
     if name in WHOLE:
         assert values_in(lists_of(record)) == values_in(parse(record))
 
@@ -184,8 +184,8 @@ def test_any_damaged_record_is_whole_or_refused():
 def test_regular_records_need_no_protobuf(monkeypatch):
     monkeypatch.setattr(examples, "check_example", None)
     assert [*lists_of(RECORD)] == ["b", "f", "many", "n"]
-    assert regularity(KINDS)([RECORD] * 3)
-    assert not regularity(KINDS)([RECORD, WHOLE["not packed"]])
+    assert regularity_checker(KINDS)([RECORD] * 3)
+    assert not regularity_checker(KINDS)([RECORD, WHOLE["not packed"]])
 
 
 # What a damaged file still has
