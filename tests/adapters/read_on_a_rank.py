@@ -10,9 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader
-
 import beam_datasets as bd
 
 WORLD_SIZE = 2
@@ -30,6 +27,9 @@ def made() -> Any:
 
 def spawned(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
     """Reads a dataset that was made before there were ranks."""
+    import torch
+    from torch.utils.data import DataLoader
+
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
     save(folder, rank, DataLoader(dataset, batch_size=4, num_workers=num_workers))
     torch.distributed.destroy_process_group()
@@ -37,8 +37,10 @@ def spawned(rank: int, dataset: Any, folder: str, num_workers: int) -> None:
 
 def accelerated(rank: int, folder: str, num_workers: int, dispatch: bool | None) -> None:
     """Reads by Accelerate, which divides iterable datasets itself."""
+    import torch
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
+    from torch.utils.data import DataLoader
 
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD_SIZE)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "ACCELERATE_USE_CPU": "true"}
@@ -56,6 +58,8 @@ def save(folder: str, rank: int, loader: Any) -> None:
 
 def main(way: str, folder: str, num_workers: int, rank: int) -> None:
     if way == "spawn":
+        import torch
+
         torch.multiprocessing.spawn(spawned, (made(), folder, num_workers), nprocs=WORLD_SIZE)
     else:
         accelerated(rank, folder, num_workers, {"dispatch": True, "shard": False, "default": None}[way])

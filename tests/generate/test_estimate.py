@@ -77,7 +77,7 @@ def test_the_command_against_the_run(tmp_path, capsys, share, error):
         assert int(examples.replace(",", "")) == pytest.approx(made.num_examples, rel=error)
         assert int(shards) == made.num_shards
     assert "machine hours, of one core: 0.00" in planned
-    assert "cost: 0.00 for the run" in planned
+    assert "cost: below 0.01 for the run" in planned
 
 
 def test_sources_that_are_not_known(tmp_path, monkeypatch):
