@@ -100,7 +100,7 @@ def cut(text: str, width: int) -> str:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Returns a text as lines of at most `width` columns, 2 or more, which end after a slash if they have one.
+    """Returns a text as lines of at most `width` columns, 2 or more, which end after a slash or a dot if they have one.
 
     >>> folded("objects/box/corner", 14), folded("elephants", 4)
     (['objects/box/', 'corner'], ['elep', 'hant', 's'])
@@ -110,7 +110,7 @@ def folded(text: str, width: int) -> list[str]:
         line = text[:width]
         while text_width(line) > width:
             line = line[:-1]
-        lines.append(line[: line.rfind("/") + 1] or line)
+        lines.append(line[: max(line.rfind("/"), line.rfind(".")) + 1] or line)
         text = text[len(lines[-1]) :]
     return [*lines, text]
 

@@ -110,8 +110,8 @@ def test_long_names_of_features_are_folded_in_a_terminal(tmp_path, monkeypatch, 
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["stats", "made", "--data_dir", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    begin = next(number for number, line in enumerate(lines) if line.startswith("objects/"))
-    assert [line.split()[0] for line in lines[begin : begin + 4]] == ["objects/box/", "corner_of_its", "_box", "items"]
+    begin = next(number for number, line in enumerate(lines) if line.startswith("objects."))
+    assert [line.split()[0] for line in lines[begin : begin + 4]] == ["objects.box.", "corner_of_its", "_box", "items"]
     assert max(map(len, lines[begin - 2 : begin + 4])) <= 80
 
 
