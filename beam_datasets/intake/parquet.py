@@ -298,18 +298,19 @@ def _exact_times(nanos: Any, micros: Any, seconds: Any) -> Any:
         micros: in microseconds, modulo 2^64.
         seconds: in seconds.
     """
-    is_nanos = is_micros = is_near = True
+    is_nanos = is_micros = is_near = is_whole = True
     is_beyond = False
     for fine, coarse, exact in zip(_times(nanos), _times(micros), _times(seconds)):
         is_nanos &= bool((fine // 10**9 == exact).all())
         is_near &= bool((coarse // 10**6 == exact).all())
         is_micros &= bool((coarse * 1000 == fine).all())  # modulo 2^64: there is nothing below a microsecond
+        is_whole &= bool((exact * 10**9 == fine).all())  # modulo 2^64: there is nothing below a second
         is_beyond |= bool(((exact < _FIRST_SECOND) | (exact > _LAST_SECOND)).any())
     if is_nanos:
         return nanos
     if is_near and is_micros:
         return micros
-    return seconds if is_beyond and len(seconds) == 1 else None
+    return seconds if is_beyond and is_whole and len(seconds) == 1 else None
 
 
 def _times(column: Any) -> Iterator[Any]:

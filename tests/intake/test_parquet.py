@@ -298,7 +298,12 @@ def test_times_as_int96_that_no_unit_holds(tmp_path):
     with path.open("rb") as stream:
         batches = list(ParquetContent(stream, str(path), 0).batches(0, ["t"]))
     assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(1, 1), (1, 0), (1, 1)]
-    raw[day : day + 4] = struct.pack("<I", 2**32 - 1)  # after 11 million years
+    raw[day : day + 4] = struct.pack("<I", 2**32 - 1)  # after 11 million years, with a nanosecond, which seconds lose
+    path.write_bytes(raw)
+    with path.open("rb") as stream:
+        [_, batch, _] = ParquetContent(stream, str(path), 0).batches(0, ["t"])
+    assert batch.num_columns == 0
+    raw[day - 8 : day] = struct.pack("<Q", 0)
     path.write_bytes(raw)
     with path.open("rb") as stream:
         [_, batch, _] = ParquetContent(stream, str(path), 0).batches(0, ["t"])
