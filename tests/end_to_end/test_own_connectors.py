@@ -282,7 +282,7 @@ def test_conditions(directories: tuple[Path, Path], tmp_path: Path, where: str) 
 def test_batches(directories: tuple[Path, Path]) -> None:
     for fill in (None, -1, {"offer/cents": -5, "offer/currency": "none"}):
         found, expected = (
-            next(iter(bd.builder_from_directory(directory).as_dataset("train").batch(25, pad=True, fill=fill)))
+            next(iter(bd.builder_from_directory(directory).as_dataset("train").batch(25, fill=fill, pad_value=0)))
             for directory in directories
         )
         assert identical(found, expected), fill
