@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.intake.parquet import integers_of
+from beam_datasets.intake.int96 import integers_of
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 24 * 60 * 60
@@ -72,6 +72,30 @@ def values_of_times(array: Any, way: str) -> list[Any]:
                     f"expected a date or time that Python has, got {text} ({number} as {kind}); {way} keeps this text"
                 ) from None
             values.append(text)
+    return values
+
+
+def values_of_exact_times(array: Any, way: str) -> list[Any]:
+    """Returns the values of an array of EXACT_TIME; see `values_of_times`."""
+    import pyarrow as pa
+
+    values: list[Any] = []
+    for stored in array.storage.to_pylist():
+        if stored is None:
+            values.append(None)
+            continue
+        second, nanosecond = stored["second"], stored["nanosecond"]
+        day = second // _DAY
+        if _FIRST_DAY <= day <= _LAST_DAY:
+            micros = pa.array([second * 10**6 + nanosecond // 1000], pa.timestamp("us", array.type.tz))
+            [value] = values_of_times(micros, way)
+            has_rest = nanosecond % 1000 and isinstance(value, datetime.datetime)
+            values.append(NanosecondTime.of(value, nanosecond % 1000) if has_rest else value)
+            continue
+        text = _text_of_timestamp(second * 10**9 + nanosecond, 10**9, has_zone=array.type.tz is not None)
+        if way:
+            raise ValueError(f"expected a date or time that Python has, got {text}; {way} keeps this text")
+        values.append(text)
     return values
 
 
@@ -150,10 +174,14 @@ def _text_of_time(number: int, kind: Any) -> str:
         return _text_of_seconds(number, _PER_SECOND[kind.unit])
     if pa.types.is_date32(kind):
         return _text_of_day(number)
-    second = 1000 if pa.types.is_date64(kind) else _PER_SECOND[kind.unit]
-    day, rest = divmod(number, _DAY * second)
-    has_zone = pa.types.is_timestamp(kind) and kind.tz is not None
-    return f"{_text_of_day(day)}T{_text_of_seconds(rest, second)}{'+00:00' * has_zone}"
+    if pa.types.is_date64(kind):
+        return _text_of_timestamp(number, 1000, has_zone=False)
+    return _text_of_timestamp(number, _PER_SECOND[kind.unit], has_zone=kind.tz is not None)
+
+
+def _text_of_timestamp(number: int, per_second: int, *, has_zone: bool) -> str:
+    day, rest = divmod(number, _DAY * per_second)
+    return f"{_text_of_day(day)}T{_text_of_seconds(rest, per_second)}{'+00:00' * has_zone}"
 
 
 def _text_of_day(day: int) -> str:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.files.arrow_times import values_of_times, with_nulls
+from beam_datasets.files.arrow_times import values_of_exact_times, values_of_times, with_nulls
 from beam_datasets.files.arrow_types import FILE, is_file, tensor_shape
 from beam_datasets.files.fields import Field, advice
+from beam_datasets.intake.int96 import EXACT_TIME
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,10 @@ class Place:
         return any("/".join(steps[: i + 1]) in self.given for i in range(len(steps)))
 
     @property
-    def text_option(self) -> str:
-        """The option that makes text of these values."""
+    def way_of_times(self) -> str:
+        """The option that makes text of times that Python does not have; '' if they become text."""
+        if self.is_json or self.is_given:
+            return ""
         return advice(self.path, "string" + "?" * (self.field is not None and self.field.optional))
 
     def item(self) -> Place:
@@ -88,7 +91,7 @@ def python_values(array: Any, place: Place) -> list[Any]:
     if types.is_nested(kind) and not types.is_union(kind):
         return _of_lists(array, place)
     if types.is_temporal(kind):
-        return values_of_times(array, "" if place.is_json or place.is_given else place.text_option)
+        return values_of_times(array, place.way_of_times)
     return _of_scalars(array)
 
 
@@ -196,6 +199,8 @@ def _of_extension(array: Any, place: Place) -> list[Any]:
     import pyarrow.compute as pc
 
     name, storage = array.type.extension_name, array.storage
+    if name == EXACT_TIME:
+        return values_of_exact_times(array, place.way_of_times)
     if name == "arrow.uuid":
         return [value and str(uuid.UUID(bytes=value)) for value in python_values(storage, place)]
     if name == "arrow.bool8":

@@ -215,14 +215,7 @@ def _rows_of(batch: Any, places: Sequence[Place]) -> Iterator[dict[str, Any] | s
     """Yields the rows of a record batch, or the problem of a row whose values cannot be read."""
     problems: dict[int, str] = {}
     columns = []
-    for place in places:
-        if place.path not in batch.schema.names:
-            problems.setdefault(
-                0, f"{place.path!r}: expected a time without nanoseconds, or from 1677 to 2262, got another"
-            )
-            columns.append([None])
-            continue
-        column = batch.column(place.path)
+    for column, place in zip(batch.columns, places):
         try:
             columns.append(python_values(column, place))
         except Exception:  # of any kind; the rows that do not raise one are used

@@ -14,18 +14,16 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import needs
 from beam_datasets.intake.errors import foreign_errors, reason
+from beam_datasets.intake.int96 import exact_times
 from beam_datasets.intake.parquet_footer import ColumnChunk, column_chunks
 from beam_datasets.intake.streams import codec_of, codec_of_content, open_bytes
 
 MAX_BATCH = 1024  # rows that are in memory at once
 MAX_BATCH_BYTES = 64 << 20  # of such rows, as declared
 _HEAD_ROWS = 16
-_FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # of the years 1 and 9999
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _OTHER_MAGIC = {b"ARROW1": "an Arrow IPC file", b"FEA1": "a Feather file", b"ORC": "an ORC file"}
 _DAMAGED = "The file is damaged; write it again"
@@ -173,8 +171,7 @@ class ParquetContent:
     def batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
         """Yields a row group as record batches.
 
-        INT96 times that 64 bits of nanoseconds do not hold are in microseconds, or in seconds beyond all dates. A batch
-        of one row lacks a column whose time has nanoseconds as well.
+        INT96 times that 64 bits of nanoseconds do not hold are as `exact_times` returns them.
 
         Args:
             group: the number of the row group.
@@ -189,7 +186,7 @@ class ParquetContent:
         problem: Exception | None = None
         try:
             for batch in self._read(group, names):
-                yield from self._with_exact_times(batch.select(names), group, start)
+                yield self._with_exact_times(batch.select(names), group, start)
                 start += batch.num_rows
         except BeamDatasetsError:
             raise
@@ -246,96 +243,36 @@ class ParquetContent:
         found = [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).physical_type == "INT96"]
         return list(dict.fromkeys(found))
 
-    def _with_exact_times(self, batch: Any, group: int, start: int) -> Iterator[Any]:
-        """Yields a batch, maybe in parts, with each INT96 column in a unit that holds all of its times.
+    def _with_exact_times(self, batch: Any, group: int, start: int) -> Any:
+        """Returns a batch with INT96 columns as `exact_times` returns them.
 
         Args:
             batch: of a row group.
             group: its number.
             start: the number of the batch's first row in the row group.
         """
-        names = [name for name in self.int96_columns if name in batch.schema.names]
-        exact = {}
-        for name in names:
-            units = [table.column(name).slice(start, batch.num_rows).combine_chunks() for table in self._coarse(group)]
-            exact[name] = _exact_times(batch.column(name), *units)
-        if None not in exact.values():
-            for name, column in exact.items():
+        for name in self.int96_columns:
+            if name in batch.schema.names:
+                seconds = self._seconds(group).column(name).slice(start, batch.num_rows).combine_chunks()
+                column = exact_times(batch.column(name), seconds)
                 batch = batch.set_column(batch.schema.names.index(name), name, column)
-            yield batch
-        elif batch.num_rows > 1:
-            half = batch.num_rows // 2
-            yield from self._with_exact_times(batch.slice(0, half), group, start)
-            yield from self._with_exact_times(batch.slice(half), group, start + half)
-        else:
-            yield batch.drop_columns([name for name, column in exact.items() if column is None])
+        return batch
 
-    def _coarse(self, group: int) -> list[Any]:
-        """Returns the INT96 columns of a row group with times in microseconds, and in seconds."""
+    def _seconds(self, group: int) -> Any:
+        """Returns the INT96 columns of a row group with times in seconds."""
         import pyarrow.parquet as pq
 
-        if self._coarse_group is None or self._coarse_group[0] != group:
-            tables = []
-            for unit in ("us", "s"):
-                with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
-                    file = _opened(pq, stream, coerce_int96_timestamp_unit=unit)
-                    tables.append(file.read_row_group(group, columns=self.int96_columns))
-            self._coarse_group = group, tables
-        return self._coarse_group[1]
+        if self._seconds_of_group is None or self._seconds_of_group[0] != group:
+            with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
+                file = _opened(pq, stream, coerce_int96_timestamp_unit="s")
+                self._seconds_of_group = group, file.read_row_group(group, columns=self.int96_columns)
+        return self._seconds_of_group[1]
 
-    _coarse_group: tuple[int, list[Any]] | None = None
+    _seconds_of_group: tuple[int, Any] | None = None
 
 
 def _opened(pq: Any, stream: Any, **options: Any) -> Any:
     return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
-
-
-def _exact_times(nanos: Any, micros: Any, seconds: Any) -> Any:
-    """Returns that of three columns which holds all times of the file; None if none does.
-
-    Args:
-        nanos: the times in nanoseconds, modulo 2^64.
-        micros: in microseconds, modulo 2^64.
-        seconds: in seconds.
-    """
-    is_nanos = is_micros = is_near = is_whole = True
-    is_beyond = False
-    for fine, coarse, exact in zip(_times(nanos), _times(micros), _times(seconds)):
-        is_nanos &= bool((fine // 10**9 == exact).all())
-        is_near &= bool((coarse // 10**6 == exact).all())
-        is_micros &= bool((coarse * 1000 == fine).all())  # modulo 2^64: there is nothing below a microsecond
-        is_whole &= bool((exact * 10**9 == fine).all())  # modulo 2^64: there is nothing below a second
-        is_beyond |= bool(((exact < _FIRST_SECOND) | (exact > _LAST_SECOND)).any())
-    if is_nanos:
-        return nanos
-    if is_near and is_micros:
-        return micros
-    return seconds if is_beyond and is_whole and len(seconds) == 1 else None
-
-
-def _times(column: Any) -> Iterator[Any]:
-    """Yields arrays of the integers of all timestamps in a column that are not null."""
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_timestamp(column.type):
-        yield integers_of(column.drop_null())
-    elif types.is_struct(column.type):
-        for inner in column.flatten():
-            yield from _times(inner)
-    elif types.is_map(column.type):
-        start, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        yield from _times(column.keys.slice(start, stop - start))
-        yield from _times(column.items.slice(start, stop - start))
-    elif types.is_nested(column.type):
-        yield from _times(column.flatten())
-
-
-def integers_of(array: Any) -> Any:
-    """Returns the integers, dates or times of an Arrow array as an array of NumPy, which has any number for a null."""
-    dtype = np.dtype(f"int{array.type.bit_width}")
-    data = array.buffers()[1]
-    return np.frombuffer(data or b"", dtype, len(array), array.offset * dtype.itemsize if len(array) else 0)
 
 
 def _num_leaves(kind: Any) -> int:

@@ -323,7 +323,7 @@ def parquet_rows(path: Path, encoding: str) -> list[dict[str, Any]]:
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us") as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         found: dict[str, list[Any]] = {}
         for name in file.schema_arrow.names:
             try:
@@ -335,16 +335,27 @@ def parquet_rows(path: Path, encoding: str) -> list[dict[str, Any]]:
         return [{name: found[name][i] for name in found} for i in range(file.metadata.num_rows)]
 
 
+def _whole(value: Any, in_seconds: Any) -> Any:
+    """Returns a value with whole INT96 times, given the value in nanoseconds modulo 2^64, and in seconds."""
+    if isinstance(value, Temporal) and value.unit == "ns" and in_seconds.unit == "s":
+        start = in_seconds.value * 10**9
+        return value._replace(value=start + (value.value - start) % 2**64)
+    if isinstance(value, list):
+        return list(map(_whole, value, in_seconds))
+    if isinstance(value, dict):
+        return {name: _whole(each, in_seconds[name]) for name, each in value.items()}
+    return value
+
+
 def _column(file: Any, path: Path, name: str) -> Iterator[Any]:
     """Yields the values of a column; row group by row group, as pyarrow has no more than 2 GiB of texts in an array.
 
-    DuckDB reads maps of larger ones. INT96 is read in microseconds, and where they do not fit an integer in seconds.
+    DuckDB reads maps of larger ones. INT96 is read as nanoseconds modulo 2^64, and in seconds.
     """
     import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    leaf = next(column for column in file.schema if column.path.partition(".")[0] == name)
     for group in range(file.num_row_groups):
         try:
             batches = [batch.column(0) for batch in file.iter_batches(row_groups=[group], columns=[name])]
@@ -353,11 +364,9 @@ def _column(file: Any, path: Path, name: str) -> Iterator[Any]:
             yield from ([{"key": key, "value": value} for key, value in row.items()] for (row,) in found)
             return
         values = [arrow_value(value) for batch in batches for value in batch]
-        if leaf.physical_type == "INT96" and leaf.path == name:
-            coarse = pq.ParquetFile(path, coerce_int96_timestamp_unit="s").read_row_group(group, [name]).column(0)
-            seconds = [arrow_value(value) for value in coarse]
-            values = [fine if whole is None or abs(whole.value) < 2**63 // 10**6 else whole
-                      for fine, whole in zip(values, seconds)]  # fmt: skip
+        coarse = pq.ParquetFile(path, coerce_int96_timestamp_unit="s").read_row_group(group, [name]).column(0)
+        if coarse.type != file.schema_arrow.field(name).type:
+            values = list(map(_whole, values, map(arrow_value, coarse)))
         yield from values
 
 

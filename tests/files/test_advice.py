@@ -474,7 +474,7 @@ def test_a_column_that_is_nested_too_deeply(tmp_path):
     assert rows("parquet", path, *advises(problem, "--feature", "l=drop")) == [{"x": 1}]
 
 
-@follows("files/arrow_values.py:text_option --feature")
+@follows("files/arrow_values.py:way_of_times --feature")
 def test_times_that_python_does_not_have(tmp_path):
     path = parquet(tmp_path, {"l": pa.array([[10**12]], pa.list_(pa.timestamp("s")))})
     option, value = advises(refused("parquet", path), "--feature", "l=string[]")

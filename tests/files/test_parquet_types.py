@@ -24,7 +24,7 @@ from beam_datasets.files.arrow_values import Place, python_values
 from beam_datasets.files.builder import Bad, Rows
 from beam_datasets.files.convert import as_text
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
-from beam_datasets.files.inputs import find
+from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.parquet import distinct, row_groups, rows
 from tests.exporting.conftest import export
 from tests.files.conftest import rows_of
@@ -261,6 +261,60 @@ def test_pandas_is_not_asked():
         ["1970-01-01 00:00:00.000001001+00:00", "1970-01-01 00:00:00.000002+00:00"],
         ["00:00:00.000001001", "00:00:00.000002"],
         ["0:00:00.001001", "0:00:00.002000"],
+    ]
+
+
+SHAPES = {
+    "column": lambda times: pa.array(times, pa.timestamp("us")),
+    "list": lambda times: pa.array([None, [], [*times, None]], pa.list_(pa.timestamp("us"))),
+    "large list": lambda times: pa.array([times, [None]], pa.large_list(pa.timestamp("us"))),
+    "struct": lambda times: pa.array(
+        [{"at": times[0], "n": 1}, None, *({"at": time, "n": None} for time in times)],
+        pa.struct([("at", pa.timestamp("us")), ("n", pa.int8())]),
+    ),
+    "map": lambda times: pa.array(
+        [[(times[0], times)], None, [], [(times[1], [])]], pa.map_(pa.timestamp("us"), pa.list_(pa.timestamp("us")))
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_times_as_int96(tmp_path, shape):
+    """pyarrow wraps times outside of the years 1677 to 2262 around; Spark and Hive write them."""
+    near = datetime.datetime(2020, 1, 2, 3, 4, 5, 678)
+    far = [datetime.datetime(9999, 12, 31, 1), datetime.datetime(1, 1, 1), near]
+    for times in ([near] * 3, far, [near] * 3000 + far):
+        column = SHAPES[shape](times)
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"t": column, "n": range(len(column))}), path, use_deprecated_int96_timestamps=True)
+        [file] = find(str(path))
+        expected = [plain(value, column.type) for value in column.to_pylist()]
+        assert [row["t"] for _, _, row in rows(Piece(file, 0, 1), {"n", "t"})] == expected
+
+
+def test_times_as_int96_of_any_digits_and_years(tmp_path):
+    fine, path = 1_577_934_245_123_456_789, tmp_path / "a.parquet"
+    options = {"use_deprecated_int96_timestamps": True, "use_dictionary": False, "compression": "none"}
+    pq.write_table(pa.table({"t": pa.array([fine, 0, None, fine], pa.timestamp("ns"))}), path, **options)
+    raw = bytearray(path.read_bytes())
+    day = raw.index((2440588).to_bytes(4, "little"))  # the Julian day of 1970-01-01, after the nanoseconds of the day
+    texts = []
+    for nanosecond, julian in ((0, 5373484), (1, 5373484), (86399999999999, 5373484), (7, 1), (5, 2**32 - 1)):
+        raw[day - 8 : day + 4] = nanosecond.to_bytes(8, "little") + julian.to_bytes(4, "little")
+        path.write_bytes(raw)
+        found = Read(tmp_path, {"t": "string?"}).rows
+        assert [row["t"] for row in found[::2]] == ["2020-01-02T03:04:05.123456789", None]
+        assert found[3] == found[0]
+        texts.append(found[1]["t"])
+        bad = Read(tmp_path).bad
+        assert len(bad) == (julian in (1, 2**32 - 1))
+    far = np.datetime64(2**32 - 1 - 2440588, "D")
+    assert texts == [
+        "9999-12-31T00:00:00",
+        "9999-12-31T00:00:00.000000001",
+        "9999-12-31T23:59:59.999999999",
+        "-4713-11-25T00:00:00.000000007",
+        f"+{far}T00:00:00.000000005",
     ]
 
 

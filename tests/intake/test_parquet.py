@@ -1,9 +1,7 @@
 """Parquet files that are damaged, encrypted or odd: pyarrow writes them, and they are patched by byte."""
 
-import datetime
 import io
 import random
-import re
 import struct
 
 import pytest
@@ -252,62 +250,6 @@ def test_files_that_are_damaged(store_schema):
         except UnicodeDecodeError:  # of values, which the caller checks
             pass
     assert problems > 100
-
-
-def micros(*times):
-    return pa.array(times, pa.timestamp("us"))
-
-
-def nested(times):
-    return pa.array([[{"at": time}, {"at": None}] for time in times], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
-
-
-@pytest.mark.parametrize("make", [lambda times: micros(*times), nested], ids=["times", "nested"])
-def test_times_as_int96(tmp_path, make):
-    """pyarrow wraps times outside of the years 1677 to 2262 around; Spark and Hive write them."""
-    times = [datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1), datetime.datetime(2020, 1, 2, 3, 4, 5, 678)]
-    path = tmp_path / "a.parquet"
-    for column in (times, [*times[2:]] * 3, [*times[2:]] * 5000 + times):
-        path.write_bytes(written({"t": make(column), "n": range(len(column))}, use_deprecated_int96_timestamps=True))
-        with path.open("rb") as stream:
-            content = ParquetContent(stream, str(path), 0)
-            assert content.int96_columns == ["t"]
-            found = [row for batch in content.batches(0, ["n", "t"]) for row in batch.column("t").to_pylist()]
-        fine = re.compile(r"Timestamp\('[^']+'\)")  # of pandas, which pyarrow makes of nanoseconds
-        assert fine.sub(repr(times[2]), str(found)) == str(make(column).to_pylist())
-
-
-def test_times_as_int96_that_no_unit_holds(tmp_path):
-    fine = 1_577_934_245_123_456_789
-    path = tmp_path / "a.parquet"
-    stamps = pa.array([fine, 0, fine], pa.timestamp("ns"))
-    raw = bytearray(
-        written({"t": stamps}, use_deprecated_int96_timestamps=True, use_dictionary=False, compression="none")
-    )
-    day = raw.index(struct.pack("<I", 2440588))  # the Julian day of 1970-01-01
-    raw[day : day + 4] = struct.pack("<I", 2440588 + 2932896)  # 9999-12-31, without nanoseconds
-    path.write_bytes(raw)
-    with path.open("rb") as stream:
-        batches = list(ParquetContent(stream, str(path), 0).batches(0, ["t"]))
-    texts = [
-        str(time.value if time.type.unit == "ns" else time.as_py()) for batch in batches for time in batch.column("t")
-    ]
-    assert texts == [str(fine), "9999-12-31 00:00:00", str(fine)]
-    raw[day - 8 : day] = struct.pack("<Q", 1)  # with one
-    path.write_bytes(raw)
-    with path.open("rb") as stream:
-        batches = list(ParquetContent(stream, str(path), 0).batches(0, ["t"]))
-    assert [(batch.num_rows, batch.num_columns) for batch in batches] == [(1, 1), (1, 0), (1, 1)]
-    raw[day : day + 4] = struct.pack("<I", 2**32 - 1)  # after 11 million years, with a nanosecond, which seconds lose
-    path.write_bytes(raw)
-    with path.open("rb") as stream:
-        [_, batch, _] = ParquetContent(stream, str(path), 0).batches(0, ["t"])
-    assert batch.num_columns == 0
-    raw[day - 8 : day] = struct.pack("<Q", 0)
-    path.write_bytes(raw)
-    with path.open("rb") as stream:
-        [_, batch, _] = ParquetContent(stream, str(path), 0).batches(0, ["t"])
-    assert batch.column("t").cast(pa.int64()).to_pylist() == [(2**32 - 1 - 2440588) * 86400]
 
 
 def test_batches_of_large_rows():

@@ -1,0 +1,122 @@
+"""INT96 times of Parquet files, exact.
+
+pyarrow reads them as 64 bits of nanoseconds, and wraps those outside of the years 1677 to 2262 around, such as those of
+9999-12-31 that Spark and Hive write. What it reads as seconds is right, and together both are the whole time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+EXACT_TIME = "beam_datasets.exact_time"
+"""The name of an extension type of structs of a time's second since 1970, and the nanoseconds after it."""
+
+
+def exact_times(nanos: Any, seconds: Any) -> Any:
+    """Returns a column of INT96 times: in nanoseconds of 64 bits, or as EXACT_TIME if these do not hold all of them.
+
+    Args:
+        nanos: the column in nanoseconds, modulo 2^64.
+        seconds: the column in seconds.
+    """
+    pairs = list(zip(_times(nanos), _times(seconds)))
+    if all((integers_of(fine) // 10**9 == integers_of(coarse)).all() for fine, coarse in pairs):
+        return nanos
+    return _exact(nanos, seconds)
+
+
+@cache
+def _exact_time_type(zone: str | None) -> Any:
+    """Returns the type EXACT_TIME of times in a zone, which its attribute `tz` has."""
+    import pyarrow as pa
+
+    class ExactTime(pa.ExtensionType):  # type: ignore[misc]
+        tz = zone
+
+        def __init__(self) -> None:
+            super().__init__(pa.struct([("second", pa.int64()), ("nanosecond", pa.int64())]), EXACT_TIME)
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+    return ExactTime()
+
+
+def _exact(nanos: Any, seconds: Any) -> Any:
+    """Returns a column with EXACT_TIME instead of its timestamps, given the column in two units."""
+    import pyarrow as pa
+
+    kind, types = nanos.type, pa.types
+    if types.is_timestamp(kind):
+        rest = integers_of(nanos) - integers_of(seconds) * 10**9  # modulo 2^64
+        mask = pa.array(nanos.is_null().to_pylist(), pa.bool_())
+        stored = pa.StructArray.from_arrays(
+            [seconds.view(pa.int64()), pa.array(rest)], ["second", "nanosecond"], mask=mask
+        )
+        return pa.ExtensionArray.from_storage(_exact_time_type(kind.tz), stored)
+    if types.is_struct(kind):
+        members = [_exact(*pair) for pair in zip(nanos.flatten(), seconds.flatten())]
+        mask = pa.array(nanos.is_null().to_pylist(), pa.bool_())
+        return pa.StructArray.from_arrays(members, [kind.field(i).name for i in range(kind.num_fields)], mask=mask)
+    if types.is_map(kind):
+        keys, items = (_exact(*pair) for pair in zip(_entries(nanos), _entries(seconds)))
+        return pa.MapArray.from_arrays(_starts(nanos), keys, items)
+    if types.is_list(kind) or types.is_large_list(kind):
+        array = pa.ListArray if types.is_list(kind) else pa.LargeListArray
+        return array.from_arrays(_starts(nanos), _exact(nanos.flatten(), seconds.flatten()))
+    if types.is_nested(kind):
+        raise ValueError(f"times before 1677 or after 2262 are not read of {kind}")
+    return nanos
+
+
+def _starts(lists: Any) -> Any:
+    """Returns the offsets of lists or maps in the values of those that are not null; null where they are."""
+    import pyarrow as pa
+
+    starts, start = [], 0
+    for size in [*_sizes(lists), 0]:
+        starts.append(None if size is None else start)
+        start += size or 0
+    return pa.array(starts, pa.int64() if pa.types.is_large_list(lists.type) else pa.int32())
+
+
+def _sizes(lists: Any) -> list[int | None]:
+    offsets, is_null = lists.offsets.to_pylist(), lists.is_null().to_pylist()
+    return [None if null else stop - start for start, stop, null in zip(offsets, offsets[1:], is_null)]
+
+
+def _entries(maps: Any) -> tuple[Any, Any]:
+    """Returns the keys and the items of the maps that are not null."""
+    import pyarrow as pa
+
+    entries = maps.cast(pa.list_(pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)]))).flatten()
+    keys, items = entries.flatten()
+    return keys, items
+
+
+def _times(column: Any) -> Iterator[Any]:
+    """Yields arrays of the timestamps in a column that are not null."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_timestamp(column.type):
+        yield column.drop_null()
+    elif types.is_struct(column.type):
+        for inner in column.flatten():
+            yield from _times(inner)
+    elif types.is_map(column.type):
+        for inner in _entries(column):
+            yield from _times(inner)
+    elif types.is_nested(column.type):
+        yield from _times(column.flatten())
+
+
+def integers_of(array: Any) -> Any:
+    """Returns the integers, dates or times of an Arrow array as an array of NumPy, which has any number for a null."""
+    dtype = np.dtype(f"int{array.type.bit_width}")
+    data = array.buffers()[1]
+    return np.frombuffer(data or b"", dtype, len(array), array.offset * dtype.itemsize if len(array) else 0)
