@@ -487,7 +487,10 @@ class DatasetBuilder:
             BeamDatasetsError: it is blocked.
         """
         self._check_not_blocked()
-        return self._open_published().as_dataset(split=split, **options)
+        published = self._open_published()
+        if options.get("as_supervised") and (keys := self._described().supervised_keys):  # which may be new in the code
+            published.info = published.info.replace(supervised_keys=keys)
+        return published.as_dataset(split=split, **options)
 
     def check_buildable(self) -> None:
         """Checks that this library can make this version.
@@ -621,15 +624,16 @@ class DatasetBuilder:
         its_own = [config for config, own in zip(named, versions) if chosen in own[:1]]
         return (its_own or [config for config, own in zip(named, versions) if chosen in own])[0]
 
-    def _default_config(self) -> BuilderConfig | None:
-        """Returns the config that no name means."""
-        default, configs = self.DEFAULT_BUILDER_CONFIG_NAME, list(self.BUILDER_CONFIGS)
+    @classmethod
+    def _default_config(cls) -> BuilderConfig | None:
+        """Returns the config that a name without one means."""
+        default, configs = cls.DEFAULT_BUILDER_CONFIG_NAME, list(cls.BUILDER_CONFIGS)
         if default is None or not configs:
             return configs[0] if configs else None
-        found = self.configs().get(default) or next((each for each in configs if each.name == default), None)
+        found = cls.configs().get(default) or next((each for each in configs if each.name == default), None)
         if found is None:
             raise ValueError(
-                f"DEFAULT_BUILDER_CONFIG_NAME of {self.name} is {default!r}; it has the configs {list(self.configs())}."
+                f"DEFAULT_BUILDER_CONFIG_NAME of {cls.name} is {default!r}; it has the configs {list(cls.configs())}."
             )
         return found
 

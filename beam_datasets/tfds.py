@@ -255,6 +255,42 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         """The configs by name, also of the class; of several with one name by 'name:version'."""
         return cls.configs()
 
+    @_ClassProperty
+    def default_builder_config(cls) -> Any:
+        """The config that a name without one means, also of the class; None where there are no configs."""
+        return cls._default_config()
+
+    @classmethod
+    def get_builder_config(cls, name: str, version: Any = None) -> Any:
+        """Returns the config of a name; of several with one name that of the version. None where there is none."""
+        configs = cls.configs()
+        return configs.get(f"{name}:{version}") or configs.get(name)
+
+    @property
+    def builder_config_name(self) -> str | None:
+        """The name of the config."""
+        return self.builder_config.name if self.builder_config else None
+
+    @property
+    def blocked_versions(self) -> BlockedVersions | None:
+        """The versions that must not be used."""
+        return self.BLOCKED_VERSIONS
+
+    def is_blocked(self) -> IsBlocked:
+        """Returns whether this version, or this config of it, must not be used."""
+        blocked = self.BLOCKED_VERSIONS
+        return blocked.is_blocked(self.version, self.builder_config_name) if blocked else IsBlocked(False)
+
+    def assert_is_not_blocked(self) -> None:
+        """Raises a BeamDatasetsError if this version, or this config of it, must not be used."""
+        if found := self.is_blocked():
+            raise BeamDatasetsError(str(found.blocked_msg))
+
+    def get_file_spec(self, split: str) -> str | None:
+        """Returns the shards of a split in one text, such as `/data/digits/1.0.0/digits-train.tfrecord@4`."""
+        spec: str | None = self.info.splits[split].file_spec()
+        return spec
+
     @property
     def versions(self) -> list[Version]:
         """The versions of the code, the canonical one first."""
@@ -460,13 +496,12 @@ _builder_names = {
     "BeamBasedBuilder": BeamBasedBuilder,
     "BuilderConfig": builders.BuilderConfig,
 }
-_versions = {"Version": Version, "BlockedVersions": BlockedVersions, "Experiment": Experiment}
+_versions = {"IsBlocked": IsBlocked, "Version": Version, "BlockedVersions": BlockedVersions, "Experiment": Experiment}
 _infos = {"DatasetInfo": DatasetInfo, "MetadataDict": MetadataDict}
 _splits = {"Split": Split, "ReadInstruction": ReadInstruction, "SplitInfo": SplitInfo}
 _utils = _Names(
     "core.utils",
     **_versions,
-    IsBlocked=IsBlocked,
     VersionOrStr=Any,
     DatasetVariantBlockedError=BeamDatasetsError,
     display_progress_bar=display_progress_bar,
@@ -512,7 +547,13 @@ core = _Names(
     features=features,
     download=download,
     naming=_Names("core.naming", camelcase_to_snakecase=camel_to_snake),
-    splits=_Names("core.splits", **_splits),
+    splits=_Names("core.splits", **_splits, SplitDict=SplitDict, even_splits=even_splits),
+    load=_Names("core.load", load=load, builder=builder, data_source=load),
+    read_only_builder=_Names(
+        "core.read_only_builder",
+        builder_from_directory=builder_from_directory,
+        builder_from_directories=builder_from_directories,
+    ),
 )
 for _path, _module in {
     "core.features": features,

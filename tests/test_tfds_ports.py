@@ -170,6 +170,8 @@ def test_tensor_infos() -> None:
     assert (info["n"].shape, info["n"].np_dtype, info["n"].minimum) == ((), np.int64, 1)
     assert (info["images"].shape, info["images"].dtype) == ((None, None, 4, 3), np.uint8)
     assert (stored["images"].shape, stored["images"].dtype) == ((None,), np.object_)
+    assert tree["n"].get_tensor_info() == F.TensorInfo([], np.dtype(np.int64), minimum=1)
+    assert bd.decode.PartialDecoding({"n": True, "t": False}).extract_features(tree) == F.FeaturesDict({"n": tree["n"]})
     assert tree.np_dtype == tree.numpy_dtype == tree.dtype == {"images": np.uint8, "n": np.int64, "t": np.object_}
 
 
@@ -329,6 +331,33 @@ def test_configs_of_one_name_and_several_versions() -> None:
         Squares(config="b:7.0.0")
     with pytest.raises(DatasetNotFoundError, match=r"no config 'd'; it has 'b:1\.0\.0'"):
         Squares(config="d")
+
+
+class Blocked(Squares, skip_registration=True):
+    BLOCKED_VERSIONS = tfds.core.utils.BlockedVersions(configs={"1.0.0": {"b": None}})
+    DEFAULT_BUILDER_CONFIG_NAME = "c"
+
+
+def test_classes_and_builders_say_what_their_configs_are() -> None:
+    assert (Squares.default_builder_config.version, Blocked().default_builder_config.name) == ("1.0.0", "c")
+    assert Squares.get_builder_config("b", version="2.0.0").version == "2.0.0"
+    assert (Squares.get_builder_config("c").name, Squares.get_builder_config("d")) == ("c", None)
+    blocked, free = Blocked(config="b:1.0.0"), Blocked()
+    assert (blocked.is_blocked().result, free.is_blocked().result, blocked.builder_config_name) == (True, False, "b")
+    assert (free.blocked_versions, Squares().blocked_versions) == (Blocked.BLOCKED_VERSIONS, None)
+    free.assert_is_not_blocked()
+    with pytest.raises(tfds.core.utils.DatasetVariantBlockedError, match="Config b for version 1.0.0 is blocked"):
+        blocked.assert_is_not_blocked()
+
+
+def test_supervised_keys_that_are_new_in_the_code_are_used(folders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Numbers(data_dir=Path(folders[0]).parents[1])
+    with pytest.raises(ValueError, match="no supervised_keys"):
+        builder.as_dataset("train", as_supervised=True)
+    described = bd.DatasetInfo(builder=builder, features={"n": np.int64}, supervised_keys=("n", "n"))
+    monkeypatch.setattr(Numbers, "_info", lambda self: described)
+    one, two = builder.as_dataset("train", as_supervised=True)[0]
+    assert one == two
 
 
 class Numbers(bd.DatasetBuilder):

@@ -141,6 +141,15 @@ class PartialDecoding:
     features: Any
     decoders: Any = None
 
+    def extract_features(self, features: FeatureConnector) -> FeatureConnector:
+        """Returns those of a dataset's features that are decoded.
+
+        Raises:
+            ValueError: a name is not that of a feature, or a feature does not fit the dataset's; TypeError if it is of
+                another class.
+        """
+        return select(features, self)
+
 
 @dataclass(frozen=True, repr=False)
 class Decoded(Wrapped):

@@ -308,10 +308,15 @@ class TensorInfo:
     maximum: Any = field(default=None, kw_only=True)
     optional: bool = field(default=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        shape: Any = self.shape
+        if isinstance(shape, list):
+            object.__setattr__(self, "shape", tuple(shape))
+
     @property
     def np_dtype(self) -> Any:
         """The dtype, by the name that TensorFlow Datasets has for NumPy's."""
-        return self.dtype
+        return to_dtype(self.dtype)
 
 
 def tensor_info(feature: Any) -> Any:

@@ -205,8 +205,10 @@ class BlockedVersions:
 
     def is_blocked(self, version: VersionOrStr, config: str | None = None) -> IsBlocked:
         """Returns `reason` in the form that TensorFlow Datasets gives it."""
-        reason = self.reason(version, config)
-        return IsBlocked(reason is not None, reason)
+        reason, name = self.reason(version, config), str(version)
+        given = self.versions.get(name) if name in self.versions else self.configs.get(name, {}).get(str(config))
+        what = f"Version {name}" if name in self.versions else f"Config {config} for version {name}"
+        return IsBlocked(reason is not None, reason and (given or f"{what} is blocked."))
 
 
 def choose_version(
