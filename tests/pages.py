@@ -77,6 +77,12 @@ def _compare(block: Block, page: Path) -> None:
         assert same, f"{page.name}, line {block.line}: {command}\nprinted\n{got}\nbut the page has\n{expected}"
 
 
+# What a run that takes longer than 2 s says, on a slow machine.
+_PROGRESS = re.compile(
+    r"^(?:the source is being read; no example is encoded yet|.* examples encoded, .*|.* shards written, .*)\n", re.M
+)
+
+
 def _normal(text: str) -> str:
     return _SECONDS.sub("0.0 s", text).rstrip() + "\n"
 
@@ -96,7 +102,7 @@ def _run_command(command: str, *, check: bool = False) -> str:
         check=False,
     )
     assert not check or done.returncode == 0, done.stdout
-    return done.stdout
+    return _PROGRESS.sub("", done.stdout)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import time
 
+import pytest
+
 from beam_datasets.beam import worker_output
 from beam_datasets.beam.worker_output import OutputReader, WorkerStream
 from beam_datasets.generate.leftovers import find_leftovers
@@ -48,6 +50,7 @@ def test_what_workers_said_survives_a_failure(tmp_path):
     assert leftover.path == str(log)
 
 
+@pytest.mark.slow
 def test_a_flood_is_counted(tmp_path):
     code, said, _ = build(tmp_path, "flood")
     assert code == 0
@@ -58,6 +61,7 @@ def test_a_flood_is_counted(tmp_path):
     assert log.count("line ") == 4000
 
 
+@pytest.mark.slow
 def test_a_run_that_does_nothing_is_ended(tmp_path):
     code, said, seconds = build(tmp_path, "wait", "--stall_timeout=2")
     assert code == 1

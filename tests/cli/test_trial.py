@@ -222,6 +222,7 @@ def test_a_published_version_is_planned_with_the_options_of_downloads(tmp_path: 
     assert main([*command, "--overwrite", "--yes"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer, code", [("y", 0), ("", 2), ("no", 2)])
 def test_overwrite_asks_on_a_terminal(tmp_path: Path, answer: str, code: int) -> None:
     (tmp_path / "a.txt").write_text("a line\n")

@@ -153,6 +153,7 @@ def test_bytes_in_json_lines_parquet_and_tfrecords(files):
     check(files.build("tfrecord", f"--pattern={path}", "--feature=sound=audio"))
 
 
+@pytest.mark.slow
 def test_rows_with_bad_sounds(sounds):
     """The errors name row, file and way out; --skip_bad leaves the rows out."""
     sounds.write("sounds/cut.wav", encoded(MONO)[:-1])
@@ -190,6 +191,7 @@ def test_a_missing_sound(sounds):
     check(sounds.build("jsonl", *args, "--skip_bad"), count=1)
 
 
+@pytest.mark.slow
 def test_appending_rows_with_sounds(sounds, capsys):
     """A later day has the type of the published column; another rate or a missing sound is an error."""
     day = sounds.write("day1.jsonl", '{"sound": "sounds/a.wav", "n": 1}\n')

@@ -78,6 +78,7 @@ def test_splits(sounds):
     assert {split: len(source.units) for split, source in found.items()} == {"train": 1, "test": 1}
 
 
+@pytest.mark.slow
 def test_another_rate_is_bad(sounds):
     """The option that the error proposes accepts it, and keeps the rate."""
     sounds.write("dog/fast.wav", encoded(MONO, rate=44100))
@@ -185,6 +186,7 @@ def test_appending(files, tmp_path, kind, caplog):
     assert len(rows_of(data_dir / "made" / "2.0.0")) == 4
 
 
+@pytest.mark.slow
 def test_exports_and_the_explorer(sounds, tmp_path):
     made = sounds.build("sound_folder")
     for kind in ("jsonl", "parquet", "webdataset"):

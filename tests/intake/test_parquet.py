@@ -252,6 +252,7 @@ def test_files_that_are_damaged(store_schema):
     assert problems > 100
 
 
+@pytest.mark.slow
 def test_batches_of_large_rows():
     """Rows of many bytes are read few at once."""
     data = written({"x": [b"a" * (8 << 20)] * 20}, use_dictionary=False)
