@@ -1,4 +1,4 @@
-"""The bases of the builders of files: which files, which splits, which schema, which keys."""
+"""Base classes of the builders of files: choice of files, splits, schema and keys."""
 
 from __future__ import annotations
 
@@ -71,21 +71,22 @@ from beam_datasets.metadata.names import check_dataset_name
 from beam_datasets.metadata.split_by import SplitByHash, SplitByTime, SplitByValue, several, share_of
 
 Place = str | int | None
-"""What follows a file's name in messages: a text, the number of a line, or None for the line at a byte."""
+"""Position of a row for messages: a text, a line number, or None for the line at the byte offset that is its number."""
 
 Row = tuple[int, Place, dict[str, Any] | str]
-"""A row's number in its key, its place, its values or its problem."""
+"""(number of a row for its key, such as a byte offset; its position; its values, or the error text if it is bad)."""
 
 Key = str | int
 Example = dict[str, Any]
 Item = tuple[Key, Example] | tuple[Key, Example, str]
-"""An example with its key, and with its split if rows are assigned to splits."""
+"""(key, example), or (key, example, split) if rows are assigned to splits."""
 
 KEYS_IN_FILE = 1 << 16
 CHECKSUMS_AT_ONCE = 16
-SHOWN = 5  # bad rows of a piece that are shown if they are left out
-MAX_REASONS = 20  # of a piece that are counted each by itself
+SHOWN = 5  # bad rows of a piece that are noted as examples if they are left out
+MAX_REASONS = 20  # reasons in a piece that are counted separately; all further ones are counted as "other reasons"
 MAX_REASON = 120  # characters
+# Names of counters, see `files.inputs.count`. They are parts of the messages that `report` returns.
 _LEFT_OUT, _EXAMPLES = "left out", "left out, some of them"
 SKIP_ADVICE = "To count and leave out what cannot be used: --skip_bad."
 _RESTS = "files of which the rest cannot be read"
@@ -98,9 +99,10 @@ class Bad:
     """A row that cannot be used.
 
     Attributes:
-        place: what names it, as its text; see `place_of`.
-        problem: what is wrong, and what to do.
-        is_rest: the rest of the file cannot be read either.
+        place: object whose text names file and position; see `place_of`.
+        problem: error text with advice.
+        is_rest: whether this stands for the rest of a file, from a position on that cannot be read. `problem` then
+            names the position.
     """
 
     place: object
@@ -116,19 +118,19 @@ _VALUES = re.compile(r"b?'(?:[^'\\]|\\.)*'|b?\"(?:[^\"\\]|\\.)*\"|\b0x[0-9a-f]+\
 
 
 def reason_of(problem: str) -> str:
-    """Returns a problem without the values and the place of one row, by which such rows are counted together.
+    """Returns an error text without path, position and values of its row, so that similar rows are counted together.
 
     >>> reason_of("column 'price': 'n/a' is not a number"), reason_of("/in/a.gz, byte 17: expected gzip data; get it")
     ("column 'price': ... is not a number", 'expected gzip data')
     """
     text = _PATH.sub("", problem.partition("\n")[0])
-    column = re.match(r"(?:column )?'[^']*': ", text)
+    column = re.match(r"(?:column )?'[^']*': ", text)  # kept
     start = column.end() if column else 0
     return text[:start] + _VALUES.sub("...", text[start:]).partition(";")[0].partition(" (")[0][:MAX_REASON]
 
 
 def place_of(file: InputFile, place: Place, offset: int) -> object:
-    """Returns what names a row in messages, as its text. The number of the line at `offset` is counted when shown."""
+    """Returns an object whose text names file and position of a row; a line number is counted only when it is shown."""
     if place is None:
         return LineAt(file, offset)
     text = f"line {place}" if isinstance(place, int) else place
@@ -136,17 +138,19 @@ def place_of(file: InputFile, place: Place, offset: int) -> object:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Reads the rows of pieces as examples.
+class RowReader:
+    """Reads the rows of a piece as examples with keys and, if `assign` is given, splits.
 
     Attributes:
-        rows: piece -> its rows.
-        fields: name -> field of what is kept; None if rows are examples.
-        dropped: names that are left out.
-        key: the column that has the keys; None for file and number.
+        rows: function that yields the rows of a piece.
+        fields: name -> field of each column that is kept; None if rows are examples already.
+        dropped: names of the columns that are left out.
+        key: column that contains the keys; None for keys of file name and row number.
         missing: texts that mean a missing value; None if values are not text.
         images: how images are stored.
-        assign: names the split of each row; None if all rows belong to one.
+        assign: function that returns the split of a row; None if all rows belong to one split.
+        decimal: decimal separator of numbers in text.
+        folders: partition columns of the files.
     """
 
     rows: Callable[[Piece], Iterator[Row]]
@@ -160,16 +164,16 @@ class Rows:
     folders: PartitionColumns = NO_PARTITIONS
 
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
-        """Yields the rows of a piece; a row that cannot be used does not end it."""
-        image = partial(image_of, beside=piece.file.path, options=self.images)
-        sound = partial(sound_of, beside=piece.file.path)
+        """Yields an `Item` for each row of a piece, or `Bad` for a row that cannot be used."""
+        read_image = partial(image_of, beside=piece.file.path, options=self.images)
+        read_sound = partial(sound_of, beside=piece.file.path)
         dropped = self.dropped if self.key is None else self.dropped | {self.key}
         convert: Any = lambda row: row  # noqa: E731
         if self.fields is not None:
-            content: Any = lambda value, field, path: (  # noqa: E731
-                sound(value, field.sound, path) if field.kind == "audio" else image(value, field, path)
+            read_media: Any = lambda value, field, path: (  # noqa: E731
+                read_sound(value, field.sound, path) if field.kind == "audio" else read_image(value, field, path)
             )
-            convert = row_converter(self.fields, dropped, image=content, missing=self.missing, decimal=self.decimal)
+            convert = row_converter(self.fields, dropped, image=read_media, missing=self.missing, decimal=self.decimal)
         is_text = self.missing is not None
         add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
         for number, place, row in self.rows(piece):
@@ -187,6 +191,7 @@ class Rows:
             yield item
 
     def _key(self, name: str, row: Mapping[str, Any], example: Example) -> Key:
+        """Returns the key in the column `name` of a row: as converted for the example, if the row is text."""
         if self.missing is None:
             return key_of(row, name)
         if row.get(name, "") in self.missing:
@@ -195,10 +200,12 @@ class Rows:
 
 
 def key_of(example: Mapping[str, Any], column: str) -> Key:
-    """Returns the key that a column gives, or field a/b of an object.
+    """Returns the key in a column of an example, or in a nested field with the path `column`, such as a/b.
+
+    Dates, times and decimal numbers are returned as text.
 
     Raises:
-        ValueError: it holds no integer and no text.
+        ValueError: the value cannot be a key.
     """
     key: Any = value_or_none(example, column)
     if isinstance(key, (str, int)):
@@ -211,17 +218,22 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
 
 
 def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_bad: bool) -> Iterator[Item]:
-    """Yields the rows of a piece, which `reader` reads.
+    """Yields the examples of a piece, and leaves out bad rows if `skip_bad`.
 
-    With skip_bad, rows that cannot be used are left out and counted by reason; so is the rest of a file from a place
-    on that cannot be read, such as the end of a compressed file that is cut off.
+    Bad rows that are left out are counted by reason. The rest of a file that cannot be read from some position on, such
+    as a truncated compressed file, counts as one bad row.
+
+    Args:
+        piece: argument of `reader`.
+        reader: function that yields the examples and bad rows of a piece.
+        skip_bad: whether to leave out bad rows.
 
     Raises:
-        InputError: a row cannot be used, and skip_bad is False.
+        InputError: a row is bad, and skip_bad is False.
     """
     reasons: Counter[str] = Counter()
-    shown = 0
-    for row in with_unreadable_rest(reader(piece)):
+    num_noted = 0
+    for row in with_errors_as_bad_rows(reader(piece)):
         if not isinstance(row, Bad):
             yield row
             continue
@@ -230,16 +242,16 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         reason = reason_of(row.problem)
         reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         count(_RESTS, row.is_rest)
-        if shown < SHOWN:
+        if num_noted < SHOWN:
             note(_EXAMPLES, str(row))
-            shown += 1
+            num_noted += 1
     count(_LEFT_OUT, reasons.total())
     for reason, number in reasons.items():
         count(_REASON + reason, number)
 
 
-def with_unreadable_rest(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
-    """Yields the rows; an error of the file at some place becomes the last one."""
+def with_errors_as_bad_rows(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
+    """Yields the rows; if reading the file raises an error, the last one is a `Bad` that stands for its rest."""
     try:
         yield from rows
     except MissingDependencyError:
@@ -248,14 +260,14 @@ def with_unreadable_rest(rows: Iterator[Item | Bad]) -> Iterator[Item | Bad]:
         yield Bad("", str(error), is_rest=True)
 
 
-def read_and_record(piece: Any, read: Callable[[Any], Iterator[Any]], folder: str) -> Iterator[Any]:
-    """Yields the rows of a piece, and writes their keys by their splits into files of a folder.
+def read_and_record_keys(piece: Any, read: Callable[[Any], Iterator[Any]], folder: str) -> Iterator[Any]:
+    """Yields the rows of a piece as (key, example, split), and writes {split: keys} into JSON files of a folder.
 
-    A row that is read again, as for another attempt, is recorded again.
+    If a piece is read again, such as by a retry, its keys are written again.
     """
     keys: dict[str, list[Key]] = {}
 
-    def write() -> None:
+    def write_keys() -> None:
         storage.write_bytes(storage.join(folder, uuid.uuid4().hex), json.dumps(keys).encode())
         keys.clear()
 
@@ -263,8 +275,8 @@ def read_and_record(piece: Any, read: Callable[[Any], Iterator[Any]], folder: st
         keys.setdefault(split, []).append(key)
         yield key, example, split
         if number % KEYS_IN_FILE == 0:
-            write()
-    write()
+            write_keys()
+    write_keys()
 
 
 def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
@@ -272,41 +284,52 @@ def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
 
 
 def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
-    """Returns the names of known files that have not changed: of the same size and time, or else the same checksum."""
-    sized = {name: file for name, file in files.items() if file.size == known.files[name][0]}
-    same = {name for name, file in sized.items() if file.modified == known.files[name][1]}
-    asked = [name for name in sized if name in known.checksums and (compare_checksums or name not in same)]
+    """Returns the names of the files that have not changed since they were recorded.
+
+    A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
+    differs or is unknown now. One of another time has not if its checksum is the same.
+
+    Args:
+        files: name -> file, for recorded names only.
+        known: the recorded sizes, times and checksums.
+        compare_checksums: whether to compare the checksums of files with the same time, too.
+    """
+    same_size = {name: file for name, file in files.items() if file.size == known.files[name][0]}
+    unchanged = {name for name, file in same_size.items() if file.modified == known.files[name][1]}
+    compared = [name for name in same_size if name in known.checksums and (compare_checksums or name not in unchanged)]
     with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
-        found = list(pool.map(checksum, [files[name] for name in asked]))
-    for name, text in zip(asked, found):
-        if text == known.checksums[name]:
-            same.add(name)
-        elif not text or text.partition(":")[0] == known.checksums[name].partition(":")[0]:  # not of another store
-            same.discard(name)
-    return same
+        checksums = list(pool.map(checksum, [files[name] for name in compared]))
+    for name, current in zip(compared, checksums):
+        if current == known.checksums[name]:
+            unchanged.add(name)
+        elif not current or current.partition(":")[0] == known.checksums[name].partition(":")[0]:  # of the same kind
+            unchanged.discard(name)
+    return unchanged
 
 
 def report(counters: Mapping[str, Any]) -> list[str]:
-    """Returns a text for each thing that readers of files counted, and for what `read_piece` left out.
+    """Returns the messages about what readers of files counted and `read_piece` left out; one text per message.
 
     Args:
-        counters: of a run; names that do not begin with `files/` are ignored.
+        counters: counters of a run; names that do not begin with `files/` are ignored.
     """
-    counted = {name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")}
-    examples = sorted(counted.pop(_EXAMPLES, ()))
-    left_out = counted.pop(_LEFT_OUT, 0)
-    by_reason = {what: counted.pop(what) for what in list(counted) if what.startswith(_REASON)}
-    texts = [f"{what}: {number:,}" for what, number in sorted(counted.items())]
+    file_counters = {
+        name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
+    }
+    examples = sorted(file_counters.pop(_EXAMPLES, ()))
+    left_out = file_counters.pop(_LEFT_OUT, 0)
+    by_reason = {what: file_counters.pop(what) for what in list(file_counters) if what.startswith(_REASON)}
+    texts = [f"{what}: {number:,}" for what, number in sorted(file_counters.items())]
     if left_out:
-        most_first = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
-        reasons = "".join(f"\n  {number:,}: {what.removeprefix(_REASON)}" for what, number in most_first)
+        by_number = sorted(by_reason.items(), key=lambda each: (-each[1], each[0]))
+        reasons = "".join(f"\n  {number:,}: {what.removeprefix(_REASON)}" for what, number in by_number)
         shown = "".join(f"\n  {text}" for text in examples)
         texts.append(f"left out: {left_out:,}{reasons}\nfor example:{shown}")
     return texts
 
 
 def log_left_out(counters: Mapping[str, Any]) -> None:
-    """Logs what readers of files counted and left out, given the counters of a run."""
+    """Logs the messages of `report` as warnings."""
     for text in report(counters):
         log.warning(text)
 
@@ -576,7 +599,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return {name: str(field) for name, field in self._complete_fields.items() if "{" not in str(field)}
 
     @abc.abstractmethod
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         """Returns the schema of the files; columns that cannot be used as they are have a `problem`."""
 
     @property
@@ -584,9 +607,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
         """What reads the rows of a piece."""
 
-    def _rows_reader(self) -> Rows:
+    def _rows_reader(self) -> RowReader:
         dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
-        return Rows(
+        return RowReader(
             self._rows,
             self._complete_fields,
             dropped,
@@ -682,7 +705,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         Raises:
             InputError: columns cannot be stored as they were found; all of them are named.
         """
-        in_files = self._found_fields()
+        in_files = self._infer_fields()
         found = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
         paths = list(paths_of(found))
         if self._key is not None and self._key not in {*paths, *self._specs}:
@@ -740,7 +763,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Reads each pattern once, however many splits share its rows."""
         read = partial(read_piece, reader=self._rows_reader(), skip_bad=self._skip_bad)
         if self._keys_dir:
-            read = partial(read_and_record, read=read, folder=self._keys_dir)
+            read = partial(read_and_record_keys, read=read, folder=self._keys_dir)
         pieces = {pattern: self._pieces(files) for pattern, files in self._files.items()}
         sources = {name: SourceUnits(pieces[each], read) for name, each in self._patterns.items() if self._files[each]}
         return assigned(sources, self._assign)

@@ -1,12 +1,12 @@
-"""A dataset of the rows of CSV files (RFC 4180: fields may be quoted and hold line ends), without code.
+"""Datasets of the rows of CSV files (RFC 4180: quoted fields may contain line ends), without code.
 
     beam-datasets build csv --data_dir out --name houses --split train='data/train*.csv' --split test=data/test.csv
     beam-datasets build csv --data_dir out --name houses --pattern 'data/*.csv' --split train=90% --split test=10% \
         --feature price=float32 --feature kind=class:flat,house --feature note=drop --key id --delimiter ';'
 
-A column is int64, float32, float64 or bool if all its values are, and text otherwise; numbers with leading zeros are
-text. Files are not cut: a quoted field may hold anything, so only a reader from the start knows where a row begins.
-A first column without a name, as pandas writes its index, is called `index`.
+A column is int64, float32, float64 or bool if all its values are of that type, and text otherwise; numbers with leading
+zeros are text. Files are not cut into pieces: a quoted field may contain line ends, so that rows are found only by
+reading a file from its start. A first column without a name, as pandas writes its index, is called `index`.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_li
 
 log = logging.getLogger(__name__)
 
-_FIELD_LIMIT = 1 << 28  # characters of one field; Python's own limit of 131,072 is below what people store
-_ESCAPED = re.compile("[\ud800-\udfff]")
+_FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
+_ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
 
 class Csv(RowsBuilder):
     """Rows of CSV files.
 
     Args:
-        delimiter: between fields; by default a tab in .tsv and .tab files and a comma in others.
-        quote: around fields; '' for files that never quote.
-        escapechar: before a delimiter, a quote or itself that is part of a field, such as a backslash.
-        comment: what lines begin with that are no rows, such as #.
-        decimal: the decimal separator of numbers.
-        encoding: of the text.
+        delimiter: separator of fields; by default a tab in .tsv and .tab files and a comma in others.
+        quote: quote character around fields; '' for files that never quote.
+        escapechar: character that precedes a delimiter, a quote or itself inside a field, such as a backslash.
+        comment: beginning of lines to ignore, such as #.
+        decimal: decimal separator of numbers.
+        encoding: encoding of the text.
         columns: names of the columns (a,b,c), for files without a header.
-        skip_header: files have a header, which `columns` replaces.
-        missing: a text that means a missing value, as an empty one does.
+        skip_header: whether files have a header, which `columns` replaces.
+        missing: texts that mean a missing value, in addition to the empty text.
         common: see RowsBuilder.
     """
 
@@ -66,10 +66,10 @@ class Csv(RowsBuilder):
         missing: Sequence[str] = ("",),
         **common: Any,
     ) -> None:
-        if delimiter == r"\t":  # as a shell passes '\t'
+        if delimiter == r"\t":  # a shell passes '\t' as two characters
             delimiter = "\t"
         self._dialect = Dialect(
-            delimiter, quote, check_encoding(encoding), names_of(columns), skip_header, escapechar, comment, decimal
+            delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment, decimal
         )
         self._missing = tuple(dict.fromkeys(["", *missing]))
         self._decimal = decimal
@@ -80,48 +80,45 @@ class Csv(RowsBuilder):
 
     @cached_property
     def _headers(self) -> dict[InputFile, list[str]]:
-        """The columns of each file that is not empty."""
-        found, problem = {}, ""
+        """The column names of each file that is not empty."""
+        columns, problem = {}, ""
         for file in self._all_files:
             try:
                 if names := header(file, self._dialect):
-                    found[file] = names
-            except InputError as error:  # again when its rows are read, and counted there
+                    columns[file] = names
+            except InputError as error:  # reading its rows raises the same error, which is counted then
                 if not self._skip_bad:
                     raise InputError(f"{error}\n{SKIP_ADVICE}") from error
                 problem = problem or str(error)
-        if not found and problem:
+        if not columns and problem:
             raise InputError(f"no file can be used; {problem}")
-        if not found:
+        if not columns:
             raise NoExamplesError(f"no file has a row: {self.files_text}")
-        return found
+        return columns
 
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         headers = self._headers
         columns = list(dict.fromkeys(name for names in headers.values() for name in names))
-        used = {self._dialect.delimiter_of(file) for file in headers}
-        one = columns[0] if len(columns) == 1 and columns[0] not in self._specs else ""
-        other = next((d for d in ",;\t|" if d in one and d not in used), "")
-        other = other and f"; is the delimiter another? (--delimiter {other!r})"
-        kind_of, empty = (
-            text_kinds(self._missing or (), self._decimal),
-            Guess(fields={name: Guess() for name in columns}),
-        )
-        guess, problem = self._guess_of(self._rows, empty, kind_of)
+        used_delimiters = {self._dialect.delimiter_of(file) for file in headers}
+        only_column = columns[0] if len(columns) == 1 and columns[0] not in self._specs else ""
+        other_delimiter = next((d for d in ",;\t|" if d in only_column and d not in used_delimiters), "")
+        delimiter_advice = other_delimiter and f"; is the delimiter another? (--delimiter {other_delimiter!r})"
+        empty_guess = Guess(fields={name: Guess() for name in columns})
+        guess, problem = self._guess_of(self._rows, empty_guess, text_kinds(self._missing or (), self._decimal))
         if not guess.rows:
             if problem:
-                raise InputError(f"no row can be used; {problem}{other}")
+                raise InputError(f"no row can be used; {problem}{delimiter_advice}")
             raise NoExamplesError(f"no file has a row below its header: {self.files_text}")
-        if other:
+        if delimiter_advice:
             raise InputError(
-                f"{self.files_text}: expected several columns, got one, {one!r}{other}. If this is its name, give its "
-                f"type: --feature {shlex.quote(f'{one}=string')}"
+                f"{self.files_text}: expected several columns, got one, {only_column!r}{delimiter_advice}. If this is "
+                f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
             )
         for name, warning in guess.stray_texts():
             if name not in self._specs:
                 log.warning(warning)
-        names_of = {file.path: names for file, names in headers.items()}
-        return with_absent(Inference(is_text=True).fields(guess), names_of, may_lack=self._may_lack)
+        names_by_path = {file.path: names for file, names in headers.items()}
+        return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
@@ -130,17 +127,17 @@ class Csv(RowsBuilder):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the files are written.
+    """The format of CSV files.
 
     Attributes:
-        delimiter: between fields; None for a tab in `.tsv` and `.tab` files and a comma in others.
-        quote: around fields; a doubled one inside means one; '' for files that never quote.
-        encoding: of the text, as Python names it; a byte order mark is dropped.
-        columns: names, for files that have no header.
-        skip_header: the first row is a header, which `columns` replace.
-        escapechar: before a character that has no other meaning then; '' if there is none.
-        comment: what lines begin with that are left out; '' if there are none.
-        decimal: between the integer part and the fraction of numbers.
+        delimiter: separator of fields; None for a tab in `.tsv` and `.tab` files and a comma in others.
+        quote: quote character around fields, doubled inside them; '' for files that never quote.
+        encoding: encoding of the text, as Python names it; a byte order mark is dropped.
+        columns: names of the columns, for files without a header.
+        skip_header: whether the first row is a header, which `columns` replaces.
+        escapechar: character after which the next one is taken literally; '' for none.
+        comment: beginning of lines to ignore; '' for none.
+        decimal: decimal separator of numbers.
     """
 
     delimiter: str | None = None
@@ -170,7 +167,7 @@ class Dialect:
         return self.skip_header or not self.columns
 
     def delimiter_of(self, file: InputFile) -> str:
-        """Returns the delimiter of a file."""
+        """Returns the delimiter of a file: the given one, or the default for the suffix of its name."""
         if self.delimiter is not None:
             return self.delimiter
         name, codec = file.path.lower(), codec_of(file.path)
@@ -178,10 +175,10 @@ class Dialect:
         return "\t" if name.removesuffix(suffix).endswith((".tsv", ".tab")) else ","
 
 
-def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Returns the names of a row of CSV, or of a sequence.
+def parse_names(columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns column names, given as a row of CSV or as a sequence; () for None.
 
-    >>> names_of('a, b,"c,d"')
+    >>> parse_names('a, b,"c,d"')
     ('a', 'b', 'c,d')
     """
     if not columns:
@@ -191,14 +188,14 @@ def names_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def header(file: InputFile, dialect: Dialect) -> list[str]:
-    """Returns the names of a file's columns; [] if the file is empty.
+    """Returns the column names of a file, from the dialect or else from its header; [] if the file is empty.
 
     Raises:
         InputError: a name is empty or occurs twice, or the file cannot be read.
     """
     if dialect.columns:
         return list(dialect.columns)
-    for number, _, fields, problem in _lines(file, dialect):
+    for number, _, fields, problem in _read_rows(file, dialect):
         if problem:
             raise InputError(f"{file.path}, line {number}: {problem}")
         return check_names(_with_index(fields), f"{file.path}, line {number}")
@@ -206,52 +203,62 @@ def header(file: InputFile, dialect: Dialect) -> list[str]:
 
 
 def _with_index(names: list[str]) -> list[str]:
-    """Returns the names, with one for the first column if it alone lacks one: pandas writes its index so."""
+    """Names the first column as pandas does (`index`) if only that one has no name: it is the index of a DataFrame."""
     if len(names) < 2 or names[0].strip() or not all(name.strip() for name in names[1:]):
         return names
-    return ["level_0" if "index" in names else "index", *names[1:]]  # as pandas calls it
+    return ["level_0" if "index" in names else "index", *names[1:]]
 
 
 def check_names(names: Sequence[str], place: str) -> list[str]:
-    """Returns the names without outer spaces; each must be there and be unique."""
-    clean = [name.strip() for name in names]
-    twice = sorted({name for name in clean if name and clean.count(name) > 1})
-    ways = "name all columns by --columns a,b,c --skip_header"
-    if twice:
-        raise InputError(f"{place}: the columns {', '.join(map(repr, twice))} occur twice; {ways}")
-    if "" in clean:
-        raise InputError(f"{place}: column {clean.index('') + 1} has no name; {ways}")
-    return clean
+    """Returns the names without surrounding spaces; `place` is the start of the error message.
+
+    Raises:
+        InputError: a name is empty, or occurs twice.
+    """
+    stripped = [name.strip() for name in names]
+    duplicates = sorted({name for name in stripped if name and stripped.count(name) > 1})
+    advice = "name all columns by --columns a,b,c --skip_header"
+    if duplicates:
+        raise InputError(f"{place}: the columns {', '.join(map(repr, duplicates))} occur twice; {advice}")
+    if "" in stripped:
+        raise InputError(f"{place}: column {stripped.index('') + 1} has no name; {advice}")
+    return stripped
 
 
 def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
-    """Yields the line and the texts of each row of a file, by column; blank lines are not rows."""
+    """Yields a `Row` for each row of a file: (line number, line or lines, {column: text} or error text)."""
     names = header(piece.file, dialect)
-    for number, stop, fields, problem in islice(_lines(piece.file, dialect), int(dialect.has_header), None):
+    for number, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
         place = number if stop == number + 1 else f"line {number} to {stop - 1}"
         if problem or len(fields) != len(names):
-            shown = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
-            yield number, place, problem or f"{len(fields)} fields where the header has {len(names)} ({shown})"
+            first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
+            yield number, place, problem or f"{len(fields)} fields where the header has {len(names)} ({first_fields})"
         else:
             yield number, place, dict(zip(names, fields))
 
 
-def _lines(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[str], str]]:
-    """Yields (first line, line after the last, fields, problem) of each row and of the header."""
+def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[str], str]]:
+    """Yields (first line, line after the last, fields, error text or '') of each row, including a header.
+
+    Lines are numbered from 1. Blank lines and comments are not rows.
+
+    Raises:
+        InputError: the rest of the file cannot be read.
+    """
     csv.field_size_limit(_FIELD_LIMIT)
-    form: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
+    quoting: dict[str, Any] = {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     with open_text_bytes(file.path) as stream:
-        # Bytes that cannot be decoded become surrogates, so that they spoil their row and not the rest of the file.
+        # Bytes that cannot be decoded become surrogates, so that only their row is an error, not the rest of the file.
         codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
         decoded = io.TextIOWrapper(with_line_limit(stream, file.path), codec, errors="surrogateescape", newline="")
-        first = decoded.readline().removeprefix("\ufeff")  # a byte order mark, which utf-16-le and others keep
-        text = _Uncommented(itertools.chain([first] if first else (), decoded), dialect.comment)
+        first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
+        text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
         reader = csv.reader(
             text if dialect.comment else text.lines,
             strict=True,
             delimiter=dialect.delimiter_of(file),
             escapechar=dialect.escapechar or None,
-            **form,
+            **quoting,
         )
         stop = 1
         while True:
@@ -263,21 +270,22 @@ def _lines(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[s
                 return
             except csv.Error as error:
                 problem = _csv_problem(error)
-            except UnicodeDecodeError as error:  # of UTF-16, which cannot go on after damage
+            except UnicodeDecodeError as error:  # UTF-16 cannot be decoded after damage
                 raise InputError(f"{file.path}, line {number}: {undecodable(error)}") from None
             stop = reader.line_num + 1 + text.num_comments
             if fields or problem:
-                yield number, stop, fields, problem or _undecoded("".join(fields), dialect.encoding)
+                yield number, stop, fields, problem or _decoding_problem("".join(fields), dialect.encoding)
 
 
-class _Uncommented:
-    """Lines of text without those of comments, which begin where a row would.
+class _WithoutComments:
+    """An iterator of the lines of a file without comments.
 
     Attributes:
-        lines: of the file.
-        comment: what a comment begins with.
-        is_row_start: whether the next line begins a row, and not a line of a quoted field.
-        num_comments: the number of lines that were left out.
+        lines: lines of the file.
+        comment: beginning of a comment.
+        is_row_start: whether the next line begins a row; set by the caller. Only such a line can be a comment, because
+            others belong to a quoted field.
+        num_comments: number of comments that were skipped.
     """
 
     def __init__(self, lines: Iterator[str], comment: str) -> None:
@@ -298,8 +306,8 @@ class _Uncommented:
         return line
 
 
-def _undecoded(text: str, encoding: str) -> str:
-    """Returns what is wrong with text that contains bytes which are not of the encoding; '' if nothing is."""
+def _decoding_problem(text: str, encoding: str) -> str:
+    """Returns the error text for text decoded with `surrogateescape` from invalid bytes; '' if all bytes are valid."""
     if text.isascii() or not _ESCAPED.search(text):
         return ""
     try:
@@ -312,9 +320,10 @@ def _undecoded(text: str, encoding: str) -> str:
 
 
 def _csv_problem(error: csv.Error) -> str:
+    """Returns the error text for an error of Python's CSV reader, with advice about the likely cause."""
     text = str(error)
     if "unexpected end" in text or "field larger" in text:
         return f"{text}; is a quote opened in this row that is never closed? (--quote '' for files that do not quote)"
-    if "NUL" in text:  # Python 3.10 stops at it
+    if "NUL" in text:  # an error of Python 3.10 only
         return f"{text}; is the file UTF-16? (--encoding utf-16)"
     return text

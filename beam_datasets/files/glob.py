@@ -1,9 +1,9 @@
-"""Patterns of files, in Python's dialect of `glob`, the same for local paths and URLs.
+"""File patterns in the syntax of Python's `glob`, for local paths and URLs alike.
 
-`*`, `?` and `[...]` match within a name. `**` as a whole name matches any number of folders, also none: `x/**/*.txt`
-matches `x/top.txt`. Wildcards do not match names that begin with `.` or `_`, such as `_temporary` of Spark and
-`.ipynb_checkpoints`, unless the pattern's name begins so too. Links are followed, each folder once on a path; a link
-that leads nowhere is matched as a file, so that reading it is an error.
+`*`, `?` and `[...]` match within one name of a path. `**` as a whole name matches any number of folders, including
+none: `x/**/*.txt` matches `x/top.txt`. Wildcards do not match names that begin with `.` or `_`, such as `_temporary`
+of Spark and `.ipynb_checkpoints`, unless that name of the pattern begins with the same character. Links to folders are
+followed, except into a folder that contains them. A broken link matches as a file, so that reading it is an error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from beam_datasets.intake.streams import file_systems
 WILDCARDS = "*?["
 
 
-class FoundFile(NamedTuple):
-    """A file that matches.
+class ListedFile(NamedTuple):
+    """A file in a listing of a folder or store.
 
     Attributes:
-        path: of the file.
-        size: in bytes, as stored; 0 of a link that leads nowhere.
-        modified: seconds since the epoch of its last change; 0 if its file system does not record it.
+        path: path or URL of the file.
+        size: stored size in bytes; 0 for a broken link.
+        modified: time of the last change in seconds since the epoch; 0 if the file system does not record it.
     """
 
     path: str
@@ -40,40 +40,45 @@ def has_wildcards(pattern: str) -> bool:
 
 
 def fixed_folder(pattern: str) -> str:
-    """Returns the part of a pattern before the first name with a wildcard, with its last separator.
+    """Returns the folder of a pattern up to its first name with a wildcard, with its last separator.
 
     >>> fixed_folder("s3://bucket/day=*/a.csv"), fixed_folder("/data/**")
     ('s3://bucket/', '/data/')
     """
-    first = min([len(pattern), *(pattern.find(mark) for mark in WILDCARDS if mark in pattern)])
-    return pattern[: max(pattern.rfind("/", 0, first), pattern.rfind(os.sep, 0, first)) + 1]
+    first_wildcard = min([len(pattern), *(pattern.find(mark) for mark in WILDCARDS if mark in pattern)])
+    return pattern[: max(pattern.rfind("/", 0, first_wildcard), pattern.rfind(os.sep, 0, first_wildcard)) + 1]
 
 
-def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_")) -> list[FoundFile]:
+def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_")) -> list[ListedFile]:
     """Returns the files below a folder that match a pattern, in no particular order.
 
     Args:
-        folder: an absolute path, or a URL, with its last separator; wildcards in it have no meaning.
-        pattern: relative to the folder, with `/`.
-        hidden: what names begin with that wildcards do not match.
+        folder: absolute path or URL with its last separator; taken literally, without wildcards.
+        pattern: pattern relative to the folder, with `/` as separator.
+        hidden: first characters of the names that wildcards do not match.
 
     Raises:
         InputError: a folder cannot be listed.
     """
     names = pattern.split("/")
-    is_wanted = re.compile(_regex(names, hidden)).fullmatch
+    matches = re.compile(_regex(names, hidden)).fullmatch
     if "://" in folder:
         files = _files_in_store(folder, pattern)
     else:
         files = _files_on_disk(folder, None if "**" in names else len(names))
-    return [file for file in files if is_wanted(file.path[len(folder) :].replace(os.sep, "/"))]
+    return [file for file in files if matches(file.path[len(folder) :].replace(os.sep, "/"))]
 
 
 _TOKEN = re.compile(r"(?P<any>\*+)|(?P<one>\?)|\[(?P<negated>!?)(?P<set>\]?[^\]]*)\]|(?P<literal>.)", re.DOTALL)
 
 
 def _regex(names: list[str], hidden: tuple[str, ...]) -> str:
-    """Returns the regular expression of the paths, relative to the fixed folder, that match the names of a pattern."""
+    """Returns the regular expression of a pattern, for paths relative to the folder of the pattern.
+
+    Args:
+        names: the pattern, split at `/`.
+        hidden: first characters of the names that wildcards do not match.
+    """
     not_hidden = f"(?![{re.escape(''.join(hidden))}])" if hidden else ""
     *folders, last = names
     parts = [f"(?:{not_hidden}[^/]+/)*" if name == "**" else f"{_name_regex(name, not_hidden)}/" for name in folders]
@@ -82,13 +87,13 @@ def _regex(names: list[str], hidden: tuple[str, ...]) -> str:
 
 
 def _name_regex(name: str, not_hidden: str) -> str:
-    """Returns the regular expression of one name of a pattern.
+    """Returns the regular expression of one name of a pattern; `not_hidden` is the one that its start must match.
 
     >>> re.fullmatch(_name_regex("a*.[!x]?v", ""), "a1.csv") is not None
     True
     """
 
-    def translated(token: re.Match[str]) -> str:
+    def translate(token: re.Match[str]) -> str:
         if token["any"]:
             return "[^/]*"
         if token["one"]:
@@ -99,17 +104,17 @@ def _name_regex(name: str, not_hidden: str) -> str:
         characters = f"\\{characters}" if characters.startswith("]") else characters
         return f"[{'^/' if token['negated'] else ''}{characters}]"
 
-    return not_hidden * name.startswith(tuple(WILDCARDS)) + _TOKEN.sub(translated, name)
+    return not_hidden * name.startswith(tuple(WILDCARDS)) + _TOKEN.sub(translate, name)
 
 
-def _files_on_disk(folder: str, depth: int | None) -> Iterator[FoundFile]:
+def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
     """Yields the files below a local folder, at most `depth` names deep.
 
-    Links to folders are followed, unless they lead to a folder that they are in.
+    Links to folders are followed, except into a folder that contains them.
     """
     pending = [(folder, 1, frozenset[tuple[int, int]]())]
     while pending:
-        current, level, above = pending.pop()
+        current, level, parent_identities = pending.pop()
         try:
             entries = list(os.scandir(current or "."))
         except OSError as error:
@@ -118,45 +123,46 @@ def _files_on_disk(folder: str, depth: int | None) -> Iterator[FoundFile]:
             raise InputError(f"{current} cannot be listed: {reason(error)}") from None
         status = os.stat(current)
         identity = (status.st_dev, status.st_ino)
-        if identity in above:
+        if identity in parent_identities:
             continue
         for entry in entries:
             if not entry.is_dir():
-                if (found := found_file(entry.path)) is not None:
-                    yield found
+                if (file := list_file(entry.path)) is not None:
+                    yield file
             elif depth is None or level < depth:
-                pending.append((entry.path, level + 1, above | {identity}))
+                pending.append((entry.path, level + 1, parent_identities | {identity}))
 
 
-def found_file(path: str) -> FoundFile | None:
-    """Returns a local file; None if it is no file, such as a pipe, or was deleted meanwhile."""
+def list_file(path: str) -> ListedFile | None:
+    """Returns size and time of a local file or broken link; None if it is missing, or another thing such as a pipe."""
     try:
         status = os.stat(path)
     except OSError:
-        return FoundFile(path, 0, 0.0) if os.path.islink(path) else None
-    return FoundFile(path, status.st_size, round(status.st_mtime, 3)) if os.path.isfile(path) else None
+        return ListedFile(path, 0, 0.0) if os.path.islink(path) else None
+    return ListedFile(path, status.st_size, round(status.st_mtime, 3)) if os.path.isfile(path) else None
 
 
-def _files_in_store(folder: str, pattern: str) -> Iterator[FoundFile]:
-    """Yields the files of a store whose paths begin as a pattern does before its first wildcard.
+def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
+    """Yields the files of a store that may match a pattern: those with the same path up to its first wildcard.
 
     Raises:
         InputError: the store cannot be listed.
     """
-    first = re.search(r"[*?\[]", pattern)
-    listed = folder + (f"{pattern[: first.start()]}**" if first else pattern)
+    first_wildcard = re.search(r"[*?\[]", pattern)
+    beam_pattern = folder + (f"{pattern[: first_wildcard.start()]}**" if first_wildcard else pattern)
     try:
-        [result] = _listed_by_beam(listed)
+        [result] = _match_by_beam(beam_pattern)
     except MissingDependencyError:
         raise
     except Exception as error:  # each client of a store has its own
         problem = f"expected files that can be listed, got an error: {reason(error)}"
         raise InputError(f"{folder}{pattern}: {problem}") from error
-    for found in result.metadata_list:
-        yield FoundFile(found.path, found.size_in_bytes, round(found.last_updated_in_seconds, 3))
+    for metadata in result.metadata_list:
+        yield ListedFile(metadata.path, metadata.size_in_bytes, round(metadata.last_updated_in_seconds, 3))
 
 
-def _listed_by_beam(pattern: str) -> Any:
+def _match_by_beam(pattern: str) -> Any:
+    """Returns the `MatchResult` of one pattern in a list; sets the default options of S3 and HDFS if none are set."""
     systems = file_systems()
     try:
         return systems.match([pattern])
@@ -165,6 +171,6 @@ def _listed_by_beam(pattern: str) -> Any:
             raise
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        # S3 and HDFS need options, which a process lacks that has made no pipeline.
+        # S3 and HDFS need options, which only the creation of a pipeline sets.
         systems.set_options(PipelineOptions([]))
         return systems.match([pattern])

@@ -1,4 +1,4 @@
-"""Images that files are, contain or name, as they are stored: checked by the decoder that will read them."""
+"""Conversion of image files to the form that a dataset stores, checked by the decoder that will read them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from beam_datasets.intake.images import check_image
 from beam_datasets.intake.pictures import Picture, open_by_pillow, orientation_of, read_picture
 from beam_datasets.intake.streams import file_systems, open_bytes
 
+# Names of counters of images that readers will not see as they are in their files; see `files.inputs.count`.
 ALPHA = "images with transparency, which are read without"
 TURNED = "images with an EXIF orientation, which are read without (--exif_orientation apply)"
 UPRIGHT = "images turned upright by their EXIF orientation"
@@ -34,21 +35,21 @@ _FRAME_WORDS = {formats.TIFF: "pages", formats.JPEG: "views", formats.HEIC: "ima
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images are stored, and which of them.
+    """Options for images that a dataset cannot store unchanged with all their properties.
 
     Attributes:
-        exif_orientation: "keep" the bytes, which are read as if there were no orientation; "apply" it, which makes
-            pixels of the image; or refuse it as an "error".
-        frames: of images with several frames, pages, views or sizes, keep the "first"; or refuse them as an "error".
+        exif_orientation: for an image with an EXIF orientation: "keep" stores the file, whose orientation readers
+            ignore; "apply" stores its upright pixels; "error" refuses it.
+        frames: for a file with several frames, pages, views or sizes: "first" keeps the first; "error" refuses it.
     """
 
     exif_orientation: str = "keep"
     frames: str = "error"
 
     def __post_init__(self) -> None:
-        for name, known in (("exif_orientation", EXIF_ORIENTATIONS), ("frames", FRAMES)):
-            if (given := getattr(self, name)) not in known:
-                raise ValueError(f"{name} is {given!r}; expected one of {', '.join(known)}")
+        for name, choices in (("exif_orientation", EXIF_ORIENTATIONS), ("frames", FRAMES)):
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} is {value!r}; expected one of {', '.join(choices)}")
 
 
 STORED_UNCHANGED = ImageOptions()
@@ -56,56 +57,56 @@ IMAGE = Field("image")
 
 
 def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOptions) -> Any:
-    """Returns the image of bytes, or of the file that a row names.
+    """Returns the stored form of an image, which a row contains or whose file it names; see `storable_image`.
 
     Args:
-        value: bytes, or a path.
-        field: of the image.
-        path: of the field, for advice; see `value_converter`.
-        beside: file that paths are relative to.
-        options: see there.
+        value: content of an image file, or its path or URL.
+        field: field of the image.
+        path: path of the field, for advice in errors; see `value_converter`.
+        beside: file whose folder relative paths start from.
+        options: what to do with orientations and frames.
 
     Raises:
-        ValueError: it cannot be read or stored.
+        ValueError: the image cannot be read or stored.
     """
     if isinstance(value, bytes):
         return storable_image(value, field, options, path)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of an image nor its path")
     systems = file_systems()
-    file = systems.join(systems.split(beside)[0], value)
+    image_path = systems.join(systems.split(beside)[0], value)
     try:
-        with open_bytes(file) as stream:
+        with open_bytes(image_path) as stream:
             data = stream.read()
     except InputError:
         raise
     except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error}") from None
+        raise ValueError(f"{image_path} cannot be read: {error}") from None
     try:
         return storable_image(data, field, options, path)
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from None
+        raise ValueError(f"{image_path}: {error}") from None
 
 
 def storable_image(
     data: bytes, field: Field = IMAGE, options: ImageOptions = STORED_UNCHANGED, path: str = ""
 ) -> bytes | NDArray[Any]:
-    """Returns an image that every reader decodes to its exact pixels: the bytes as they are, or pixels.
+    """Returns the form of an image that a dataset stores: the file unchanged, or its pixels.
 
-    PNG and JPEG are kept, and decoded once by the decoder that will read them. Other formats, and JPEG of CMYK, become
-    pixels with the channels of the field. What readers see otherwise is counted: transparency, if the field has no
-    channel for it, an EXIF orientation, CMYK, further frames and previews.
+    PNG and JPEG files are kept, after decoding them once by the decoder that will read them. Images of other formats,
+    and JPEG of CMYK, are returned as pixels with the channels of the field. Properties that readers will not see are
+    counted: transparency without a channel for it, an EXIF orientation, CMYK, further frames, and previews.
 
     Args:
-        data: the file.
-        field: says which channels and bits images have.
-        options: see there.
-        path: of the field, for advice; '' if the files are images.
+        data: content of the image file.
+        field: field with the channels and the dtype of the images.
+        options: what to do with orientations and frames.
+        path: path of the field, for advice in errors; '' for a builder of image files.
 
     Raises:
-        InputError: it is not an image, damaged, has other bits or channels than the field, several frames, or an
-            orientation that is an error.
-        MissingDependencyError: a package is needed to decode it.
+        InputError: the data are not an image, or damaged; or the image has other bits or channels than the field, or
+            frames or an orientation that `options` refuse.
+        MissingDependencyError: a package that decodes it is not installed.
     """
     try:
         if formats.format_of(data) not in (formats.PNG, formats.JPEG):
@@ -113,7 +114,7 @@ def storable_image(
         header = check_image(data)
         _check(header, field, options, path)
         orientation = _orientation(data, header, options)
-        if (orientation != 1 and options.exif_orientation == "apply") or not _is_read_whole(header, field):
+        if (orientation != 1 and options.exif_orientation == "apply") or not _is_decoded_completely(header, field):
             return _as_pixels(read_picture(data), field, options, path)
         try:
             _decoder(field.channels, field.dtype)(data)
@@ -123,7 +124,7 @@ def storable_image(
         return data
     except BeamDatasetsError:
         raise
-    except Exception as error:  # whatever libraries meet in damaged files
+    except Exception as error:  # libraries raise many classes for damaged files
         raise InputError(f"a damaged image: {reason(error)}") from error
 
 
@@ -132,10 +133,10 @@ def _decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
     return image_codec.decoder(channels, np.dtype(dtype))
 
 
-def _is_read_whole(header: ImageHeader, field: Field) -> bool:
-    """Returns whether the decoder of a PNG or JPEG yields the image in the channels of the field.
+def _is_decoded_completely(header: ImageHeader, field: Field) -> bool:
+    """Returns whether the decoder of datasets decodes a PNG or JPEG without loss to the channels of the field.
 
-    It makes RGB of CMYK with the help of Pillow, and ignores the transparent level of a gray PNG.
+    It does not for a JPEG of CMYK, or for a gray PNG with a transparent level if the field has an alpha channel.
     """
     if header.format == formats.JPEG:
         return header.channels in (1, 3)
@@ -143,7 +144,7 @@ def _is_read_whole(header: ImageHeader, field: Field) -> bool:
 
 
 def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str) -> NDArray[Any]:
-    """Returns the pixels of an image in the channels of the field."""
+    """Checks and counts a decoded image, and returns its pixels with the channels of the field."""
     _check(picture, field, options, path)
     _refuse_orientation(picture.orientation, options)
     _count(picture, picture.orientation, field, options)
@@ -153,41 +154,43 @@ def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str)
 
 
 def _check(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
-    """Refuses an image with several frames, other bits than the field's, or colours that it has no channels for."""
+    """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field."""
     if image.num_frames > 1 and options.frames == "error":
-        what = _FRAME_WORDS.get(image.format, "frames")
-        kept = "the largest" if image.format == "ICO" else "the first"
-        raise InputError(f"it has {image.num_frames} {what}; --frames first keeps {kept}")
+        frames = _FRAME_WORDS.get(image.format, "frames")
+        first = "the largest" if image.format == "ICO" else "the first"
+        raise InputError(f"it has {image.num_frames} {frames}; --frames first keeps {first}")
     if image.bits > 8 and field.dtype == "uint8":
         channels = 1 if image.channels == 1 else field.channels
-        way = _way(field, path, dtype="uint16", channels=channels)
-        raise InputError(f"it has {image.bits} bits a channel, of which uint8 keeps 8; {way} keeps them")
+        wider_options = _options_for(field, path, dtype="uint16", channels=channels)
+        raise InputError(f"it has {image.bits} bits a channel, of which uint8 keeps 8; {wider_options} keeps them")
     if image.bits <= 8 and field.dtype != "uint8":
         raise InputError(
             f"it has {image.bits} bits a channel, and the dataset images of {field.dtype}; keep images of 8 bits in a "
-            f"dataset of their own, with {_way(field, path, dtype='uint8', channels=field.channels)}"
+            f"dataset of their own, with {_options_for(field, path, dtype='uint8', channels=field.channels)}"
         )
     if image.channels > 2 >= field.channels:
         channels = 4 if image.has_alpha and field.channels == 2 else 3
-        way = _way(field, path, dtype=field.dtype, channels=channels)
-        raise InputError(f"it has colours, which images of {field.channels} channels do not keep; {way} keeps them")
+        wider_options = _options_for(field, path, dtype=field.dtype, channels=channels)
+        raise InputError(
+            f"it has colours, which images of {field.channels} channels do not keep; {wider_options} keeps them"
+        )
 
 
-def _way(field: Field, path: str, *, dtype: str, channels: int) -> str:
-    """Returns the options with which images have another dtype or other channels."""
+def _options_for(field: Field, path: str, *, dtype: str, channels: int) -> str:
+    """Returns the command-line options that give the images of a field this dtype and number of channels."""
     if path:
         return advice(path, str(replace(field, dtype=dtype, channels=channels)))
-    words = [f"--image_dtype {dtype}"] * (dtype != field.dtype) + [f"--channels {channels}"] * (
+    options = [f"--image_dtype {dtype}"] * (dtype != field.dtype) + [f"--channels {channels}"] * (
         channels != field.channels
     )
-    return " ".join(words)
+    return " ".join(options)
 
 
 def _orientation(data: bytes, header: ImageHeader, options: ImageOptions) -> int:
     """Returns the EXIF orientation of a PNG or JPEG, from 1 to 8.
 
     Raises:
-        InputError: it is not upright, and that is an error.
+        InputError: the image is not upright, and `options` refuse that.
     """
     if not header.has_metadata:
         return 1
@@ -196,7 +199,7 @@ def _orientation(data: bytes, header: ImageHeader, options: ImageOptions) -> int
             orientation = orientation_of(picture)
     except BeamDatasetsError:
         raise
-    except Exception:  # its metadata are damaged, as for `orientation_of`; the image is decoded next
+    except Exception:  # damaged metadata have no orientation; damaged pixels raise an error when they are decoded
         return 1
     _refuse_orientation(orientation, options)
     return orientation
@@ -211,7 +214,7 @@ def _refuse_orientation(orientation: int, options: ImageOptions) -> None:
 
 
 def _count(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
-    """Counts what readers will not see of an image that is stored."""
+    """Counts the properties of a stored image that readers will not see."""
     count(ALPHA, image.has_alpha and field.channels in (1, 3))
     count(REDUCED, image.num_frames > 1)
     count(PREVIEWS, image.num_previews > 0)

@@ -1,7 +1,7 @@
-"""Finding input files and cutting them into pieces that workers read side by side.
+"""Finding of input files, and cutting them into pieces that workers read in parallel.
 
-Local paths are found and opened by Python; gs://, s3:// and hdfs:// by Beam's own file systems, which are imported for
-them alone: files of a day should not wait for that.
+Python finds and opens local files. Beam's file systems do so for gs://, s3:// and hdfs://; Beam, whose import takes
+long, is imported only for them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.glob import FoundFile, files_below, fixed_folder, found_file
+from beam_datasets.files.glob import ListedFile, files_below, fixed_folder, list_file
 from beam_datasets.intake.streams import MAX_LINE, codec_of, file_systems, open_text_bytes
 from beam_datasets.native import crc32c
 
-PIECE_SIZE = 32 << 20  # bytes; large enough that the time to open a file does not matter, small enough to share out
+PIECE_SIZE = (
+    32 << 20
+)  # bytes; the time to open a file is small beside reading them, and one file still has work for many workers
 _LINE_BLOCK = 1 << 20
 _CHECKSUM_BLOCK = 4 << 20
 
@@ -29,11 +31,11 @@ class InputFile:
     """A file to read.
 
     Attributes:
-        name: the path below the pattern's fixed folder, with `/`. It is part of keys, so the same files in another
-            folder or on another machine make the same dataset.
-        path: what to open.
-        size: bytes as stored (before decompression).
-        modified: when it was last changed, in seconds since the epoch; 0 if its file system does not record that.
+        name: path relative to the common folder of all patterns, with `/`. It is part of keys, so the same files in
+            another folder or on another machine make the same dataset.
+        path: absolute path or URL.
+        size: stored size in bytes, before decompression.
+        modified: time of the last change in seconds since the epoch; 0 if the file system does not record it.
     """
 
     name: str
@@ -44,7 +46,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Piece:
-    """The part [start, stop) of a file, in bytes; `stop` None is the end of the file."""
+    """The part [start, stop) of a file, in bytes; a `stop` of None is the end of the file."""
 
     file: InputFile
     start: int = 0
@@ -52,41 +54,41 @@ class Piece:
 
     @property
     def num_bytes(self) -> int:
-        """Size in bytes, as stored."""
+        """Stored size of the piece in bytes."""
         return (self.file.size if self.stop is None else self.stop) - self.start
 
 
 def find(patterns: str | Sequence[str], *, hidden: tuple[str, ...] = (".", "_")) -> list[InputFile]:
-    """Returns the files that match any of the patterns, each once, in the order of their names.
-
-    A folder means all files below it.
+    """Returns the files that match at least one of the patterns, without duplicates, sorted by name.
 
     Args:
-        patterns: paths or URLs, which may have wildcards; see `files/glob.py`.
-        hidden: what names of files and folders begin with that wildcards do not match.
+        patterns: paths or URLs, which may have wildcards (see `files/glob.py`). A folder stands for all files below it.
+        hidden: first characters of the names of files and folders that wildcards do not match.
 
     Raises:
         InputError: a pattern matches nothing.
     """
-    listed = [patterns] if isinstance(patterns, str) else patterns
-    absolute = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in listed]
-    found = {file.path: file for pattern in absolute for file in _files_of(pattern, hidden)}
-    # the deepest folder, with its last separator, that all patterns lie in
+    pattern_list = [patterns] if isinstance(patterns, str) else patterns
+    absolute = [each if "://" in each else os.path.abspath(os.path.expanduser(each)) for each in pattern_list]
+    files = {file.path: file for pattern in absolute for file in _files_of(pattern, hidden)}
+    # the deepest folder that contains the folders of all patterns, with its last separator
     root = _folder_of(os.path.commonprefix(list(map(_root_of, absolute))))  # noqa: RUF071  # URLs have no paths
     return sorted(
         InputFile(path[len(root) :].replace(os.sep, "/"), path, file.size, file.modified)
-        for path, file in found.items()
+        for path, file in files.items()
     )
 
 
-def _files_of(pattern: str, hidden: tuple[str, ...]) -> list[FoundFile]:
-    """Returns the files of one pattern, which may be a file, a folder, or have wildcards.
+def _files_of(pattern: str, hidden: tuple[str, ...]) -> list[ListedFile]:
+    """Returns the files of one absolute pattern: a file, a folder, or a pattern with wildcards.
 
     Raises:
-        InputError: there are none.
+        InputError: no file matches.
     """
-    if "://" not in pattern and os.path.lexists(pattern) and not os.path.isdir(pattern):  # also a name with brackets
-        file = found_file(pattern)
+    if (
+        "://" not in pattern and os.path.lexists(pattern) and not os.path.isdir(pattern)
+    ):  # even if its name contains wildcards
+        file = list_file(pattern)
         if file is None:
             raise InputError(f"{pattern}: expected a file, got a pipe or a device. Write what it gives into a file.")
         return [file]
@@ -101,7 +103,7 @@ def _files_of(pattern: str, hidden: tuple[str, ...]) -> list[FoundFile]:
 
 
 def _root_of(pattern: str) -> str:
-    """Returns the folder below which the files of a pattern are named, with its last separator."""
+    """Returns the folder that the names of a pattern's files are relative to, with its last separator."""
     if "://" not in pattern and os.path.isdir(pattern):
         return pattern.rstrip(os.sep) + os.sep
     if "://" not in pattern and os.path.lexists(pattern):
@@ -110,31 +112,33 @@ def _root_of(pattern: str) -> str:
 
 
 def checksum(file: InputFile) -> str:
-    """Returns a checksum of a file: of its bytes, or what its store records.
+    """Returns the checksum of the content of a local file, or the one that the store of a URL records.
 
-    It is '' if the file cannot be read or has changed since it was found, and if its store has none. Checksums of
-    different kinds of stores cannot be compared; each begins with its kind.
+    It is '' if the file cannot be read or has changed since it was found, or if the store records none. It begins with
+    the kind of checksum or store, such as `crc32c:`; checksums of different kinds cannot be compared.
     """
     try:
         return _checksum_in_store(file) if "://" in file.path else _checksum_of_bytes(file)
-    except Exception:  # of any client of a store; if the file cannot be read, its rows say so
+    except Exception:  # each client of a store has its own classes; reading the rows will report the error
         return ""
 
 
 def _checksum_of_bytes(file: InputFile) -> str:
+    """Returns the CRC-32C of a local file; '' if its size or time is no longer that of `file`."""
     crc = 0
     with open(file.path, "rb") as stream:
         while block := stream.read(_CHECKSUM_BLOCK):
             crc = crc32c(block, crc)
-        found = os.fstat(stream.fileno())
-    return f"crc32c:{crc:08x}" if (found.st_size, round(found.st_mtime, 3)) == (file.size, file.modified) else ""
+        status = os.fstat(stream.fileno())
+    return f"crc32c:{crc:08x}" if (status.st_size, round(status.st_mtime, 3)) == (file.size, file.modified) else ""
 
 
 def _checksum_in_store(file: InputFile) -> str:
     system = file_systems().get_filesystem(file.path)
-    text, found = system.checksum(file.path), system.metadata(file.path)
-    is_later = found.last_updated_in_seconds - file.modified >= 1  # some stores list times with fractions, of one not
-    return "" if is_later or found.size_in_bytes != file.size else f"{system.scheme()}:{text}"
+    text, metadata = system.checksum(file.path), system.metadata(file.path)
+    # a difference below a second is no change: stores may round this time, but not that of a listing
+    is_changed = metadata.last_updated_in_seconds - file.modified >= 1
+    return "" if is_changed or metadata.size_in_bytes != file.size else f"{system.scheme()}:{text}"
 
 
 def _folder_of(path: str) -> str:
@@ -142,28 +146,28 @@ def _folder_of(path: str) -> str:
 
 
 def pieces(files: Sequence[InputFile], *, piece_size: int = PIECE_SIZE) -> list[Piece]:
-    """Returns pieces that cover the files; files that hold lines may be cut, compressed ones stay whole.
+    """Returns the pieces of files of lines: of `piece_size` bytes, or one piece for a compressed file.
 
     >>> [(p.start, p.stop) for p in pieces([InputFile("a.txt", "/in/a.txt", 25)], piece_size=10)]
     [(0, 10), (10, 20), (20, None)]
     """
-    cut = []
+    file_pieces = []
     for file in files:
         starts = [0] if codec_of(file.path) else range(0, max(file.size, 1), piece_size)
         stops = [*starts[1:], None]
-        cut += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
-    return cut
+        file_pieces += [Piece(file, start, stop) for start, stop in zip(starts, stops)]
+    return file_pieces
 
 
 def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    r"""Yields (byte offset, line) of the lines that begin in the piece, without their `\n` or `\r\n`.
+    r"""Yields (byte offset, line) of each line that begins in the piece, without its `\n` or `\r\n`.
 
-    Offsets count uncompressed bytes. The pieces of a file yield each of its lines exactly once. A line of more than
-    MAX_LINE bytes is cut to one byte more, which `decode_line` refuses.
+    Offsets count decompressed bytes. All pieces of a file together yield each of its lines exactly once. A line of more
+    than MAX_LINE bytes is truncated to MAX_LINE + 1 bytes, which `decode_line` refuses.
     """
     with open_text_bytes(piece.file.path) as stream:
         offset = piece.start
-        if offset:  # the line under way here belongs to the piece before, unless it ends just here
+        if offset:  # a line that begins before `offset` belongs to the previous piece
             stream.seek(offset - 1)
             offset += _skip_line(stream) - 1
         while piece.stop is None or offset < piece.stop:
@@ -177,7 +181,7 @@ def lines(piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def _skip_line(stream: BinaryIO) -> int:
-    """Reads up to the next line end, and returns the number of bytes."""
+    """Skips the rest of a line with its line end, and returns the number of bytes skipped."""
     size = 0
     while part := stream.readline(_LINE_BLOCK):
         size += len(part)
@@ -187,7 +191,7 @@ def _skip_line(stream: BinaryIO) -> int:
 
 
 def line_number(path: str, offset: int) -> int:
-    """Returns the number, from 1, of the line that begins at a byte offset; reads the file up to there."""
+    """Returns the number, from 1, of the line that begins at a byte offset; reads the file up to that offset."""
     count = 1
     with open_text_bytes(path) as stream:
         while offset > 0 and (block := stream.read(min(_LINE_BLOCK, offset))):
@@ -197,7 +201,7 @@ def line_number(path: str, offset: int) -> int:
 
 
 class LineAt(NamedTuple):
-    """The line that begins at a byte offset; its text names file, line number and offset, and reads the file for it."""
+    """The line that begins at a byte offset. `str` of it names file, line number and offset, and reads the file."""
 
     file: InputFile
     offset: int
@@ -207,18 +211,19 @@ class LineAt(NamedTuple):
 
 
 def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
-    """Returns the name that Python gives an encoding.
+    """Returns the normalized name of an encoding, after checking it.
 
     >>> check_encoding("U8"), check_encoding("utf_16_le")
     ('utf-8', 'utf-16-le')
 
     Raises:
-        ValueError: Python does not know it; or, for files that are cut at line ends, a line end is not one byte.
+        ValueError: Python does not know the encoding; or `of_lines` is True, for files that are cut at line ends, and a
+            line end is not the byte 10.
     """
     try:
         line_end = "\n".encode(encoding)
         name = codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, TypeError):  # such as rot13, which is of text
+    except (LookupError, UnicodeError, TypeError):  # TypeError: rot13 and others, which map text to text
         raise ValueError(f"encoding {encoding!r} is unknown; write utf-8, cp1252, latin-1, shift_jis ...") from None
     if of_lines and line_end != b"\n":
         raise ValueError(f"lines cannot be cut in {encoding!r}; convert the files before: iconv -f {encoding} -t utf-8")
@@ -226,10 +231,10 @@ def check_encoding(encoding: str, *, of_lines: bool = False) -> str:
 
 
 def decode_line(line: bytes, encoding: str, offset: int) -> str:
-    """Returns a line's text; a byte order mark at the start of the file, offset 0, is dropped.
+    """Returns the text of the line at a byte offset; drops a byte order mark at offset 0.
 
     Raises:
-        InputError: the line is too long, or its bytes are not text in this encoding; the caller adds their place.
+        InputError: the line is too long, or cannot be decoded; the caller adds file and line.
     """
     if len(line) > MAX_LINE:
         raise InputError(f"expected lines of at most {MAX_LINE:,} bytes, got a longer one. Cut the file into lines.")
@@ -241,45 +246,46 @@ def decode_line(line: bytes, encoding: str, offset: int) -> str:
 
 
 def undecodable(error: UnicodeDecodeError, *, of_lines: bool = False) -> str:
-    """Returns what is wrong with the bytes and what to do.
+    """Returns the error text, with advice, for bytes that cannot be decoded.
 
     Args:
-        error: of the bytes.
-        of_lines: the file is cut at line ends, so that it cannot be UTF-16.
+        error: error of decoding them.
+        of_lines: whether the file is cut at line ends, so that it cannot be read as UTF-16.
     """
     got = error.object[error.start : error.start + 4]
     column = f" in column {error.start + 1}" if of_lines else ""
     looks_like_utf16 = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
     if of_lines and looks_like_utf16:
-        ways = "it looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
+        advice = "it looks like UTF-16; convert the file: iconv -f utf-16 -t utf-8"
     elif looks_like_utf16:
-        ways = "it looks like UTF-16 (--encoding utf-16)"
+        advice = "it looks like UTF-16 (--encoding utf-16)"
     else:
-        others = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
-        ways = f"name the file's encoding (--encoding {others})"
-    return f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {ways}"
+        encodings = "cp1252, latin-1 ..." if of_lines else "cp1252, latin-1, utf-16 ..."
+        advice = f"name the file's encoding (--encoding {encodings})"
+    return f"not {error.encoding}: byte {error.object[error.start]:#04x}{column} ({got!r}, {error.reason}); {advice}"
 
 
+# Counts of the process, if `counted_here` is active; else metrics of Beam count.
 _counted: ContextVar[dict[str, Any] | None] = ContextVar("counted", default=None)
 
 
 @contextlib.contextmanager
 def counted_here() -> Iterator[dict[str, Any]]:
-    """Provides what is counted in this process while active: {name: number, or a set of texts}."""
-    found: dict[str, Any] = {}
-    token = _counted.set(found)
+    """Collects, while active, what `count` and `note` add in this process: {name: number, or set of texts}."""
+    counts: dict[str, Any] = {}
+    token = _counted.set(counts)
     try:
-        yield found
+        yield counts
     finally:
         _counted.reset(token)
 
 
 def count(what: str, number: int = 1) -> None:
-    """Counts what a user should know of when the run is done; 0 is not reported."""
+    """Adds to a number that is reported under the name `what` when the run is done; does nothing for 0."""
     if not number:
         return
-    if (found := _counted.get()) is not None:
-        found[what] = found.get(what, 0) + number
+    if (counts := _counted.get()) is not None:
+        counts[what] = counts.get(what, 0) + number
     else:
         from apache_beam.metrics import Metrics
 
@@ -287,9 +293,9 @@ def count(what: str, number: int = 1) -> None:
 
 
 def note(what: str, text: str) -> None:
-    """Adds a text to those that a user should see when the run is done."""
-    if (found := _counted.get()) is not None:
-        found.setdefault(what, set()).add(text)
+    """Adds a text to the set that is reported under the name `what` when the run is done."""
+    if (counts := _counted.get()) is not None:
+        counts.setdefault(what, set()).add(text)
     else:
         from apache_beam.metrics import Metrics
 

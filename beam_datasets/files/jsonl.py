@@ -1,10 +1,10 @@
-"""A dataset of the rows of JSON lines files (one object a line) or of files that are one JSON array, without code.
+"""Datasets of the rows of JSON lines files (one object per line), or of files that are one JSON array, without code.
 
     beam-datasets build jsonl --data_dir out --name reviews --pattern 'reviews/*.jsonl.gz' \
         --split train=95% --split test=5% --feature stars=int8 --feature user/age=int64? --key id
 
-Objects inside a row are nested features and lists are sequences. null, or a name that is not there, is a missing value.
-A row's key is its file and byte offset: a large file is read in pieces, whose readers do not know line numbers.
+An object inside a row is a nested feature and a list is a sequence. null and an absent name are missing values.
+The key of a row is its file and byte offset: a large file is read in pieces, whose readers do not know line numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Jsonl(RowsBuilder):
     """Rows of JSON lines files.
 
     Args:
-        encoding: of the text.
+        encoding: encoding of the text.
         common: see RowsBuilder.
     """
 
@@ -48,7 +48,7 @@ class Jsonl(RowsBuilder):
         self._encoding = check_encoding(encoding, of_lines=True)
         super().__init__(**common)
 
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
             kind = InputError if problem else NoExamplesError
@@ -65,9 +65,9 @@ class Jsonl(RowsBuilder):
 
 
 def objects(piece: Piece, encoding: str = "utf-8") -> Iterator[Row]:
-    """Yields the byte offset and the object, or its problem, of each line of a piece that is not blank.
+    """Yields a `Row` for each non-blank line of a piece: (byte offset, None, object or error text).
 
-    A file that is one JSON array of objects is not cut: all of its objects belong to its first piece.
+    A file that is one JSON array of objects is not cut: the first piece of the file yields all of its objects.
     """
     if is_array(piece.file.path, encoding):
         if not piece.start:
@@ -77,16 +77,16 @@ def objects(piece: Piece, encoding: str = "utf-8") -> Iterator[Row]:
         if not line or line.isspace():
             continue
         try:
-            yield offset, None, _object(decode_line(line, encoding, offset))
+            yield offset, None, _parse_line(decode_line(line, encoding, offset))
         except ValueError as error:
             yield offset, None, str(error)
 
 
-def _object(text: str) -> dict[str, Any]:
-    """Returns the object that a line means.
+def _parse_line(text: str) -> dict[str, Any]:
+    """Returns the JSON object in the text of a line.
 
     Raises:
-        InputError: it means none, or one that cannot be stored.
+        InputError: the line is not a JSON object, or its values cannot be stored.
     """
     try:
         row = _decoder.decode(text)
@@ -96,22 +96,26 @@ def _object(text: str) -> dict[str, Any]:
             "(jq -c . writes an object of several lines in one)"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(_problem_of_value(error)) from None
+        raise InputError(_value_problem(error)) from None
     return checked_object(row, text)
 
 
 def checked_object(row: Any, text: str) -> dict[str, Any]:
-    """Returns a value that was decoded from a text, if it is an object all of whose texts can be stored.
+    """Returns `row` after checking that it is an object whose strings can be stored as UTF-8.
+
+    Args:
+        row: any decoded JSON value.
+        text: the JSON text of the value.
 
     Raises:
-        InputError: it is not.
+        InputError: it is not an object, or a string contains a lone surrogate.
     """
     if not isinstance(row, dict):
         lines_of_array = " (jq -c '.[]' makes lines of an array)" if isinstance(row, list) else ""
         raise InputError(
             f"{text[:60]!r} is a {type(row).__name__}, not an object; one object a line is expected{lines_of_array}"
         )
-    if "\\u" in text and _SURROGATE.search(text):  # the first alone is much faster
+    if "\\u" in text and _SURROGATE.search(text):  # the first condition avoids most searches
         try:
             json.dumps(row, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
@@ -120,8 +124,8 @@ def checked_object(row: Any, text: str) -> dict[str, Any]:
     return row
 
 
-def _problem_of_value(error: ValueError | RecursionError) -> str:
-    """Returns what is wrong with a value of valid syntax."""
+def _value_problem(error: ValueError | RecursionError) -> str:
+    """Returns the error text for JSON that Python refuses although its syntax is valid."""
     if isinstance(error, RecursionError):
         return "nested too deeply to be read"
     text = str(error)
@@ -129,44 +133,44 @@ def _problem_of_value(error: ValueError | RecursionError) -> str:
 
 
 def is_array(path: str, encoding: str) -> bool:
-    """Returns whether a file begins as an array of objects, or as an empty array."""
+    """Returns whether the content of a file begins like a JSON array of objects, or an empty array."""
     with open_text_bytes(path) as stream:
         head = stream.read(_HEAD_SIZE).decode(encoding, "replace")
     return _ARRAY_START.match(head) is not None
 
 
 def objects_of_array(path: str, encoding: str) -> Iterator[Row]:
-    """Yields the byte offset and the object, or its problem, of each item of a file that is one JSON array.
+    """Yields a `Row` for each item of a file that is one JSON array: (byte offset, None, object or error text).
 
     Raises:
-        InputError: the file is no JSON from some byte on, or more follows the array.
+        InputError: the syntax is wrong, so that the items after it cannot be read, or the array is not the whole file.
     """
     with open_text_bytes(path) as stream:
-        text = _Json(stream, path, encoding)
-        text.take("[")
+        text = _JsonText(stream, path, encoding)
+        text.expect("[")
         is_first = True
-        while not (is_first and text.next_mark() == "]"):
-            text.next_mark()
+        while not (is_first and text.peek() == "]"):
+            text.peek()
             offset = text.offset
             try:
-                yield offset, None, checked_object(*text.value())
+                yield offset, None, checked_object(*text.read_value())
             except ValueError as error:
                 if text.is_broken:
                     raise
                 yield offset, None, str(error)
             is_first = False
-            if text.next_mark() != ",":
+            if text.peek() != ",":
                 break
-            text.take(",")
-        text.take("]")
-        text.take("")
+            text.expect(",")
+        text.expect("]")
+        text.expect("")
 
 
-class _Json:
-    """The text of a JSON file, decoded and read in parts.
+class _JsonText:
+    """The text of a JSON file with a position, decoded in blocks as it is read.
 
     Attributes:
-        is_broken: the rest cannot be read, because its syntax is wrong.
+        is_broken: whether an error has ended the reading: the text after it cannot be read.
     """
 
     def __init__(self, stream: BinaryIO, path: str, encoding: str) -> None:
@@ -176,7 +180,7 @@ class _Json:
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._text, self._position = "", 0
         self._bytes_read = 0
-        self._is_whole = False  # whether the text goes up to the end of the file
+        self._is_whole = False  # whether `_text` reaches the end of the file
         self._block_size = _BLOCK_SIZE
         self.is_broken = False
         while not (self._text or self._is_whole):
@@ -190,7 +194,7 @@ class _Json:
         return self._bytes_read - undecoded - len(self._text[self._position :].encode(self._encoding))
 
     def _read_more(self) -> None:
-        """Appends the next block of the file to the text, and drops what was read."""
+        """Appends the next block of the file to the text, and drops the text before the position."""
         data = self._stream.read(self._block_size)
         try:
             decoded = self._decoder.decode(data, final=not data)
@@ -201,34 +205,34 @@ class _Json:
         self._text, self._position = self._text[self._position :] + decoded, 0
         self._is_whole = not data
 
-    def next_mark(self) -> str:
-        """Returns the next character that is no white space, without reading it; '' at the end."""
+    def peek(self) -> str:
+        """Skips white space, and returns the next character without reading it; '' at the end of the file."""
         while True:
             self._position = _SPACE.match(self._text, self._position).end()  # type: ignore[union-attr]
             if self._position < len(self._text) or self._is_whole:
                 return self._text[self._position : self._position + 1]
             self._read_more()
 
-    def take(self, mark: str) -> None:
-        """Reads a mark; '' is the end of the file.
+    def expect(self, mark: str) -> None:
+        """Reads a punctuation mark after white space; '' stands for the end of the file.
 
         Raises:
-            InputError: another one follows.
+            InputError: another character follows.
         """
-        if (found := self.next_mark()) != mark:
+        if (character := self.peek()) != mark:
             self.is_broken = True
             raise InputError(
                 f"{self._path}, byte {self.offset}: expected {mark or 'the end of the file'!r}, got "
-                f"{found or 'the end of the file'!r}; the file is no JSON array"
+                f"{character or 'the end of the file'!r}; the file is no JSON array"
             )
         self._position += len(mark)
 
-    def value(self) -> tuple[Any, str]:
-        """Reads a value, and returns it and its text.
+    def read_value(self) -> tuple[Any, str]:
+        """Reads a value, and returns (value, its JSON text).
 
         Raises:
-            InputError: it is no JSON, so that nothing after it can be read.
-            ValueError: it is JSON that cannot be stored.
+            InputError: the value is not valid JSON, and `is_broken` is set; or it cannot be stored, and the position is
+                behind it.
         """
         while True:
             start = self._position
@@ -239,7 +243,7 @@ class _Json:
                     raise
                 except ValueError as error:
                     _, self._position = _lenient_decoder.raw_decode(self._text, start)
-                    raise InputError(_problem_of_value(error)) from None
+                    raise InputError(_value_problem(error)) from None
             except (json.JSONDecodeError, RecursionError) as error:
                 if isinstance(error, json.JSONDecodeError) and not self._is_whole and len(self._text) < MAX_LINE:
                     self._block_size *= 2
@@ -252,10 +256,11 @@ class _Json:
             if stop < len(self._text) or self._is_whole:
                 self._position = stop
                 return value, self._text[start:stop]
-            self._read_more()  # a number may go on
+            self._read_more()  # the value may be a number with more digits in the next block
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of (name, value) pairs; raises InputError if a name occurs twice."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
@@ -263,5 +268,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_float=finite)  # `json.loads` makes one for each text
+# Shared: `json.loads` would create a decoder per text.
+_decoder = json.JSONDecoder(object_pairs_hook=_object_of_pairs, parse_float=finite)
 _lenient_decoder = json.JSONDecoder()

@@ -1,4 +1,4 @@
-"""Files in folders named after their labels: the layout, the splits and the rows that image and sound folders share."""
+"""Base class of the builders of image and sound folders: files in folders that are named after their labels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from beam_datasets.files.inputs import InputFile, find
 from beam_datasets.generate.units import SourceUnits
 
 LabeledFile = tuple[str, InputFile]
-"""A label, '' for a file that is in no label's folder, and a file."""
+"""(label, file); the label is '' if the file is not in the folder of a label."""
 
-_BATCH = 32  # files that a worker is given at once
-_CLUTTER = ("Thumbs.db", "desktop.ini", "__MACOSX")
+_BATCH = 32  # number of files of a piece
+_SYSTEM_FILES = ("Thumbs.db", "desktop.ini", "__MACOSX")
 
 
 class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
     """Files in folders named after their labels.
 
     Args:
-        root: the folder above the labels, or above the splits.
-        splits: name -> percentage ("80%"), if the folders name labels alone; or what `split_by` says.
-        split_by: what decides the split of a file: `group=COLUMN` or `column=COLUMN` of its label or file name.
-        stratify: `label`, of each of which every split has its share.
-        common: see FilesBuilder.
+        root: folder that contains the folders of the labels, or of the splits.
+        splits: name -> percentage ("80%"), or what `split_by` needs; only if `root` contains no folders of splits.
+        split_by: assignment of files to splits: `group=COLUMN` or `column=COLUMN`, where the column is the label or the
+            file name.
+        stratify: `label`, to divide the files of each label by the percentages.
+        common: arguments of FilesBuilder.
     """
 
     _content: ClassVar[str]  # the name of the feature that holds a file: `image` or `audio`
@@ -53,11 +54,12 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     @abc.abstractmethod
     def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
-        """What reads a batch of files as examples."""
+        """The function that yields the examples and bad rows of a batch of files."""
 
     @cached_property
     def _folder(self) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
-        splits, misplaced = look_into(self._files_root, self._content)
+        """The result of `find_labeled_files`, whose other files are an error unless bad files are left out."""
+        splits, misplaced = find_labeled_files(self._files_root, self._content)
         if misplaced and not self._skip_bad:
             shown = ", ".join(file.path for file in misplaced[:5])
             raise InputError(
@@ -73,32 +75,33 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         return sorted({label for files in self._folder[0].values() for label, _ in files})
 
     def _split_generators(self) -> dict[str, SourceUnits]:
-        splits, rest = self._folder
-        misplaced = [("", file) for file in rest]  # to be counted, once
+        splits, other_files = self._folder
+        misplaced = [("", file) for file in other_files]  # read with the first split, to be counted as bad once
         read = partial(read_piece, reader=self._reader, skip_bad=self._skip_bad)
         sources = {}
         for split, files in splits.items():
-            listed, misplaced = [*files, *misplaced], []
-            batches = [listed[i : i + _BATCH] for i in range(0, len(listed), _BATCH)]
+            labeled_files, misplaced = [*files, *misplaced], []
+            batches = [labeled_files[i : i + _BATCH] for i in range(0, len(labeled_files), _BATCH)]
             sources[split or "train"] = SourceUnits(batches, read)
         return assigned(sources, self._assign)
 
 
-def look_into(root: str, content: str) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
-    """Returns {split: files} of `root/split/label/` or `root/label/`, whichever has most files, and the other files.
+def find_labeled_files(root: str, content: str) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
+    """Returns ({split: its files with labels}, other files) of a folder.
 
-    The split is "" if folders name labels alone. Files of operating systems (names that begin with a dot, Thumbs.db,
-    desktop.ini, __MACOSX) are left out.
+    The layout is `root/split/label/file` or `root/label/file`, whichever more files have; the split of the latter is
+    "". Files at other depths are the other files. Files of operating systems (names that begin with a dot, Thumbs.db,
+    desktop.ini, __MACOSX) are ignored.
 
     Args:
         root: the folder.
-        content: what its files are, for the error: `image` or `audio`.
+        content: content of its files, for the error: `image` or `audio`.
 
     Raises:
         InputError: the folder has no file at either depth.
     """
     files = [(file.name.split("/"), file) for file in find(root, hidden=())]
-    files = [(parts, file) for parts, file in files if not any(p.startswith(".") or p in _CLUTTER for p in parts)]
+    files = [(parts, file) for parts, file in files if not any(p.startswith(".") or p in _SYSTEM_FILES for p in parts)]
     depths = Counter(len(parts) for parts, _ in files)
     depth = max((2, 3), key=lambda d: depths[d])
     if not depths[depth]:
@@ -118,13 +121,15 @@ def labeled_rows(
     read: Callable[[InputFile], Mapping[str, Any]],
     assign: Assignment | None,
 ) -> Iterator[Item | Bad]:
-    """Yields the files of a batch as examples with the features `<content>/filename`, `label` and those of `read`.
+    """Yields an `Item` for each file of a batch, or `Bad` for a file without a label or with bad content.
+
+    The example has the features `<content>/filename`, `label` and those that `read` returns.
 
     Args:
-        piece: (label, file) of each; a file with an empty label is in no label's folder.
+        piece: the files with their labels.
         content: `image` or `audio`.
-        read: the features of a file's content.
-        assign: names the split of each file; None if all belong to one.
+        read: function from a file to the features of its content.
+        assign: function that returns the split of a file; None if all files belong to one split.
     """
     for label, file in piece:
         try:

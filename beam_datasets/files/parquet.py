@@ -38,7 +38,7 @@ class Parquet(RowsBuilder):
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
         return row_groups(self._all_files, may_lack=self._may_lack, skip_bad=self._skip_bad)
 
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         fields, pieces = self._groups
         if not fields:
             raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")

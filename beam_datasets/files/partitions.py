@@ -1,7 +1,8 @@
-"""Columns in the names of folders, as Hive, Spark, DuckDB, pandas and Polars write them: `year=2019/kind=a/0.parquet`.
+"""Hive partitioning: columns in the names of folders, such as `year=2019/kind=a/0.parquet`.
 
-The rules are those of `pyarrow.dataset` with the flavor "hive": a column whose values are all 32-bit integers is int32,
-any other is text; values are percent-decoded; `__HIVE_DEFAULT_PARTITION__` is a missing value.
+Hive, Spark, DuckDB, pandas and Polars write such folders. The rules are those of `pyarrow.dataset` with the flavor
+"hive": a column whose values are all 32-bit integers is int32, any other is text; values are percent-decoded;
+`__HIVE_DEFAULT_PARTITION__` is a missing value.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ _INTEGER = re.compile(r"-?\d{1,10}|0[xX][0-9a-fA-F]{1,7}", re.ASCII)
 _INT32 = range(-(2**31), 2**31)
 
 AddColumns = Callable[[dict[str, Any]], dict[str, Any]]
+"""A function from a row to the row with the columns of its folders."""
 
 
 def folder_values(name: str) -> dict[str, str | None]:
-    """Returns the values in the folders of a file's name, by their columns; None is a missing value.
+    """Returns {column: value} of the folders in the name of a file; None is a missing value.
 
     >>> folder_values("year=2019/kind=a%20b/0.parquet")
     {'year': '2019', 'kind': 'a b'}
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for folder in name.split("/")[:-1]:
         column, is_partition, text = folder.partition("=")
         if is_partition and column:
-            found[unquote(column)] = None if text == MISSING_VALUE else unquote(text)
-    return found
+            values[unquote(column)] = None if text == MISSING_VALUE else unquote(text)
+    return values
 
 
 def _integer(text: str) -> int:
@@ -42,11 +44,11 @@ def _integer(text: str) -> int:
 
 @dataclass(frozen=True)
 class PartitionColumns:
-    """The columns in the folders of some files.
+    """The partition columns of a set of files.
 
     Attributes:
-        values: column -> its distinct values.
-        optional: columns of which some files have no value.
+        values: column -> its distinct values as text, without missing ones.
+        optional: columns that have a missing value, or that the names of some files lack.
     """
 
     values: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -54,13 +56,13 @@ class PartitionColumns:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> PartitionColumns:
-        """Returns the columns of files of these names."""
+        """Returns the partition columns of files, given their names."""
         files = [folder_values(name) for name in names]
         columns = dict.fromkeys(column for values in files for column in values)
-        texts = {column: [values.get(column) for values in files] for column in columns}
+        column_texts = {column: [values.get(column) for values in files] for column in columns}
         return cls(
-            {column: frozenset(text for text in found if text is not None) for column, found in texts.items()},
-            frozenset(column for column, found in texts.items() if None in found),
+            {column: frozenset(text for text in texts if text is not None) for column, texts in column_texts.items()},
+            frozenset(column for column, texts in column_texts.items() if None in texts),
         )
 
     def is_integer(self, column: str) -> bool:
@@ -69,7 +71,7 @@ class PartitionColumns:
         return bool(texts) and all(_INTEGER.fullmatch(text) and _integer(text) in _INT32 for text in texts)
 
     def fields(self) -> dict[str, Field]:
-        """Returns the field of each column."""
+        """Returns {column: its field}: int32 or string, optional if some file has no value."""
         return {
             column: Field("int32" if self.is_integer(column) else "string", optional=column in self.optional)
             for column in self.values
@@ -78,15 +80,15 @@ class PartitionColumns:
     def adder(
         self, name: str, fields: Mapping[str, Field], dropped: Collection[str] = (), *, is_text: bool
     ) -> AddColumns | None:
-        """Returns the function that adds the columns of a file to its rows; None if it has none.
+        """Returns the function that adds the partition columns of a file to its rows; None if there are no columns.
 
-        The function raises ValueError if a row has another value of such a column than the folder.
+        The function raises ValueError if a row has a partition column with another value than the folder.
 
         Args:
-            name: of the file.
-            fields: of the rows, which decide whether a value is an integer or text.
-            dropped: columns that are left out, whose values may differ.
-            is_text: the values of rows are text.
+            name: name of the file, with its folders.
+            fields: fields of the dataset; a column of the kind `string` is added as text even if it has integers.
+            dropped: columns that are left out of the dataset, and so are not compared with the folder.
+            is_text: whether all values of the rows are text, as in CSV files; then those of columns are, too.
         """
         values: dict[str, Any] = {}
         for column, text in (dict.fromkeys(self.values) | folder_values(name)).items():
@@ -110,14 +112,14 @@ class PartitionColumns:
         return add
 
 
-def _is_same(value: Any, folder: Any) -> bool:
-    """Returns whether a value of a row is that of its folder."""
-    if value == folder or value is None or folder is None:
-        return value == folder or (folder is None and value == "")
+def _is_same(value: Any, folder_value: Any) -> bool:
+    """Returns whether a value of a row equals the value of its folder, as values, as text or as integers."""
+    if value == folder_value or value is None or folder_value is None:
+        return value == folder_value or (folder_value is None and value == "")
     text = label_of(value)
-    if text == label_of(folder):
+    if text == label_of(folder_value):
         return True
-    texts = (text, label_of(folder))
+    texts = (text, label_of(folder_value))
     return all(map(_INTEGER.fullmatch, texts)) and len(set(map(_integer, texts))) == 1
 
 

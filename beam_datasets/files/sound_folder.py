@@ -1,10 +1,11 @@
-"""A dataset of sounds in folders named after their labels, without code.
+"""Datasets of sounds in folders that are named after their labels, without code.
 
     beam-datasets build sound_folder --data_dir out --name words --root recordings --split train=80% --split test=20%
 
-`recordings/label/sound.wav` is divided by percentages (without them all is train); `recordings/split/label/sound.wav`
-has its own splits. Files are WAV, FLAC, OGG, MP3 or AIFF. Every one is read whole to check it; --skip_bad leaves out,
-counts and logs those that are damaged, or have another rate, channels or kind of samples than the first.
+Files `recordings/label/sound.wav` are divided by percentages (by default all are in train); files
+`recordings/split/label/sound.wav` name their splits. Files are WAV, FLAC, OGG, MP3 or AIFF. Each is decoded to check
+it. A file is bad if it is damaged, or has another sample rate, number of channels or sample type than the first file;
+--skip_bad leaves out, counts and logs bad files.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class SoundFolder(LabeledFolder):
     The arguments that are not listed are those of LabeledFolder and FilesBuilder.
 
     Args:
-        sample_rate: samples a second; a file of another rate is bad. `any` accepts all, and adds the feature
-            `audio/sample_rate`. By default that of the first file.
-        dtype: that the samples are decoded to, without scaling; files of samples that it does not hold are bad. By
-            default the smallest for the samples of the first file, and files of other samples are bad.
-        lazy_decode: store the files as they are, and decode them when they are read; else store their samples.
+        sample_rate: samples per second; a file of another rate is bad. `any` accepts all rates, and adds the feature
+            `audio/sample_rate`. By default the rate of the first file.
+        dtype: dtype that samples are decoded to, without scaling; a file whose samples do not fit is bad. By default
+            the smallest dtype for the samples of the first file, and a file of another sample type is bad.
+        lazy_decode: True stores the files unchanged, and decodes them when they are read; False stores their samples.
     """
 
     _content = "audio"
@@ -63,7 +64,7 @@ class SoundFolder(LabeledFolder):
         if sample_rate not in (None, "any") and (not isinstance(sample_rate, int) or sample_rate <= 0):
             raise ValueError(f"sample_rate: expected a number above 0, or 'any', got {sample_rate!r}")
         rate = 0 if sample_rate == "any" else sample_rate
-        self._given = SoundType(rate, dtype=dtype or "")
+        self._requested_type = SoundType(rate, dtype=dtype or "")
         self._lazy_decode = lazy_decode
         super().__init__(
             root=root,
@@ -79,12 +80,12 @@ class SoundFolder(LabeledFolder):
 
     @cached_property
     def _sound(self) -> SoundType:
-        """What all sounds have in common: what was given, else what the first file has that can be read."""
+        """The type of all sounds: as requested, and completed by that of the first file that can be read."""
         problem = ""
         for files in self._folder[0].values():
             for _, file in files:
                 try:
-                    return completed(self._given, read_sound(_content_of(file)).info)
+                    return completed(self._requested_type, read_sound(_read_file(file)).info)
                 except InputError as error:
                     problem = problem or f"{file.path}: {error}"
                     if not self._skip_bad:
@@ -112,22 +113,22 @@ class SoundFolder(LabeledFolder):
 
 
 def sound_features(file: InputFile, sound: SoundType) -> dict[str, Any]:
-    """Returns the feature `audio` of a file, and `audio/sample_rate` if files have any.
+    """Returns the features of a sound file: `audio`, and `audio/sample_rate` if sounds may have any rate (0).
 
     Raises:
-        InputError: it cannot be read, or differs from the others.
+        InputError: the file cannot be decoded, or is not of the type `sound`.
     """
-    audio = checked(_content_of(file))
-    check_sound(audio.info, sound, _option)
+    audio = checked(_read_file(file))
+    check_sound(audio.info, sound, _command_options)
     return {"audio": audio, **({"audio/sample_rate": audio.info.sample_rate} if sound.rate == 0 else {})}
 
 
-def _content_of(file: InputFile) -> bytes:
+def _read_file(file: InputFile) -> bytes:
     with open_bytes(file.path) as stream:
         return stream.read()
 
 
-def _option(sound: SoundType) -> str:
-    """Returns the options that ask for sounds of a type."""
+def _command_options(sound: SoundType) -> str:
+    """Returns the command-line options that request sounds of a type."""
     rate = [] if sound.rate is None else [f"--sample_rate {sound.rate or 'any'}"]
     return " ".join([*rate, *([f"--dtype {sound.dtype}"] if sound.dtype else [])])

@@ -30,7 +30,7 @@ class TextLines(RowsBuilder):
         self._keep_blank = keep_blank
         super().__init__(**common)
 
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         return {"text": Field("string")}
 
     @property

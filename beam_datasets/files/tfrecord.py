@@ -21,7 +21,7 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputErr
 from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compile_decoder, compile_encoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.image import with_image_checks
-from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, Rows, RowsBuilder
+from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, RowReader, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
 from beam_datasets.files.inputs import InputFile, Piece
@@ -57,7 +57,7 @@ class Tfrecord(RowsBuilder):
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
         return [Piece(file) for file in files]
 
-    def _found_fields(self) -> dict[str, Field]:
+    def _infer_fields(self) -> dict[str, Field]:
         found: dict[str, ObservedValues] = {}
         total, problems = 0, list[str]()
         for file in self._all_files:
@@ -107,10 +107,10 @@ class Tfrecord(RowsBuilder):
         lists = {name.encode(): kind for name, kind in self._known.lists("") if kind is not None}
         return partial(rows, decoder=partial(known_decoder, self._known), lists=lists)
 
-    def _rows_reader(self) -> Rows:
+    def _rows_reader(self) -> RowReader:
         if self._known is None:
             return super()._rows_reader()
-        return Rows(self._rows, None, key=self._key, assign=self._assign)
+        return RowReader(self._rows, None, key=self._key, assign=self._assign)
 
 
 _LEAVE_OUT = "Leave the file out of --pattern or --split, or write it again"

@@ -363,7 +363,7 @@ def test_folders_with_another_value(tmp_path):
 # ------------------------------------------------------------------------------------------------------ CSV and text
 
 
-@follows("files/csv.py:_found_fields --delimiter", "files/csv.py:_found_fields --feature")
+@follows("files/csv.py:_infer_fields --delimiter", "files/csv.py:_infer_fields --feature")
 def test_another_delimiter(tmp_path):
     path = write(tmp_path, "in.csv", "a;b\n1;2\n")
     problem = refused("csv", path)
@@ -424,7 +424,7 @@ def test_encodings_that_cannot_be_cut(tmp_path):
 # ---------------------------------------------------------------------------------------------------------------- JSON
 
 
-@follows("files/jsonl.py:_object jq -c .", "files/jsonl.py:checked_object jq -c '.[]'")
+@follows("files/jsonl.py:_parse_line jq -c .", "files/jsonl.py:checked_object jq -c '.[]'")
 def test_json_of_other_layouts(tmp_path):
     path = write(tmp_path, "in.jsonl", '{"a":\n  1}\n{"a":\n  2}\n')
     assert "(jq -c . writes an object of several lines in one)" in refused("jsonl", path)
@@ -550,7 +550,11 @@ def test_frames(tmp_path):
     assert any("(--frames first)" in what for what in found.counted)
 
 
-@follows("files/images.py:_way --image_dtype", "files/images.py:_way --channels", "files/images.py:_way --feature")
+@follows(
+    "files/images.py:_options_for --image_dtype",
+    "files/images.py:_options_for --channels",
+    "files/images.py:_options_for --feature",
+)
 def test_depth(tmp_path):
     write(tmp_path, "label/a.png", image_file("I;16"))
     problem = refused("image_folder", tmp_path)
@@ -576,8 +580,8 @@ def test_sounds_of_other_formats(tmp_path):
 
 
 @follows(
-    "files/sound_folder.py:_option --sample_rate",
-    "files/sound_folder.py:_option --dtype",
+    "files/sound_folder.py:_command_options --sample_rate",
+    "files/sound_folder.py:_command_options --dtype",
     "files/sounds.py:sound_of --feature",
 )
 def test_sounds_that_differ(tmp_path):

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from beam_datasets.errors import InputError
-from beam_datasets.files.builder import Rows, read_piece
+from beam_datasets.files.builder import RowReader, read_piece
 from beam_datasets.files.inputs import find
 from beam_datasets.files.parquet import row_groups, rows
 
@@ -25,7 +25,7 @@ def read(path, key=None):
     return [
         row
         for piece in pieces
-        for row in read_piece(piece, Rows(partial(rows, wanted={*fields}), fields, key=key), False)
+        for row in read_piece(piece, RowReader(partial(rows, wanted={*fields}), fields, key=key), False)
     ]
 
 

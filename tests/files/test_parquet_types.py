@@ -21,7 +21,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.features import FeaturesDict, compile_decoder, compile_encoder
 from beam_datasets.files.arrow_times import NanosecondTime, duration_text, pandas_duration_text
 from beam_datasets.files.arrow_values import Place, python_values
-from beam_datasets.files.builder import Bad, Rows
+from beam_datasets.files.builder import Bad, RowReader
 from beam_datasets.files.convert import as_text
 from beam_datasets.files.fields import Field, override, parse_field, problems, to_feature, with_labels
 from beam_datasets.files.inputs import Piece, find
@@ -62,7 +62,7 @@ class Read:
         dropped = frozenset(name for name, spec in specs.items() if spec == "drop")
         read = partial(rows, wanted={*self.fields}, fields=self.fields, given=frozenset(specs))
         for piece in pieces:
-            for row in Rows(read, self.fields, dropped)(piece):
+            for row in RowReader(read, self.fields, dropped)(piece):
                 if isinstance(row, Bad):
                     self.bad.append(str(row))
                 else:

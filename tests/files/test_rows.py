@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from beam_datasets.errors import InputError
 from beam_datasets.files import inputs
-from beam_datasets.files.builder import Bad, Rows, read_piece
+from beam_datasets.files.builder import Bad, RowReader, read_piece
 from beam_datasets.files.csv import Dialect, header, rows
 from beam_datasets.files.fields import Field, parse_field
 from beam_datasets.files.inputs import Piece, find, line_number, lines, pieces
@@ -28,7 +28,7 @@ from beam_datasets.formats.tfrecord import frame
 
 
 def reader(dialect, fields, key=None, dropped=()):
-    return Rows(partial(rows, dialect=dialect), fields, frozenset(dropped), key, ("",))
+    return RowReader(partial(rows, dialect=dialect), fields, frozenset(dropped), key, ("",))
 
 
 def read(path, specs=None, *, key=None, **dialect):
@@ -150,7 +150,7 @@ def read_lines(text_path, reader, *, piece_size=1 << 20, skip_bad=False):
 
 
 def text(**options):
-    return Rows(partial(text_rows, **options), {"text": parse_field("string")})
+    return RowReader(partial(text_rows, **options), {"text": parse_field("string")})
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_json(text_path, piece_size):
     text_path.write_text("\n\n".join(json.dumps(row) for row in rows))
     user = Field("object", fields={"age": parse_field("float32?")})
     fields = {"id": parse_field("int64"), "tags": parse_field("string[]"), "user": user}
-    reader = Rows(objects, fields, frozenset(["x"]), key="id")
+    reader = RowReader(objects, fields, frozenset(["x"]), key="id")
     expected = [(row["id"], {name: row[name] for name in fields}) for row in rows]
     assert read_lines(text_path, reader, piece_size=piece_size) == expected
 
@@ -203,7 +203,7 @@ def test_json(text_path, piece_size):
 )
 def test_bad_json(text_path, line, problem):
     text_path.write_text(f'{{"a": 1}}\n{line}\n{{"a": 3}}\n')
-    reader = Rows(objects, {"a": parse_field("int64")})
+    reader = RowReader(objects, {"a": parse_field("int64")})
     with pytest.raises(InputError, match=problem):
         read_lines(text_path, reader)
     assert [example for _, example in read_lines(text_path, reader, skip_bad=True)] == [{"a": 1}, {"a": 3}]
@@ -304,7 +304,7 @@ def records_path(tmp_path):
 def rows_of_records(records_path, specs, **options):
     [file] = find(str(records_path))
     fields = {name: parse_field(spec) for name, spec in specs.items()}
-    reader = Rows(partial(record_rows, decoder=partial(decoder, fields)), fields, **options)
+    reader = RowReader(partial(record_rows, decoder=partial(decoder, fields)), fields, **options)
     return [str(row) if isinstance(row, Bad) else row for row in reader(Piece(file))]
 
 

@@ -18,7 +18,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets import slim
 from beam_datasets.errors import CorruptRecordError
-from beam_datasets.files.builder import Bad, Rows, with_unreadable_rest
+from beam_datasets.files.builder import Bad, RowReader, with_errors_as_bad_rows
 from beam_datasets.files.fields import parse_field
 from beam_datasets.files.inputs import Piece, find
 from beam_datasets.files.tfrecord import decoder, rows
@@ -301,8 +301,8 @@ def test_scan_stream_takes_no_memory_for_a_length_either():
 def rows_of(path, specs):
     [file] = find(str(path))
     fields = {name: parse_field(spec) for name, spec in specs.items()}
-    found = Rows(partial(rows, decoder=partial(decoder, fields)), fields)(Piece(file))
-    found = with_unreadable_rest(found)
+    found = RowReader(partial(rows, decoder=partial(decoder, fields)), fields)(Piece(file))
+    found = with_errors_as_bad_rows(found)
     return [str(row) if isinstance(row, Bad) else row for row in found]
 
 
