@@ -124,7 +124,7 @@ class Divided:
         options = {
             "rank": given and given.rank,
             "num_ranks": given and given.num_ranks,
-            "found": None if given else found_ranks(),
+            "found": None if given else detect_ranks(),
             "block": self._block,
             "drop_remainder": self._drop_remainder,
             "shared": self._shared,
@@ -151,7 +151,7 @@ class Divided:
         Raises:
             ValueError: `shard()` has divided the dataset already.
         """
-        ranks = self._given or found_ranks()
+        ranks = self._given or detect_ranks()
         if ranks is None and _worker()[2] is not None:  # a spawned worker, whose parent knows
             ranks = self._found
         ranks = ranks or Ranks(0, 1, "no other ranks were found")
@@ -474,18 +474,18 @@ def as_torch(
         raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop_remainder}
     shared = torch.tensor([0, _NOBODY, 0], dtype=torch.int64).share_memory_()
-    made = _divided(dataset, {**options, "shared": shared})
-    made.ranks  # noqa: B018  # raises now what would be raised when an iteration begins
-    return made
+    divided = _divided(dataset, {**options, "shared": shared})
+    divided.ranks  # noqa: B018  # raises now what would be raised when an iteration begins
+    return divided
 
 
 class Ranks(NamedTuple):
-    """Which part of the ranks this process is.
+    """The rank of this process and the number of ranks that divide a dataset.
 
     Attributes:
-        rank: in [0, num_ranks).
+        rank: rank of this process, in [0, num_ranks).
         num_ranks: number of ranks.
-        source: where the two are from.
+        source: where the two numbers come from, for messages, such as `from torch.distributed`.
     """
 
     rank: int
@@ -494,26 +494,26 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of(cls, rank: Any, num_ranks: Any, source: str) -> Ranks:
-        """Returns the ranks, after checking them.
+        """Returns `Ranks` of checked numbers.
 
         Raises:
             TypeError: a number is not an integer.
             ValueError: the rank is out of range.
         """
-        count, number = integer("num_ranks", num_ranks, at_least=1), integer("rank", rank)
-        if not 0 <= number < count:
-            raise ValueError(f"rank must be in [0, {count}), got {number}.")
-        return cls(number, count, source)
+        checked_num_ranks, checked_rank = integer("num_ranks", num_ranks, at_least=1), integer("rank", rank)
+        if not 0 <= checked_rank < checked_num_ranks:
+            raise ValueError(f"rank must be in [0, {checked_num_ranks}), got {checked_rank}.")
+        return cls(checked_rank, checked_num_ranks, source)
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.num_ranks} ({self.source})"
 
 
-def found_ranks() -> Ranks | None:
-    """Returns the ranks that this process knows of; None if it knows of none.
+def detect_ranks() -> Ranks | None:
+    """Returns the ranks from torch.distributed, or else from the environment; None if neither has them.
 
-    Accelerate, and with it the Trainer of Hugging Face, divides the items of an iterable dataset itself, or reads them
-    in one process for all. So what reads for it gets all items.
+    Returns rank 0 of 1, which reads all items, if Accelerate or the Trainer of Hugging Face is reading: they divide the
+    items of an iterable dataset among ranks themselves.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if _is_divided_by_caller():
@@ -526,19 +526,19 @@ def found_ranks() -> Ranks | None:
 
 
 def _is_divided_by_caller() -> bool:
-    """Returns whether a function of Accelerate or of the Trainer that divides items calls this one.
+    """Returns whether code of Accelerate or of the Trainer that divides items is on the call stack.
 
-    In a worker that was forked, the frames of its parent are below its own. There is no public way to ask them.
+    The stack of a forked DataLoader worker includes that of its parent. Accelerate has no public function to ask.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename.endswith(_DIVIDERS):
+        if frame.f_code.co_filename.endswith(_DIVIDING_MODULES):
             return True
         frame = frame.f_back
     return False
 
 
-_DIVIDERS = tuple(
+_DIVIDING_MODULES = tuple(
     os.path.join(*names) for names in (("accelerate", "data_loader.py"), ("transformers", "trainer_pt_utils.py"))
 )
 

@@ -1,11 +1,11 @@
 """Runs a pipeline in forked worker processes of this machine, and fails within seconds if one of them dies.
 
 The launcher starts a runner process and waits for its reply. The runner process forks the workers, runs Beam's
-FnApiRunner with them, and watches them. The workers take the place of the commands that Beam's `multi_processing` mode
-starts; if Beam's internals are not as expected, or the system is not Linux, Beam starts its commands.
+FnApiRunner with them, and watches them. The forked workers replace the subprocesses that Beam's `multi_processing` mode
+starts. If Beam's internals are not as expected, or the system is not Linux, Beam starts its subprocesses.
 
-A run whose processes neither write anything nor use the processor for `--stall_timeout` seconds is ended with an error:
-a worker that cannot send its answer would be waited for for ever.
+A run is ended with an error if its processes print nothing and use no processor time for `--stall_timeout` seconds:
+Beam would wait forever for a worker that cannot send its answer.
 """
 
 from __future__ import annotations
@@ -38,24 +38,26 @@ from beam_datasets.beam.worker_output import OutputReader, redirect
 from beam_datasets.beam.worker_pool import work
 from beam_datasets.extras import Self
 
-_UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})  # their threads cannot be forked
-_RELEASED = 3  # exit status of a forked worker that the runner has released
-_CHECK_SECONDS = 1.0  # between two looks at what the processes do
+# Modules with threads, which do not survive a fork.
+_UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})
+_RELEASED = 3  # exit status of a forked worker after Beam's runner has ended it regularly
+_CHECK_SECONDS = 1.0  # between two checks of the activity of the processes
 _GRACE_SECONDS = 1.0  # for the run to end by itself after a worker has ended
 _END_SECONDS = 5.0  # for all processes to end once the launcher has closed the run
 DEFAULT_STALL_TIMEOUT = 600.0
-MIN_BUSY = 0.02  # of a core that processes of a run use which do something; waiting takes about 0.001
-served_grpc = False  # whether gRPC has run in this process: its threads do not survive a fork either
+MIN_BUSY = 0.02  # cores that active processes use at least; waiting ones use about 0.001
+served_grpc = False  # whether this process has used gRPC, whose threads do not survive a fork
 
 
 def can_fork() -> bool:
-    """Returns whether the runner process may be forked from this process: it has no other threads."""
-    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
-    return sys.platform == "linux" and alone and not served_grpc and not _UNSAFE_MODULES & sys.modules.keys()
+    """Returns whether the runner process may be forked from this process, that is, it has no other threads."""
+    is_single_threaded = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    has_unsafe_threads = served_grpc or _UNSAFE_MODULES & sys.modules.keys()
+    return sys.platform == "linux" and is_single_threaded and not has_unsafe_threads
 
 
-def can_replace_commands() -> bool:
-    """Returns whether Beam's internals are as expected, so that forked workers can take the place of its commands."""
+def can_replace_subprocesses() -> bool:
+    """Returns whether forked workers can replace Beam's subprocesses: Beam's internals are as expected."""
     handler: Any = getattr(worker_handlers, "SubprocessSdkWorkerHandler", None)
     methods = {"start_worker", "stop_worker"}
     return sys.platform == "linux" and handler is not None and methods <= vars(handler).keys()
@@ -75,66 +77,67 @@ class LocalRunOptions(PipelineOptions):
 
 
 class LocalRunner(PipelineRunner):
-    """Runs one pipeline in worker processes; as a context manager it ends all of them.
+    """Runs one pipeline in worker processes; leaving the context ends all of them.
 
     Args:
-        log: file that keeps what the processes print and log, if the author's code says something; it is shown, too.
+        log: path of the file for the output of the processes; see `OutputReader`.
     """
 
     def __init__(self, log: str) -> None:
         self._log, self._pid = log, 0
         self._stall_timeout = DEFAULT_STALL_TIMEOUT
-        self._started: subprocess.Popen[bytes] | None = None
+        self._subprocess: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._scratch = tempfile.mkdtemp(prefix="beam_datasets_")  # what processes that are killed cannot remove
-        self._replies, replying = Pipe(duplex=False)
-        living, self._alive = Pipe(duplex=False)  # at its end as soon as the launcher has closed the run, or ended
-        self._gone, going = Pipe(duplex=False)  # at its end as soon as all processes of the run have ended
-        self._theirs = replying, living, going
+        self._scratch = tempfile.mkdtemp(prefix="beam_datasets_")  # for files that killed processes do not remove
+        self._replies, reply_end = Pipe(duplex=False)
+        launcher_alive, self._launcher_alive = Pipe(duplex=False)  # closed when the launcher closes the run, or ends
+        self._ended, ended_end = Pipe(duplex=False)  # closed when all processes of the run have ended
+        self._runner_ends = reply_end, launcher_alive, ended_end
         self._output = OutputReader(self._log)
         return self
 
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> LocalResult:
         """Starts the pipeline and returns at once; the result's `wait_until_finish` waits for it."""
         self._stall_timeout = float(options.view_as(LocalRunOptions).stall_timeout)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # a child must not raise KeyboardInterrupt
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # no KeyboardInterrupt in the child
         try:
             if not can_fork():
-                self._started = self._start(pipeline, options)
-                self._pid = self._started.pid
+                self._subprocess = self._start_subprocess(pipeline, options)
+                self._pid = self._subprocess.pid
             elif not (pid := os.fork()):
-                for pipe in (self._alive, self._gone, self._replies):
+                for pipe in (self._launcher_alive, self._ended, self._replies):
                     pipe.close()
                 self._output.close_reading_ends()
-                _Run(self._output.writing_ends, self._scratch, *self._theirs[:2]).run(pipeline, options)
+                _RunnerProcess(self._output.writing_ends, self._scratch, *self._runner_ends[:2]).run(pipeline, options)
             else:
                 self._pid = pid
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for pipe in self._theirs:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+            for pipe in self._runner_ends:
                 pipe.close()
             self._output.start()  # after the fork, which a thread would not survive
         return LocalResult(self)
 
-    def _start(self, pipeline: beam.Pipeline, options: PipelineOptions) -> subprocess.Popen[bytes]:
-        """Starts the runner process as a new one, which rebuilds the pipeline."""
+    def _start_subprocess(self, pipeline: beam.Pipeline, options: PipelineOptions) -> subprocess.Popen[bytes]:
+        """Starts the runner process as a new Python process, which rebuilds the pipeline; used if forking is unsafe."""
         proto = pipeline.to_runner_api().SerializeToString()
-        given = options.get_all_options(drop_default=True, retain_unknown_options=True)
-        fds = [*(pipe.fileno() for pipe in self._theirs), *self._output.writing_ends]
+        option_values = options.get_all_options(drop_default=True, retain_unknown_options=True)
+        fds = [*(pipe.fileno() for pipe in self._runner_ends), *self._output.writing_ends]
         variables = os.environ | {"PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
         command = [sys.executable, "-c", f"from {__name__} import main; main()"]
         with tempfile.TemporaryFile() as request:
-            pickle.dump((proto, given, self._scratch, fds), request)
+            pickle.dump((proto, option_values, self._scratch, fds), request)
             request.seek(0)
             return subprocess.Popen(command, stdin=request, pass_fds=fds, env=variables)
 
     def reply(self) -> dict[str, list[Any]]:
-        """Waits for the end of the run and returns its metrics.
+        """Waits for the end of the run and returns its metrics, {kind: metrics}.
 
         Raises:
-            WorkerDiedError: a process of the run died, or none of them does anything.
-            RuntimeError: the run failed; the message is the traceback.
+            WorkerDiedError: a process of the run died.
+            StalledError: no process of the run was active for the stall timeout.
+            RuntimeError: the run failed; the message contains the traceback.
         """
         activity = Activity(self._pid, self._output)
         try:
@@ -146,71 +149,71 @@ class LocalRunner(PipelineRunner):
                     )
             error, metrics = self._replies.recv()
         except EOFError:
-            died = f"the runner process of the workers (pid {self._pid}) {_how(self._end())}"
-            raise WorkerDiedError(died) from None
+            message = f"the runner process of the workers (pid {self._pid}) {_describe_exit(self._end())}"
+            raise WorkerDiedError(message) from None
         if error is not None:
             raise error
-        found: dict[str, list[Any]] = metrics
-        return found
+        metrics_by_kind: dict[str, list[Any]] = metrics
+        return metrics_by_kind
 
     def __exit__(self, *error: object) -> None:
         self._end()
-        for pipe in (self._replies, self._gone):
+        for pipe in (self._replies, self._ended):
             pipe.close()
         self._output.close(keep=False)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _end(self) -> int:
-        """Ends all processes of the run, and returns the runner process's exit code."""
-        self._alive.close()
-        wait([self._gone], _END_SECONDS)
+        """Ends all processes of the run and returns the exit code of the runner process; 0 if it has ended before."""
+        self._launcher_alive.close()
+        wait([self._ended], _END_SECONDS)
         pid, self._pid = self._pid, 0
         if not pid:
             return 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        return self._started.wait() if self._started else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return self._subprocess.wait() if self._subprocess else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 class Activity:
-    """Whether the processes of a run do something: write to their launcher, or use the processor.
+    """Measures for how long the processes of a run have been idle: without output and processor time.
 
     Args:
         root: process id of the runner process.
-        output: what reads what they write.
+        output: reader of the output of the processes.
     """
 
     def __init__(self, root: int, output: OutputReader) -> None:
         self._root, self._output = root, output
-        self._last_busy = self._checked = time.monotonic()
+        self._last_busy = self._last_check = time.monotonic()
         self._used = processor_seconds(root)
 
     def idle_seconds(self) -> float:
-        """Returns for how long the processes have done nothing."""
+        """Returns the time in seconds since the last activity that this or an earlier call has seen."""
         now, used = time.monotonic(), processor_seconds(self._root)
-        if used is None or self._used is None or used - self._used >= MIN_BUSY * (now - self._checked):
+        if used is None or self._used is None or used - self._used >= MIN_BUSY * (now - self._last_check):
             self._last_busy = now
-        self._checked, self._used = now, used
+        self._last_check, self._used = now, used
         return now - max(self._last_busy, self._output.last_time)
 
 
 def processor_seconds(root: int) -> float | None:
-    """Returns the processor time that a process and those below it have used; None if the system does not tell."""
+    """Returns the processor time in seconds of a process and all its descendants; None on a system without /proc."""
     children: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
+    ticks: dict[int, int] = {}
     try:
         for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError, IndexError):  # it has ended
+            with contextlib.suppress(OSError, IndexError):  # the process has ended meanwhile
                 with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
                     words = file.read().rpartition(")")[2].split()
                 children.setdefault(int(words[1]), []).append(int(name))
-                used[int(name)] = sum(map(int, words[11:15]))  # its own, and of children that have ended
+                ticks[int(name)] = sum(map(int, words[11:15]))  # of the process, and of its children that have ended
     except OSError:
         return None
     total, pending = 0, [root]
     while pending:
         pid = pending.pop()
-        total += used.get(pid, 0)
+        total += ticks.get(pid, 0)
         pending += children.get(pid, ())
     return total / os.sysconf("SC_CLK_TCK")
 
@@ -220,100 +223,107 @@ class LocalResult(PipelineResult, MetricResults):
 
     def __init__(self, runner: LocalRunner) -> None:
         super().__init__(PipelineState.RUNNING)  # type: ignore[no-untyped-call]
-        self._runner, self._found = runner, dict[str, list[Any]]()
+        self._runner, self._metrics = runner, dict[str, list[Any]]()
 
     def wait_until_finish(self, duration: int | None = None) -> str:
-        """Waits for the end and returns the state; `duration` has no effect. For errors see `LocalRunner.reply`."""
-        self._found = self._runner.reply()
+        """Waits for the end of the run and returns its state; ignores `duration`.
+
+        Raises the errors of `LocalRunner.reply`.
+        """
+        self._metrics = self._runner.reply()
         self._state = PipelineState.DONE
         return PipelineState.DONE
 
     def metrics(self) -> MetricResults:
-        """Returns this object."""
+        """Returns this object, which can be queried."""
         return self
 
     def query(self, filter: Any = None) -> dict[str, list[Any]]:
         """Returns {kind: metrics that match the filter}."""
-        return {kind: [each for each in found if self.matches(filter, each.key)] for kind, found in self._found.items()}
+        return {
+            kind: [metric for metric in metrics if self.matches(filter, metric.key)]
+            for kind, metrics in self._metrics.items()
+        }
 
 
-def _how(code: int) -> str:
-    """Returns how a process ended, in words."""
+def _describe_exit(code: int) -> str:
+    """Returns how a process ended, as the end of a sentence; a negative code stands for a signal."""
     if code < 0:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"
     return f"ended with exit status {code} before its work was done"
 
 
-class _Run:
+class _RunnerProcess:
     """The runner process of a run.
 
     Args:
-        output: descriptors that take what the processes write; see `OutputReader`.
+        output: file descriptors for the output, (shown, kept); see `OutputReader`.
         scratch: directory for temporary files.
-        replies: takes (error or None, metrics).
-        living: becomes readable when the launcher has closed the run, or ended.
+        replies: pipe to the launcher, for one message (error or None, metrics).
+        launcher_alive: pipe that becomes readable when the launcher closes the run, or ends.
     """
 
     def __init__(
-        self, output: tuple[int, int], scratch: str, replies: Connection[Any, Any], living: Connection[Any, Any]
+        self, output: tuple[int, int], scratch: str, replies: Connection[Any, Any], launcher_alive: Connection[Any, Any]
     ) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the launcher, which ends the run
         redirect("", *output)
         self._output = output
         tempfile.tempdir = os.environ["TMPDIR"] = scratch
-        gc.freeze()  # what is imported stays; collecting it again and again takes a twentieth of the time
-        self._replies, self._living, self._lock = replies, living, threading.Lock()
+        gc.freeze()  # imported objects stay alive; collecting them repeatedly would take 5% of the time
+        self._replies, self._launcher_alive, self._lock = replies, launcher_alive, threading.Lock()
         self._scratch = scratch
         self._workers: list[int] = []
 
     def run(self, pipeline: beam.Pipeline, options: PipelineOptions) -> None:
         """Runs the pipeline, replies, and ends this process with its workers."""
         try:
-            if can_replace_commands():
-                self._replace_commands(int(options.get_all_options()["direct_num_workers"]))
-            threading.excepthook = self._failed_thread
+            if can_replace_subprocesses():
+                self._replace_subprocesses(int(options.get_all_options()["direct_num_workers"]))
+            threading.excepthook = self._handle_thread_error
             threading.Thread(target=self._end_with_launcher, daemon=True).start()
             result = FnApiRunner().run_pipeline(pipeline, options)
             result.wait_until_finish()
             self._reply(None, result.metrics().query())
         except BaseException as error:
             text = str(error)
-            if "Traceback" not in text:  # most likely a worker has died, which its watcher reports meanwhile
+            if "Traceback" not in text:  # a worker has probably died, which `_watch` reports in this time
                 time.sleep(2 * _GRACE_SECONDS)
                 text = "".join(traceback.format_exception(error))
             self._reply(RuntimeError(text), {})
 
-    def _replace_commands(self, num_workers: int) -> None:
-        """Forks workers, and has Beam's `multi_processing` mode use them in place of the commands that it starts."""
-        waiting = [self._fork() for _ in range(num_workers)]
+    def _replace_subprocesses(self, num_workers: int) -> None:
+        """Forks workers, and makes Beam's `multi_processing` mode use them instead of starting subprocesses."""
+        unused_workers = [self._fork_worker() for _ in range(num_workers)]
 
         def start_worker(handler: Any) -> None:
-            with contextlib.suppress(BrokenPipeError):  # the watcher reports a worker that has died
-                waiting.pop(0).send((handler.control_address, handler.worker_id))
+            with contextlib.suppress(BrokenPipeError):  # `_watch` reports a worker that has died
+                unused_workers.pop(0).send((handler.control_address, handler.worker_id))
 
-        commands: Any = worker_handlers.SubprocessSdkWorkerHandler
-        commands.start_worker, commands.stop_worker = start_worker, lambda handler: None
+        subprocess_handler: Any = worker_handlers.SubprocessSdkWorkerHandler
+        subprocess_handler.start_worker, subprocess_handler.stop_worker = start_worker, lambda handler: None
         if hasattr(worker_handlers, "DATA_BUFFER_TIME_LIMIT_MS"):
-            worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0  # a timer that clears a buffer while it is being filled
+            # no timer, which would clear a buffer while it is being filled
+            worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def _fork(self) -> Connection[Any, Any]:
-        """Forks a worker, and returns a pipe that takes (address of the runner, id of the worker)."""
-        settings, giving = Pipe(duplex=False)
+    def _fork_worker(self) -> Connection[Any, Any]:
+        """Forks a worker, and returns the pipe to send it (address of the runner, id of the worker)."""
+        settings, settings_end = Pipe(duplex=False)
         pid = os.fork()
         if pid:
             self._workers.append(pid)
             settings.close()
-            return giving
+            return settings_end
         status = 1
         try:
             self._replies.close()
-            threading.Thread(target=lambda: (wait([self._living]), os._exit(1)), daemon=True).start()
+            threading.Thread(target=lambda: (wait([self._launcher_alive]), os._exit(1)), daemon=True).start()
             redirect(f"worker {len(self._workers) + 1}", *self._output)
             work(*settings.recv())
             status = _RELEASED
         finally:
-            os._exit(status)  # nothing of the launcher's may be ended from here
+            os._exit(status)  # skips the exit handlers, which are the launcher's
 
     def _watch(self) -> None:
         """Replies with an error if a worker ends before the runner has released it."""
@@ -322,13 +332,14 @@ class _Run:
             if (code := os.waitstatus_to_exitcode(status)) != _RELEASED:
                 number, count = self._workers.index(pid) + 1, len(self._workers)
                 time.sleep(_GRACE_SECONDS)
-                self._reply(WorkerDiedError(f"worker process {number} of {count} (pid {pid}) {_how(code)}"), {})
+                message = f"worker process {number} of {count} (pid {pid}) {_describe_exit(code)}"
+                self._reply(WorkerDiedError(message), {})
 
-    def _failed_thread(self, failed: threading.ExceptHookArgs) -> None:
-        """Replies with an error if one of Beam's own commands has ended, for which Beam waits for ever."""
-        threading.__excepthook__(failed)
-        if "exited with return code" in str(failed.exc_value):
-            self._reply(RuntimeError(str(failed.exc_value)), {})
+    def _handle_thread_error(self, failure: threading.ExceptHookArgs) -> None:
+        """Replies with an error if a thread of Beam has failed because a subprocess of Beam has ended."""
+        threading.__excepthook__(failure)
+        if "exited with return code" in str(failure.exc_value):
+            self._reply(RuntimeError(str(failure.exc_value)), {})
 
     def _reply(self, error: Exception | None, metrics: Any) -> None:
         """Sends the outcome and ends this process with its workers."""
@@ -339,10 +350,12 @@ class _Run:
                 self._end()
 
     def _end_with_launcher(self) -> None:
-        wait([self._living])
+        """Waits until the launcher closes the run or ends, then ends this process with its workers."""
+        wait([self._launcher_alive])
         self._end()
 
     def _end(self) -> None:
+        """Kills the workers, removes the temporary files and exits."""
         for pid in self._workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -351,9 +364,11 @@ class _Run:
 
 
 def main() -> None:
-    """Runs a runner process that was not forked; reads the pipeline from standard input."""
-    proto, given, scratch, (replies, living, _, shown, kept) = pickle.load(sys.stdin.buffer)
-    run = _Run((shown, kept), scratch, Connection(replies, readable=False), Connection(living, writable=False))
-    options = PipelineOptions([], **given)
+    """Runs the pipeline that standard input contains, as the main function of a runner process that was not forked."""
+    proto, option_values, scratch, (replies, launcher_alive, _, shown, kept) = pickle.load(sys.stdin.buffer)
+    process = _RunnerProcess(
+        (shown, kept), scratch, Connection(replies, readable=False), Connection(launcher_alive, writable=False)
+    )
+    options = PipelineOptions([], **option_values)
     graph = beam_runner_api_pb2.Pipeline.FromString(proto)
-    run.run(beam.Pipeline.from_runner_api(graph, FnApiRunner(), options), options)
+    process.run(beam.Pipeline.from_runner_api(graph, FnApiRunner(), options), options)

@@ -1,9 +1,9 @@
-"""What the processes of a local run print and log: shown by the launcher, and kept in a file.
+"""Output of the worker processes of a local run: the launcher shows it and writes it to a log file.
 
-Each process of the run has two pipes to its launcher: one for what the author's code prints, logs and warns, and one
-for what Beam logs, which is kept and not shown, since one error says why a run failed. A pipe cannot be full of data
-that nobody reads as a disk can: a thread of the launcher reads both, and goes on where its file cannot be written.
-Lines are shown with the number of their worker, at a limited rate.
+All processes of a run write to two pipes of the launcher. One is for what the author's code prints, logs and warns; its
+lines are shown and written to the log. The other is for what Beam logs, which is written to the log but not shown,
+because one error tells why a run failed. A thread of the launcher reads both pipes. It reads on if the log cannot be
+written, so a full disk does not block the workers. Lines are shown with the number of their worker, at a limited rate.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from types import FrameType
 from beam_datasets.frames import is_beam
 
 MAX_LOG_BYTES = 64 << 20
-SHOWN_AT_ONCE = 200  # lines
-SHOWN_PER_SECOND = 20
-CLOSE_SECONDS = 5.0  # for processes that the author's code has started to close the pipes
+SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
+SHOWN_PER_SECOND = 20  # lines per second that are shown after that
+CLOSE_SECONDS = 5.0  # maximal time to wait for processes that the author's code has started, and that use the pipes
 _READ_SIZE = 1 << 16
-_MAX_LINE = 1 << 14  # bytes, after which a line is cut in two
+_MAX_LINE = 1 << 14  # bytes; a longer line is cut
+# Modules that write for their callers.
 _TOOLS = tuple(f"{os.sep}{name}" for name in (f"logging{os.sep}__init__.py", "traceback.py", "warnings.py"))
 
 
 class OutputReader:
-    """Reads what the processes of a run write, shows it and keeps it, until all of them have ended.
+    """Reads the output of the processes of a run from two pipes, shows it and writes it to a log file.
 
     Args:
-        log: path of the file that keeps it; created when there is something to keep.
+        log: path of the log file, which is created with the first line.
 
     Attributes:
-        shown: file descriptor that takes what is shown and kept.
-        kept: file descriptor that takes what is kept alone.
-        last_time: when something was read last, by `time.monotonic`.
+        shown: file descriptor to write to; its lines are shown and logged.
+        kept: file descriptor to write to; its lines are only logged.
+        last_time: time of the last output, by `time.monotonic`.
     """
 
     def __init__(self, log: str) -> None:
@@ -54,32 +55,32 @@ class OutputReader:
 
     @property
     def writing_ends(self) -> tuple[int, int]:
-        """The descriptors that processes of the run write to."""
+        """(shown, kept): the file descriptors that processes of the run write to."""
         return self.shown, self.kept
 
     def start(self) -> None:
-        """Starts to read, once the processes have the writing ends, which are closed here."""
+        """Starts the reading thread; the processes of the run must have the writing ends, which this process closes."""
         self.close_writing_ends()
         self._thread = threading.Thread(target=self._read, name="worker output", daemon=True)
         self._thread.start()
 
     def close_reading_ends(self) -> None:
-        """Closes the descriptors that the launcher reads from, in a process that was forked from it."""
+        """Closes the file descriptors to read from; a process that was forked from the launcher calls this, too."""
         for descriptor in (self._shown_end, self._kept_end):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def close_writing_ends(self) -> None:
-        """Closes the descriptors that other processes write to."""
+        """Closes the file descriptors to write to in this process."""
         for descriptor in self.writing_ends:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
     def close(self, *, keep: bool) -> None:
-        """Waits for the end of what the processes wrote; removes the file if nothing in it was to be shown.
+        """Waits until the output is read to its end, and removes the log file if it has no lines of the author's code.
 
         Args:
-            keep: whether the file stays in any case, because the run failed.
+            keep: whether to keep the log file in any case, because the run failed.
         """
         if self._thread is None:
             self.close_writing_ends()
@@ -96,6 +97,7 @@ class OutputReader:
                     os.remove(self._log)
 
     def _read(self) -> None:
+        """Reads both pipes until all processes have closed them, and handles each line."""
         unfinished = {self._shown_end: b"", self._kept_end: b""}
         poll = select.poll()
         for descriptor in unfinished:
@@ -106,21 +108,21 @@ class OutputReader:
                     data = os.read(descriptor, _READ_SIZE)
                 except OSError:
                     data = b""
-                *lines, rest = (unfinished[descriptor] + data).split(b"\n")
-                if not data or len(rest) > _MAX_LINE:
-                    lines, rest = [*lines, *filter(None, [rest])], b""
-                unfinished[descriptor] = rest
+                *lines, last_line = (unfinished[descriptor] + data).split(b"\n")
+                if not data or len(last_line) > _MAX_LINE:
+                    lines, last_line = [*lines, *filter(None, [last_line])], b""
+                unfinished[descriptor] = last_line
                 if not data:
                     poll.unregister(descriptor)
                     del unfinished[descriptor]
                 if lines:
                     self.last_time = time.monotonic()
-                    self._take(lines, is_shown=descriptor == self._shown_end)
+                    self._handle(lines, is_shown=descriptor == self._shown_end)
 
-    def _take(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
-        """Keeps lines, and shows them unless there are too many."""
+    def _handle(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
+        """Writes lines to the log, and if `is_shown` shows them at the limited rate."""
         for line in lines:
-            self._keep(line + b"\n")
+            self._write_log(line + b"\n")
             if not is_shown:
                 continue
             now = time.monotonic()
@@ -134,11 +136,11 @@ class OutputReader:
                 self._print(line.decode("utf-8", "backslashreplace"))
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal is closed
             print(text, file=sys.stderr, flush=True)
 
-    def _keep(self, line: bytes) -> None:
-        """Writes a line to the file, without an error if that is not possible: the run goes on."""
+    def _write_log(self, line: bytes) -> None:
+        """Writes a line to the log file, up to MAX_LOG_BYTES; ignores errors, so that the run goes on."""
         if self._num_bytes >= MAX_LOG_BYTES:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -150,12 +152,12 @@ class OutputReader:
 
 
 class WorkerStream(io.TextIOBase):
-    """Standard output or standard error of a process of the run, whose writes never fail.
+    """Standard output and standard error of a process of the run, whose writes never fail.
 
     Args:
-        prefix: of each line.
-        shown: descriptor that takes lines of the author's code.
-        kept: descriptor that takes lines of Beam.
+        prefix: prefix of each line.
+        shown: file descriptor for lines of the author's code.
+        kept: file descriptor for lines of Beam.
     """
 
     def __init__(self, prefix: str, shown: int, kept: int) -> None:
@@ -168,12 +170,12 @@ class WorkerStream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """Returns the descriptor of what is shown."""
+        """Returns the file descriptor whose lines are shown."""
         return self._shown
 
     def write(self, text: str) -> int:
-        """Writes the lines that are complete; the rest waits for its end."""
-        frame = _writer(sys._getframe(1))
+        """Writes complete lines, to a descriptor that depends on the caller, and buffers the rest."""
+        frame = _writer_frame(sys._getframe(1))
         by_beam = frame is not None and is_beam(frame.f_code.co_filename)
         with self._lock:
             *lines, self._unfinished = (self._unfinished + text).replace("\r", "\n").split("\n")
@@ -182,22 +184,22 @@ class WorkerStream(io.TextIOBase):
         return len(text)
 
     def write_lines(self, lines: Iterable[str], *, by_beam: bool) -> None:
-        """Writes whole lines."""
+        """Writes lines with the prefix, except empty ones, in pieces that a pipe keeps together."""
         data = "".join(f"{self._prefix}{line}\n" for line in lines if line).encode("utf-8", "backslashreplace")
-        with contextlib.suppress(OSError):  # the launcher has ended, and this process will
+        with contextlib.suppress(OSError):  # the launcher has ended, and this process will end, too
             while data:
                 data = data[os.write(self._kept if by_beam else self._shown, data[: select.PIPE_BUF]) :]
 
 
-def _writer(frame: FrameType | None) -> FrameType | None:
-    """Returns the frame that wants something written, beyond those of the modules that format it."""
+def _writer_frame(frame: FrameType | None) -> FrameType | None:
+    """Returns the innermost frame, from `frame` outwards, that is not in a module of _TOOLS; None if there is none."""
     while frame is not None and frame.f_code.co_filename.endswith(_TOOLS):
         frame = frame.f_back
     return frame
 
 
 class _LineHandler(logging.Handler):
-    """Writes records to a stream; those of Beam are kept and not shown."""
+    """A logging handler that writes to a WorkerStream; records of Beam are not shown."""
 
     def __init__(self, stream: WorkerStream) -> None:
         super().__init__()
@@ -212,20 +214,20 @@ class _LineHandler(logging.Handler):
 
 
 def redirect(name: str, shown: int, kept: int) -> None:
-    """Sends what this process prints, logs and warns to its launcher.
+    """Redirects what this process prints, logs and warns to the pipes of its launcher.
 
-    Handlers of the root logger that write to the launcher's terminal are replaced; others stay.
+    Handlers of the root logger that write to a terminal are replaced; others stay.
 
     Args:
-        name: of the process, which begins each line; '' for the runner process, whose lines are Beam's.
-        shown: descriptor of what is shown; see `OutputReader`.
-        kept: descriptor of what is kept alone.
+        name: name of the process, with which each line begins; '' for the runner process, whose lines are Beam's.
+        shown: file descriptor whose lines are shown; see `OutputReader`.
+        kept: file descriptor whose lines are only logged.
     """
-    for descriptor in (1, 2):  # what is not written by Python
+    for descriptor in (1, 2):  # for output that does not pass through Python's streams
         os.dup2(shown if name else kept, descriptor)
     stream = WorkerStream(f"{name}: " if name else "", shown, kept)
     sys.stdout = sys.stderr = stream
     root = logging.getLogger()
-    replaced = (logging.StreamHandler, _LineHandler)  # the latter is the runner process's, in a worker
-    others = [handler for handler in root.handlers if type(handler) not in replaced]
-    root.handlers[:] = [*others, _LineHandler(stream)]
+    replaced = (logging.StreamHandler, _LineHandler)  # a worker inherits the latter from the runner process
+    kept_handlers = [handler for handler in root.handlers if type(handler) not in replaced]
+    root.handlers[:] = [*kept_handlers, _LineHandler(stream)]

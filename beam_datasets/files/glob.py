@@ -94,6 +94,7 @@ def _name_regex(name: str, not_hidden: str) -> str:
     """
 
     def translate(token: re.Match[str]) -> str:
+        """Returns the regular expression of a wildcard or of a literal character."""
         if token["any"]:
             return "[^/]*"
         if token["one"]:
@@ -119,7 +120,7 @@ def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:
             entries = list(os.scandir(current or "."))
         except OSError as error:
             if current == folder:
-                return  # there is no such folder, so nothing matches
+                return  # the folder does not exist, so nothing matches
             raise InputError(f"{current} cannot be listed: {reason(error)}") from None
         status = os.stat(current)
         identity = (status.st_dev, status.st_ino)
@@ -154,7 +155,7 @@ def _files_in_store(folder: str, pattern: str) -> Iterator[ListedFile]:
         [result] = _match_by_beam(beam_pattern)
     except MissingDependencyError:
         raise
-    except Exception as error:  # each client of a store has its own
+    except Exception as error:  # each client of a store has its own classes
         problem = f"expected files that can be listed, got an error: {reason(error)}"
         raise InputError(f"{folder}{pattern}: {problem}") from error
     for metadata in result.metadata_list:

@@ -134,6 +134,7 @@ def _checksum_of_bytes(file: InputFile) -> str:
 
 
 def _checksum_in_store(file: InputFile) -> str:
+    """Returns the checksum that a store records for a file; '' if the file has changed since it was listed."""
     system = file_systems().get_filesystem(file.path)
     text, metadata = system.checksum(file.path), system.metadata(file.path)
     # a difference below a second is no change: stores may round this time, but not that of a listing

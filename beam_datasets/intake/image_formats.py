@@ -104,7 +104,7 @@ _TGA_TYPES, _TGA_BITS = (1, 2, 3, 9, 10, 11), (8, 15, 16, 24, 32)
 
 
 class ImageHeader(NamedTuple):
-    """What an image file contains, without its pixels.
+    """Properties of an image file, read without decoding its pixels.
 
     Attributes:
         format: one of READABLE.

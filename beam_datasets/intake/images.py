@@ -114,7 +114,7 @@ def _gif_header(data: bytes) -> ImageHeader:
 
 
 def _palette_size(flags: int) -> int:
-    """Returns the size in bytes of the palette that follows flags of a GIF; 0 if there is none."""
+    """Returns the size in bytes of the palette that the flags of a GIF declare; 0 for no palette."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 

@@ -49,7 +49,7 @@ def build(folder: str, how: str) -> None:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     assert local_runner.can_fork() == (how != "new")
     if how == "command":
-        local_runner.can_replace_commands = lambda: False
+        local_runner.can_replace_subprocesses = lambda: False
     Slow(data_dir=f"{folder}/data").build(num_workers=3)
 
 
@@ -65,5 +65,5 @@ def materialize(folder: str, source: str, num_workers: int, how: str) -> None:
     if how == "new":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     if how == "command":
-        local_runner.can_replace_commands = lambda: False
+        local_runner.can_replace_subprocesses = lambda: False
     bd.materialize(source, split="train", to="made", filter=bool, data_dir=folder, num_workers=num_workers)
