@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+# Modules of `test_tfds_own.py`, which runs them in a process of their own: they need TensorFlow.
+collect_ignore = ["adapters.py", "documented.py", "swapped.py", "tfds_own.py"]
+
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 
 
