@@ -7,6 +7,7 @@ exception of pyarrow becomes an InputError.
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections import Counter
@@ -97,10 +98,7 @@ class ParquetContent:
             InputError: the footer is damaged, or a column has more or fewer values than rows are declared.
         """
         try:
-            self._stream.seek(-8, 2)
-            [size] = struct.unpack("<I", self._stream.read(4))
-            self._stream.seek(-8 - size, 2)
-            found = column_chunks(self._stream.read(size))
+            found = column_chunks(_footer_of(self._stream))
         except (ValueError, OSError) as error:
             raise InputError(f"{self.path}: expected a Parquet file, got an error: {reason(error)}") from error
         if [len(columns) for columns in found] != [len(self.leaves)] * len(self.groups):
@@ -185,8 +183,8 @@ class ParquetContent:
         declared, start = self.groups[group], 0
         problem: Exception | None = None
         try:
-            for batch in self._read(group, names):
-                yield self._with_exact_times(batch.select(names), group, start)
+            for batch in self._batches(group, names):
+                yield self._with_exact_times(batch, group, start)
                 start += batch.num_rows
         except BeamDatasetsError:
             raise
@@ -195,6 +193,11 @@ class ParquetContent:
         if problem is None and start == declared:
             return
         name, culprit = self._culprit(group, names)
+        if "decrypt" in culprit and name in self.encrypted:
+            raise InputError(
+                f"{self.path}: expected column {name!r} without encryption, got it encrypted. Write it again, or leave "
+                "it out"
+            ) from problem
         column = f", column {name!r}" if name is not None else ""
         got = culprit or (f"{start} rows" if problem is None else f"an error: {reason(problem)}")
         raise InputError(
@@ -215,19 +218,30 @@ class ParquetContent:
             for batch in file.iter_batches(_HEAD_ROWS, columns=[name]):
                 yield batch.column(name)
 
-    def _read(self, group: int, names: Sequence[str]) -> Iterator[Any]:
-        """Returns the batches of a row group as pyarrow reads them, of so many rows that they fit into memory."""
-        row_group = self._file.metadata.row_group(group)
-        row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
-        num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
-        batches: Iterator[Any] = self._file.iter_batches(num_rows, row_groups=[group], columns=names)
-        return batches
+    def _batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
+        """Yields a row group as pyarrow reads it.
+
+        It does not read nulls among lists of a fixed size. They are read as other lists, and cast.
+        """
+        start = 0
+        try:
+            for batch in _read(self._file, group, names):
+                yield batch
+                start += batch.num_rows
+        except Exception:
+            if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
+                raise
+            with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
+                for batch in _read(_without_arrow_types(stream), group, names):
+                    if batch.num_rows > start:
+                        yield _cast(batch.slice(start), self.schema)
+                    start = max(0, start - batch.num_rows)
 
     def _culprit(self, group: int, names: Sequence[str]) -> tuple[str | None, str]:
         """Returns the first column that cannot be read as declared, and what was got instead; (None, '') if none is."""
         for name in names:
             try:
-                num_rows = sum(batch.num_rows for batch in self._read(group, [name]))
+                num_rows = sum(batch.num_rows for batch in self._batches(group, [name]))
             except Exception as error:
                 return name, f"an error: {reason(error)}"
             if num_rows != self.groups[group]:
@@ -273,6 +287,52 @@ class ParquetContent:
 
 def _opened(pq: Any, stream: Any, **options: Any) -> Any:
     return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
+
+
+def _read(file: Any, group: int, names: Sequence[str]) -> Iterator[Any]:
+    """Yields the columns of a row group in batches of so many rows that they fit into memory."""
+    row_group = file.metadata.row_group(group)
+    row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
+    num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
+    for batch in file.iter_batches(num_rows, row_groups=[group], columns=names):
+        yield batch.select(names)
+
+
+def _footer_of(stream: Any) -> bytes:
+    """Returns the serialized FileMetaData of a Parquet file."""
+    stream.seek(-8, 2)
+    [size] = struct.unpack("<I", stream.read(4))
+    stream.seek(-8 - size, 2)
+    footer: bytes = stream.read(size)
+    return footer
+
+
+def _without_arrow_types(stream: Any) -> Any:
+    """Returns pyarrow's file with the types that Parquet itself has, without those that its metadata keep for Arrow."""
+    import pyarrow.parquet as pq
+
+    footer = _footer_of(stream).replace(b"ARROW:schema", b"ARROW.schema")
+    alone = b"".join((_MAGIC, footer, struct.pack("<I", len(footer)), _MAGIC))
+    return _opened(pq, stream, metadata=pq.read_metadata(io.BytesIO(alone)))
+
+
+def _has_fixed_lists(kind: Any) -> bool:
+    """Returns whether an Arrow type has lists of a fixed size inside."""
+    return "fixed_size_list" in str(kind) or "fixed_shape_tensor" in str(kind)
+
+
+def _cast(batch: Any, schema: Any) -> Any:
+    """Returns a record batch with the types of a schema."""
+    import pyarrow as pa
+
+    for index, name in enumerate(batch.schema.names):
+        column, kind = batch.column(index), schema.field(name).type
+        if isinstance(kind, pa.BaseExtensionType) and column.type != kind:
+            column = pa.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
+        elif "list_view" not in str(kind):  # to which pyarrow does not cast; the values are the same
+            column = column.cast(kind)
+        batch = batch.set_column(index, name, column)
+    return batch
 
 
 def _num_leaves(kind: Any) -> int:

@@ -264,6 +264,35 @@ def test_pandas_is_not_asked():
     ]
 
 
+@pytest.mark.parametrize("at", [0, 2999])
+def test_nulls_among_lists_of_a_fixed_size(read, at):
+    """pyarrow does not read them."""
+    values = [[i, i + 1] for i in range(3000)]
+    values[at] = None
+    tensor = pa.fixed_shape_tensor(pa.int64(), [2, 1])
+    columns = {
+        "v": pa.array(values, pa.list_(pa.int64(), 2)),
+        "t": pa.ExtensionArray.from_storage(tensor, pa.array(values, pa.list_(pa.int64(), 2))),
+        "m": pa.array([value and [value, value] for value in values], pa.list_(pa.list_(pa.int64(), 2), 2)),
+        "o": pa.array([{"v": value} for value in values], pa.struct([("v", pa.list_(pa.int64(), 2))])),
+        "d": pa.array(range(3000), pa.duration("s")),
+        "z": pa.array([0] * 3000, pa.timestamp("us", "Europe/Berlin")),
+        "c": pa.array(["a", None, "b"] * 1000).dictionary_encode(),
+        "w": pa.array([[1]] * 3000, pa.list_view(pa.int64())),
+    }
+    found = read(columns)
+    assert (len(found.rows), len(found.bad)) == (2999, 1)
+    assert f"row {at}: 'v': the value is missing; if that is right, say so: --feature 'v=int64[2]?'" in found.bad[0]
+    specs = {"v": "int64[2]?", "t": "int64[2,1]?", "m": "int64[2,2]?", "o/v": "int64[2]?"}
+    rows = read(columns, specs=specs).rows
+    assert [row["v"] for row in rows] == [row["o"]["v"] for row in rows] == values
+    assert [row["t"] for row in rows] == [value and [[each] for each in value] for value in values]
+    assert [row["m"] for row in rows] == columns["m"].to_pylist()
+    assert rows[2999] | dict.fromkeys("vtmo") == {
+        **dict.fromkeys("vtmo"), "d": "0:49:59", "z": "1970-01-01T01:00:00+01:00", "c": "b", "w": [1],
+    }  # fmt: skip
+
+
 SHAPES = {
     "column": lambda times: pa.array(times, pa.timestamp("us")),
     "list": lambda times: pa.array([None, [], [*times, None]], pa.list_(pa.timestamp("us"))),
