@@ -45,6 +45,7 @@ from beam_datasets.files.fields import (
     problems,
     to_feature,
     with_labels,
+    with_slashes,
     with_sounds,
 )
 from beam_datasets.files.images import STORED_UNCHANGED, ImageOptions, image_of
@@ -608,10 +609,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """What reads the rows of a piece."""
 
     def _rows_reader(self) -> RowReader:
+        fields = self._complete_fields  # decides what names with dots mean
         dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
         return RowReader(
             self._rows,
-            self._complete_fields,
+            fields,
             dropped,
             self._key,
             self._missing,
@@ -708,6 +710,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         in_files = self._infer_fields()
         found = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
         paths = list(paths_of(found))
+        self._specs = with_slashes(self._specs, found)
         if self._key is not None and self._key not in {*paths, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, paths))}")
         column = self._given_assign.column if self._given_assign else None

@@ -234,6 +234,16 @@ def advice(path: str, kind: str) -> str:
     return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
 
 
+def with_slashes(specs: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, str]:
+    """Returns descriptions by the names that `override` takes, given also names with dots for fields of objects.
+
+    >>> with_slashes({"a.x": "int8", "b.c": "bool"}, {"a": Field("object"), "b.c": Field("string")})
+    {'a/x': 'int8', 'b.c': 'bool'}
+    """
+    nested = {name for name in specs if name not in fields and "/" not in name and name.partition(".")[0] in fields}
+    return {name.replace(".", "/") if name in nested else name: spec for name, spec in specs.items()}
+
+
 def override(
     fields: Mapping[str, Field],
     specs: Mapping[str, str],

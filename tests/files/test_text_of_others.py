@@ -269,3 +269,13 @@ def test_a_line_that_is_too_long(files, monkeypatch):
 def test_values_are_numpy(files):
     files.write("a.json", json.dumps([{"a": 1.5}]))
     assert isinstance(files.read("jsonl")[0]["a"], np.float32)
+
+
+def test_dots_name_fields_of_objects(files):
+    files.write("a.jsonl", '{"product": {"price": 1, "note": "x"}, "v": [{"w": 2}], "b.c": 3}\n')
+    [row] = files.read("jsonl", "--feature=product.price=float64", "--feature=product.note=drop", "--feature=v.w=int8")
+    assert row["product"].keys() == {"price"}
+    assert row["product"]["price"].dtype == "float64"
+    assert row["v"]["w"].dtype == "int8"
+    [row] = files.read("jsonl", "--feature=b.c=int8", "--feature=product/price=int16")
+    assert (row["b.c"].dtype, row["product"]["price"].dtype) == ("int8", "int16")
