@@ -23,11 +23,13 @@ from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.errors import (
+    BeamDatasetsError,
     CorruptRecordError,
     DuplicateKeyError,
     FeatureError,
     InputError,
     MissingDependencyError,
+    NoExamplesError,
     did_you_mean,
 )
 from beam_datasets.extras import Self
@@ -243,7 +245,7 @@ def read_piece(piece: Any, reader: Callable[[Any], Iterator[Item | Bad]], skip_b
         reason = reason_of(row.problem)
         reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         count(_RESTS, row.is_rest)
-        if num_noted < SHOWN:
+        if num_noted < SHOWN and (reasons[reason] == 1 or len(reasons) == 1):  # each reason once, or one reason alone
             note(_EXAMPLES, str(row))
             num_noted += 1
     count(_LEFT_OUT, reasons.total())
@@ -380,8 +382,26 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         super().__init__(data_dir=data_dir)
 
     def build(self, **options: Any) -> str:
-        """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder."""
-        return super().build(**{"counters": log_left_out, **options})
+        """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder.
+
+        Raises:
+            NoExamplesError: there are none; the message says why rows were left out.
+        """
+        try:
+            return super().build(**{"counters": log_left_out, **options})
+        except NoExamplesError as error:
+            if not (self._skip_bad and (reasons := self._reasons_of_first_rows())):
+                raise
+            raise NoExamplesError(f"{error}\n{reasons}") from None
+
+    def _reasons_of_first_rows(self) -> str:
+        """Returns why the first rows of the first units are left out; '' if none are."""
+        with counted_here() as counted:
+            for source in self.split_generators(None).values():
+                for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
+                    with contextlib.suppress(BeamDatasetsError):
+                        next(iter(source.read(unit)), None)
+        return "\n".join(report({f"files/{name}": value for name, value in counted.items()}))
 
     def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
         report = options.pop("counters")

@@ -33,6 +33,7 @@ from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_li
 log = logging.getLogger(__name__)
 
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
 
@@ -85,6 +86,7 @@ class Csv(RowsBuilder):
         for file in self._all_files:
             try:
                 if names := header(file, self._dialect):
+                    self._check_is_no_comment(file, names[0])
                     columns[file] = names
             except InputError as error:  # reading its rows raises the same error, which is counted then
                 if not self._skip_bad:
@@ -95,6 +97,19 @@ class Csv(RowsBuilder):
         if not columns:
             raise NoExamplesError(f"no file has a row: {self.files_text}")
         return columns
+
+    def _check_is_no_comment(self, file: InputFile, name: str) -> None:
+        """Checks that a header is not a comment, unless the user names such a column or a comment.
+
+        Raises:
+            InputError: it begins with `#`.
+        """
+        if name.startswith("#") and name not in self._specs and self._dialect.has_header and not self._dialect.comment:
+            as_name = f"--feature {shlex.quote(f'{name}=string')}"
+            raise InputError(
+                f"{file.path}: expected a header, got {name!r:.60}. If lines that begin with # are comments, "
+                f"--comment '#' leaves them out; if it is the name of a column, give its type: {as_name}"
+            )
 
     def _infer_fields(self) -> dict[str, Field]:
         headers = self._headers
@@ -117,6 +132,11 @@ class Csv(RowsBuilder):
         for name, warning in guess.stray_texts():
             if name not in self._specs:
                 log.warning(warning)
+        for name, column in guess.fields.items():
+            _, place, example = column.seen.get("string", (0, "", ""))
+            is_text = self._decimal == "." and column.seen.keys() <= {"string", "missing"}
+            if is_text and name not in self._specs and _DECIMAL_COMMA.fullmatch(example):
+                log.warning("%s: column %r is text, such as %r; --decimal , makes numbers of it", place, name, example)
         names_by_path = {file.path: names for file, names in headers.items()}
         return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
 
@@ -232,7 +252,9 @@ def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
         place = number if stop == number + 1 else f"line {number} to {stop - 1}"
         if problem or len(fields) != len(names):
             first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
-            yield number, place, problem or f"{len(fields)} fields where the header has {len(names)} ({first_fields})"
+            hint = "; is it a comment? (--comment '#')" if fields[:1] and fields[0].startswith("#") else ""
+            found = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
+            yield number, place, problem or found
         else:
             yield number, place, dict(zip(names, fields))
 

@@ -115,6 +115,8 @@ class Guess:
         """Yields name and warning of each column that is text although most of its values are not."""
         for name, guess in self.fields.items():
             strings, place, example = guess.seen.get("string", (0, "", ""))
+            if LEADING_ZERO.match(example):
+                continue  # a code, such as a postal code, which text keeps
             if 0 < strings < (total := guess._count()) - strings:
                 shown = shlex.quote(f"{example:.40}")
                 yield (

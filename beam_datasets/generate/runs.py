@@ -104,8 +104,12 @@ class Run:
 
     @property
     def kept_log(self) -> str:
-        """Where the output of the workers is kept if the run fails: beside its staging directory."""
-        return storage.join(storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
+        """Where the output of the workers is kept if the run fails: beside its staging directory.
+
+        A run in a temporary directory, as of `build --overwrite`, keeps it beside that, because it is removed.
+        """
+        folder, _, inside = self.target.partition("/incomplete.")
+        return storage.join(folder if inside else storage.dirname(self.target), f"{LOG_PREFIX}{self.job}")
 
     @property
     def text(self) -> str:

@@ -357,7 +357,8 @@ def _check_magic(codec: Codec, data: bytes, path: str, position: int) -> None:
     if codec.magic.startswith(data[: len(codec.magic)]) or _is_skippable_frame(codec, data):
         return
     expected = f"{'the end of the file or another' if position else 'a'} {codec.name} stream"
-    raise InputError(f"{path}, byte {position}: expected {expected}, got {data[:8]!r}. {_ADVICE}.")
+    advice = _ADVICE if position else "If the file is not compressed, rename it; else it is damaged, so get it again"
+    raise InputError(f"{path}, byte {position}: expected {expected}, got {data[:8]!r}. {advice}.")
 
 
 def _is_skippable_frame(codec: Codec, data: bytes) -> bool:

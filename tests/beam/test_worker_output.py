@@ -9,6 +9,8 @@ import pytest
 from beam_datasets.beam import worker_output
 from beam_datasets.beam.worker_output import OutputReader, WorkerStream
 from beam_datasets.generate.leftovers import find_leftovers
+from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.runs import Run
 from tests.beam import talking_dataset
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -48,6 +50,11 @@ def test_what_workers_said_survives_a_failure(tmp_path):
     assert f"What the workers printed is kept in {log}" in said
     [leftover] = find_leftovers(tmp_path / "data", older_than=0)
     assert leftover.path == str(log)
+
+
+def test_the_log_of_a_run_in_a_temporary_directory_is_kept_beside_it():
+    run = Run("/data/sq/incomplete.0a1b_1.0.0/sq/1.0.0", Owner.of_this_process("0c2d", 0.0, ""))
+    assert run.kept_log == "/data/sq/incomplete.log.0c2d"
 
 
 @pytest.mark.slow

@@ -363,6 +363,27 @@ def test_folders_with_another_value(tmp_path):
 # ------------------------------------------------------------------------------------------------------ CSV and text
 
 
+@follows(
+    "files/csv.py:_check_is_no_comment --comment",
+    "files/csv.py:_check_is_no_comment --feature",
+    "files/csv.py:rows --comment",
+    "files/csv.py:_infer_fields --decimal",
+)
+def test_comments_and_decimals(tmp_path, caplog):
+    path = write(tmp_path, "a.csv", "# exported, 2024\na,b\n1,x\n")
+    problem = refused("csv", path)
+    assert "a.csv: expected a header, got '# exported'" in problem
+    assert rows("csv", path, *advises(problem, "--comment", "#")) == [{"a": 1, "b": b"x"}]
+    path = write(tmp_path, "b.csv", "#id,b\n1,x\n")
+    assert rows("csv", path, *advises(refused("csv", path), "--feature", "#id=string")) == [{"#id": b"1", "b": b"x"}]
+    path = write(tmp_path, "c.csv", "plz;price\n01234;1,5\n12345;2,5\n12346;3,5\n# middle\n")
+    comment = advises(refused("csv", path, "--delimiter", ";"), "--comment", "#")
+    assert rows("csv", path, "--delimiter", ";", *comment)[0] == {"plz": b"01234", "price": b"1,5"}
+    assert "column 'plz'" not in caplog.text
+    assert "column 'price' is text, such as '1,5'; --decimal , makes numbers of it" in caplog.text
+    assert rows("csv", path, "--delimiter", ";", *comment, "--decimal", ",")[0] == {"plz": b"01234", "price": 1.5}
+
+
 @follows("files/csv.py:_infer_fields --delimiter", "files/csv.py:_infer_fields --feature")
 def test_another_delimiter(tmp_path):
     path = write(tmp_path, "in.csv", "a;b\n1;2\n")

@@ -279,3 +279,11 @@ def test_dots_name_fields_of_objects(files):
     assert row["v"]["w"].dtype == "int8"
     [row] = files.read("jsonl", "--feature=b.c=int8", "--feature=product/price=int16")
     assert (row["b.c"].dtype, row["product"]["price"].dtype) == ("int8", "int16")
+
+
+def test_reasons_where_nothing_is_left(files):
+    files.write("a.jsonl", '{"a": "x"}\n' * 40)
+    problem = files.fails("jsonl", "--feature=a=int64", "--skip_bad")
+    assert "no examples" in problem
+    assert "left out: 40" in problem
+    assert "a.jsonl, line 1" in problem
