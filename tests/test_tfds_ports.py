@@ -351,16 +351,16 @@ def test_classes_and_builders_say_what_their_configs_are() -> None:
 
 
 def test_supervised_keys_that_are_new_in_the_code_are_used(folders: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = Numbers(data_dir=Path(folders[0]).parents[1])
+    builder = PortedNumbers(data_dir=Path(folders[0]).parents[1])
     with pytest.raises(ValueError, match="no supervised_keys"):
         builder.as_dataset("train", as_supervised=True)
     described = bd.DatasetInfo(builder=builder, features={"n": np.int64}, supervised_keys=("n", "n"))
-    monkeypatch.setattr(Numbers, "_info", lambda self: described)
+    monkeypatch.setattr(PortedNumbers, "_info", lambda self: described)
     one, two = builder.as_dataset("train", as_supervised=True)[0]
     assert one == two
 
 
-class Numbers(bd.DatasetBuilder):
+class PortedNumbers(bd.DatasetBuilder):
     VERSION = "1.0.0"
 
     def __init__(self, *, first: int = 0, **options: Any) -> None:
@@ -379,7 +379,7 @@ class Numbers(bd.DatasetBuilder):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Two directories with different examples."""
     root = tmp_path_factory.mktemp("folders")
-    made = [Numbers(first=first, data_dir=root / f"copy{first}") for first in (0, 100)]
+    made = [PortedNumbers(first=first, data_dir=root / f"copy{first}") for first in (0, 100)]
     return [builder.build(num_workers=1, num_shards=1 if builder.first == 0 else 3) for builder in made]
 
 

@@ -272,7 +272,7 @@ def test_a_local_path_and_no_task_manager(manager: JobManager) -> None:
     engine = choose_engine(options(manager.address))
     with pytest.raises(checks.EngineError, match="data_dir is '/data', and the Flink cluster at .* has no TaskManager"):
         checks.check_paths_are_shared(engine, {"data_dir": "/data"})
-    checks.check_paths_are_shared(engine, {"data_dir": "s3://bucket/data"})
+    checks.check_paths_are_shared(engine, {"data_dir": "s3://bucket-without-options/data"})
 
 
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
