@@ -394,8 +394,11 @@ def test_directories_are_read_as_one(folders: list[str]) -> None:
         int(bd.builder_from_directory(folder).as_dataset("train")[i]["n"]) for folder in folders for i in range(40)
     ]
     assert [int(builder.as_dataset("train[35:45]")[i]["n"]) for i in range(10)] == stored[35:45]
-    assert dataset[0]["tfds_id"] == b"copy0/numbers/1.0.0/numbers-train.tfrecord-00000-of-00001__0"
-    assert builder.as_dataset("test", read_config=config)[0]["tfds_id"] == b"numbers-test.tfrecord-00000-of-00001__0"
+    assert dataset[0]["tfds_id"] == b"copy0/ported_numbers/1.0.0/ported_numbers-train.tfrecord-00000-of-00001__0"
+    assert (
+        builder.as_dataset("test", read_config=config)[0]["tfds_id"]
+        == b"ported_numbers-test.tfrecord-00000-of-00001__0"
+    )
     for key in (3, 139):
         assert dataset[dataset.find(key)]["n"] == key
     assert [e["n"] for e in pickle.loads(pickle.dumps(dataset))] == [e["n"] for e in dataset]
@@ -408,7 +411,7 @@ def test_directories_are_read_as_one(folders: list[str]) -> None:
 def test_directories_that_differ_are_refused(folders: list[str], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected one or more directories"):
         bd.builder_from_directories([])
-    other = tmp_path / "numbers" / "1.0.0"
+    other = tmp_path / "ported_numbers" / "1.0.0"
     shutil.copytree(folders[0], other)
     for name in ("manifest.json", "features.json"):
         text = (other / name).read_text()
