@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from beam_datasets.files.arrow_times import values_of_exact_times, values_of_times, with_nulls
-from beam_datasets.files.arrow_types import FILE, is_file, tensor_shape
+from beam_datasets.files.arrow_types import FILE, is_file, is_list, tensor_shape
 from beam_datasets.files.fields import Field, advice
 from beam_datasets.intake.int96 import EXACT_TIME
 
@@ -68,6 +69,22 @@ class Place:
         return Place(f"{self.path}/{name}", field, self.is_json or self.is_scalar, self.given)
 
 
+def has_plain_values(kind: Any) -> bool:
+    """Returns whether the values of a type are those that `to_pylist` of pyarrow returns, in any column."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        # a struct of these fields may be a file, or have one name twice
+        is_usual = len({"bytes", "path", *(field.name for field in fields)}) == len(fields) + 2
+        return is_usual and all(has_plain_values(field.type) for field in fields)
+    if is_list(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind):
+        return has_plain_values(kind.value_type)
+    is_other = types.is_nested(kind) or types.is_temporal(kind) or types.is_run_end_encoded(kind)
+    return not (is_other or isinstance(kind, pa.BaseExtensionType))
+
+
 def python_values(array: Any, place: Place) -> list[Any]:
     """Returns the values of an array, with None for null.
 
@@ -78,6 +95,10 @@ def python_values(array: Any, place: Place) -> list[Any]:
     import pyarrow.compute as pc
 
     kind, types = array.type, pa.types
+    if has_plain_values(kind):
+        with suppress(UnicodeDecodeError):  # to tell below which bytes are not UTF-8
+            values: list[Any] = array.to_pylist()
+            return values
     if isinstance(kind, pa.BaseExtensionType):
         return _of_extension(array, place)
     if types.is_dictionary(kind):

@@ -17,7 +17,7 @@ from typing import Any
 
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.arrow_types import arrow_field, leaf_paths
-from beam_datasets.files.arrow_values import Place, items_of, python_values
+from beam_datasets.files.arrow_values import Place, has_plain_values, items_of, python_values
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice, values_of, with_absent
@@ -214,17 +214,24 @@ def rows(
 def _rows_of(batch: Any, places: Sequence[Place]) -> Iterator[dict[str, Any] | str]:
     """Yields the rows of a record batch, or the problem of a row whose values cannot be read."""
     problems: dict[int, str] = {}
-    columns = []
-    for column, place in zip(batch.columns, places):
+    plain = [place.path for place in places if has_plain_values(batch.column(place.path).type)]
+    rows: list[dict[str, Any]] = []
+    with suppress(UnicodeDecodeError):  # the row and the column are named below
+        rows = batch.select(plain).to_pylist() if plain else []
+    if not rows:
+        plain, rows = [], [{} for _ in range(batch.num_rows)]
+    for place in places:
+        if place.path in plain:
+            continue
+        column = batch.column(place.path)
         try:
-            columns.append(python_values(column, place))
+            values = python_values(column, place)
         except Exception:  # of any kind; the rows that do not raise one are used
-            columns.append(_one_by_one(column, place, problems))
-    names = [place.path for place in places]
-    if not columns:
-        yield from ({} for _ in range(batch.num_rows))
-    for index, values in enumerate(zip(*columns)):
-        yield problems[index] if index in problems else dict(zip(names, values))
+            values = _one_by_one(column, place, problems)
+        for row, value in zip(rows, values):
+            row[place.path] = value
+    for index, row in enumerate(rows):
+        yield problems.get(index, row)
 
 
 def _one_by_one(column: Any, place: Place, problems: dict[int, str]) -> list[Any]:
