@@ -225,7 +225,7 @@ def redirect(name: str, shown: int, kept: int) -> None:
     """
     for descriptor in (1, 2):  # for output that does not pass through Python's streams
         os.dup2(shown if name else kept, descriptor)
-    stream = WorkerStream(f"{name}: " if name else "", shown, kept)
+    stream = WorkerStream(f"{name}: ", shown, kept) if name else WorkerStream("", kept, kept)
     sys.stdout = sys.stderr = stream
     root = logging.getLogger()
     replaced = (logging.StreamHandler, _LineHandler)  # a worker inherits the latter from the runner process

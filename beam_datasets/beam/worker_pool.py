@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from concurrent import futures
 from multiprocessing.context import ForkServerProcess
@@ -24,6 +25,9 @@ from typing import Any
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from beam_datasets.beam.worker_output import WorkerStream
+from beam_datasets.frames import is_authors
 
 HOST = "127.0.0.1"
 PRELOADED = ["apache_beam.runners.worker.sdk_worker", "beam_datasets.beam"]
@@ -98,7 +102,12 @@ def work(control: str, worker_id: str) -> None:
 
 def _end_without_data(failed: threading.ExceptHookArgs) -> None:
     """Ends the worker where it will hear of no more data, so that its runner does not wait for it for ever."""
-    threading.__excepthook__(failed)
+    if isinstance(sys.stderr, WorkerStream):
+        lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        files = [frame.filename for frame in traceback.extract_tb(failed.exc_traceback)]
+        sys.stderr.write_lines("".join(lines).splitlines(), by_beam=not any(map(is_authors, files)))
+    else:
+        threading.__excepthook__(failed)
     if failed.thread is not None and failed.thread.name in DATA_THREADS:
         os._exit(1)
 
