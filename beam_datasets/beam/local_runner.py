@@ -41,7 +41,7 @@ from beam_datasets.extras import Self
 # Modules with threads, which do not survive a fork.
 _UNSAFE_MODULES = frozenset({"array_record", "jax", "obstore", "tensorflow", "torch"})
 _RELEASED = 3  # exit status of a forked worker after Beam's runner has ended it regularly
-_CHECK_SECONDS = 1.0  # between two checks of the activity of the processes
+MAX_CHECK_SECONDS = 10.0  # between two checks of the activity of the processes, each of which reads /proc
 _GRACE_SECONDS = 1.0  # for the run to end by itself after a worker has ended
 _END_SECONDS = 5.0  # for all processes to end once the launcher has closed the run
 DEFAULT_STALL_TIMEOUT = 600.0
@@ -139,9 +139,9 @@ class LocalRunner(PipelineRunner):
             StalledError: no process of the run was active for the stall timeout.
             RuntimeError: the run failed; the message contains the traceback.
         """
-        activity = Activity(self._pid, self._output)
+        activity = Activity(self._pid, self._output, self._stall_timeout)
         try:
-            while not wait([self._replies], _CHECK_SECONDS):
+            while not wait([self._replies], activity.interval):
                 if (seconds := activity.idle_seconds()) >= self._stall_timeout:
                     raise StalledError(
                         f"the run was ended, because its worker processes computed and printed nothing for "
@@ -160,7 +160,7 @@ class LocalRunner(PipelineRunner):
         self._end()
         for pipe in (self._replies, self._ended):
             pipe.close()
-        self._output.close(keep=False)
+        self._output.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _end(self) -> int:
@@ -181,24 +181,37 @@ class Activity:
     Args:
         root: process id of the runner process.
         output: reader of the output of the processes.
+        timeout: the idle time in seconds that is looked for.
+
+    Attributes:
+        interval: seconds between two calls of `idle_seconds`.
     """
 
-    def __init__(self, root: int, output: OutputReader) -> None:
+    def __init__(self, root: int, output: OutputReader, timeout: float) -> None:
         self._root, self._output = root, output
-        self._last_busy = self._last_check = time.monotonic()
+        self.interval = min(timeout / 10, MAX_CHECK_SECONDS)
+        self._idle = 0.0
+        self._last_check = time.monotonic()
         self._used = processor_seconds(root)
 
     def idle_seconds(self) -> float:
-        """Returns the time in seconds since the last activity that this or an earlier call has seen."""
+        """Returns the idle time in seconds up to now.
+
+        Time in which this process itself did not run, as after Ctrl-Z, does not count: the others did not run, either.
+        """
         now, used = time.monotonic(), processor_seconds(self._root)
-        if used is None or self._used is None or used - self._used >= MIN_BUSY * (now - self._last_check):
-            self._last_busy = now
+        elapsed = now - self._last_check
+        is_busy = used is None or self._used is None or used - self._used >= MIN_BUSY * elapsed
+        if is_busy or self._output.last_time >= self._last_check:
+            self._idle = 0.0
+        else:
+            self._idle += min(elapsed, 2 * self.interval)
         self._last_check, self._used = now, used
-        return now - max(self._last_busy, self._output.last_time)
+        return self._idle
 
 
 def processor_seconds(root: int) -> float | None:
-    """Returns the processor time in seconds of a process and all its descendants; None on a system without /proc."""
+    """Returns the processor time in seconds of a process and all its descendants; None if the system does not tell."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     try:
@@ -209,6 +222,8 @@ def processor_seconds(root: int) -> float | None:
                 children.setdefault(int(words[1]), []).append(int(name))
                 ticks[int(name)] = sum(map(int, words[11:15]))  # of the process, and of its children that have ended
     except OSError:
+        return None
+    if root not in ticks:  # hidden, or ended: nothing can be concluded
         return None
     total, pending = 0, [root]
     while pending:
@@ -319,8 +334,11 @@ class _RunnerProcess:
         try:
             self._replies.close()
             threading.Thread(target=lambda: (wait([self._launcher_alive]), os._exit(1)), daemon=True).start()
-            redirect(f"worker {len(self._workers) + 1}", *self._output)
-            work(*settings.recv())
+            stream = redirect(f"worker {len(self._workers) + 1}", *self._output)
+            try:
+                work(*settings.recv())
+            finally:
+                stream.finish()
             status = _RELEASED
         finally:
             os._exit(status)  # skips the exit handlers, which are the launcher's

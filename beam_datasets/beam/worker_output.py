@@ -26,6 +26,7 @@ SHOWN_AT_ONCE = 200  # lines that may be shown without a pause
 SHOWN_PER_SECOND = 20  # lines per second that are shown after that
 CLOSE_SECONDS = 5.0  # maximal time to wait for processes that the author's code has started, and that use the pipes
 _READ_SIZE = 1 << 16
+_POLL_MILLISECONDS = 200
 _MAX_LINE = 1 << 14  # bytes; a longer line is cut
 # Modules that write for their callers.
 _TOOLS = tuple(f"{os.sep}{name}" for name in (f"logging{os.sep}__init__.py", "traceback.py", "warnings.py"))
@@ -48,9 +49,11 @@ class OutputReader:
         self._shown_end, self.shown = os.pipe()
         self._kept_end, self.kept = os.pipe()
         self._file: io.BufferedWriter | None = None
-        self._num_bytes = self._num_shown = self._num_hidden = 0
+        self._log_problem = ""  # why the log lacks lines
+        self._num_bytes = self._num_author_lines = self._num_hidden = 0
         self._allowance, self._allowed_at = float(SHOWN_AT_ONCE), time.monotonic()
         self._thread: threading.Thread | None = None
+        self._is_closing = threading.Event()
         self.last_time = time.monotonic()
 
     @property
@@ -60,64 +63,71 @@ class OutputReader:
 
     def start(self) -> None:
         """Starts the reading thread; the processes of the run must have the writing ends, which this process closes."""
-        self.close_writing_ends()
+        self._close_writing_ends()
         self._thread = threading.Thread(target=self._read, name="worker output", daemon=True)
         self._thread.start()
 
     def close_reading_ends(self) -> None:
-        """Closes the file descriptors to read from; a process that was forked from the launcher calls this, too."""
+        """Closes the file descriptors to read from; only for a process without a reading thread, such as a fork."""
         for descriptor in (self._shown_end, self._kept_end):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+            os.close(descriptor)
 
-    def close_writing_ends(self) -> None:
+    def _close_writing_ends(self) -> None:
         """Closes the file descriptors to write to in this process."""
         for descriptor in self.writing_ends:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+            os.close(descriptor)
 
-    def close(self, *, keep: bool) -> None:
-        """Waits until the output is read to its end, and removes the log file if it has no lines of the author's code.
+    def close(self) -> None:
+        """Reads the output to its end, and removes the log file if it has no lines of the author's code.
 
-        Args:
-            keep: whether to keep the log file in any case, because the run failed.
+        Shows how many lines were not shown, and why the log is not complete, if it is not.
         """
         if self._thread is None:
-            self.close_writing_ends()
+            self._close_writing_ends()
+            self.close_reading_ends()
         else:
-            self._thread.join(CLOSE_SECONDS)
-        self.close_reading_ends()
+            self._is_closing.set()
+            self._thread.join()
         if self._num_hidden:
             self._print(f"{self._num_hidden:,} more lines of workers are not shown")
         if self._file is not None:
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 self._file.close()
-            if not keep and not self._num_shown:
-                with contextlib.suppress(OSError):
-                    os.remove(self._log)
+            except OSError as error:  # what was flushed is there
+                self._log_problem = self._log_problem or str(error)
+            if not self._num_author_lines:
+                os.remove(self._log)
+        if self._log_problem and self._num_author_lines:
+            self._print(f"The output of the workers is not kept completely: {self._log_problem}")
 
     def _read(self) -> None:
-        """Reads both pipes until all processes have closed them, and handles each line."""
-        unfinished = {self._shown_end: b"", self._kept_end: b""}
-        poll = select.poll()
-        for descriptor in unfinished:
-            poll.register(descriptor, select.POLLIN)
-        while unfinished:
-            for descriptor, _ in poll.poll():
-                try:
+        """Reads both pipes until all processes have closed them, and handles each line; then closes the pipes.
+
+        After `close` it waits CLOSE_SECONDS for processes that the author's code has started and that still run.
+        """
+        try:
+            unfinished = {self._shown_end: b"", self._kept_end: b""}
+            poll = select.poll()
+            for descriptor in unfinished:
+                poll.register(descriptor, select.POLLIN)
+            closed_at = None
+            while unfinished and (closed_at is None or time.monotonic() < closed_at + CLOSE_SECONDS):
+                for descriptor, _ in poll.poll(_POLL_MILLISECONDS):
                     data = os.read(descriptor, _READ_SIZE)
-                except OSError:
-                    data = b""
-                *lines, last_line = (unfinished[descriptor] + data).split(b"\n")
-                if not data or len(last_line) > _MAX_LINE:
-                    lines, last_line = [*lines, *filter(None, [last_line])], b""
-                unfinished[descriptor] = last_line
-                if not data:
-                    poll.unregister(descriptor)
-                    del unfinished[descriptor]
-                if lines:
-                    self.last_time = time.monotonic()
-                    self._handle(lines, is_shown=descriptor == self._shown_end)
+                    *lines, last_line = (unfinished[descriptor] + data).split(b"\n")
+                    if not data or len(last_line) > _MAX_LINE:
+                        lines, last_line = [*lines, *filter(None, [last_line])], b""
+                    unfinished[descriptor] = last_line
+                    if not data:
+                        poll.unregister(descriptor)
+                        del unfinished[descriptor]
+                    if lines:
+                        self.last_time = time.monotonic()
+                        self._handle(lines, is_shown=descriptor == self._shown_end)
+                if closed_at is None and self._is_closing.is_set():
+                    closed_at = time.monotonic()
+        finally:  # also after an error: else the workers would wait for somebody to read
+            self.close_reading_ends()
 
     def _handle(self, lines: Iterable[bytes], *, is_shown: bool) -> None:
         """Writes lines to the log, and if `is_shown` shows them at the limited rate."""
@@ -128,7 +138,7 @@ class OutputReader:
             now = time.monotonic()
             self._allowance += (now - self._allowed_at) * SHOWN_PER_SECOND
             self._allowance, self._allowed_at = min(self._allowance, float(SHOWN_AT_ONCE)), now
-            self._num_shown += 1
+            self._num_author_lines += 1
             if self._allowance < 1:
                 self._num_hidden += 1
             else:
@@ -136,19 +146,24 @@ class OutputReader:
                 self._print(line.decode("utf-8", "backslashreplace"))
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is closed
+        """Prints a line to standard error, which may be a terminal that was closed: then nobody can be told."""
+        with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
 
     def _write_log(self, line: bytes) -> None:
-        """Writes a line to the log file, up to MAX_LOG_BYTES; ignores errors, so that the run goes on."""
-        if self._num_bytes >= MAX_LOG_BYTES:
+        """Writes a line to the log file, up to MAX_LOG_BYTES; an error does not end the run, and `close` shows it."""
+        self._num_bytes += len(line)
+        if self._num_bytes > MAX_LOG_BYTES:
+            self._log_problem = self._log_problem or f"it has more than {MAX_LOG_BYTES:,} bytes"
+        if self._log_problem:
             return
-        with contextlib.suppress(OSError, ValueError):
+        try:
             if self._file is None:
                 self._file = open(self._log, "ab")  # noqa: SIM115
             self._file.write(line)
             self._file.flush()
-        self._num_bytes += len(line)
+        except OSError as error:
+            self._log_problem = f"{self._log}: {error.strerror or error}"
 
 
 class WorkerStream(io.TextIOBase):
@@ -183,6 +198,12 @@ class WorkerStream(io.TextIOBase):
             self.write_lines(lines, by_beam=by_beam)
         return len(text)
 
+    def finish(self) -> None:
+        """Writes the last line, which has no end; called before the process ends."""
+        with self._lock:
+            last_line, self._unfinished = self._unfinished, ""
+        self.write_lines([last_line], by_beam=False)
+
     def write_lines(self, lines: Iterable[str], *, by_beam: bool) -> None:
         """Writes lines with the prefix, except empty ones, in pieces that a pipe keeps together."""
         data = "".join(f"{self._prefix}{line}\n" for line in lines if line).encode("utf-8", "backslashreplace")
@@ -213,8 +234,8 @@ class _LineHandler(logging.Handler):
             self._stream.write_lines([f"{record.pathname}:{record.lineno}: {error}"], by_beam=False)
 
 
-def redirect(name: str, shown: int, kept: int) -> None:
-    """Redirects what this process prints, logs and warns to the pipes of its launcher.
+def redirect(name: str, shown: int, kept: int) -> WorkerStream:
+    """Redirects what this process prints, logs and warns to the pipes of its launcher, and returns the stream.
 
     Handlers of the root logger that write to a terminal are replaced; others stay.
 
@@ -226,8 +247,14 @@ def redirect(name: str, shown: int, kept: int) -> None:
     for descriptor in (1, 2):  # for output that does not pass through Python's streams
         os.dup2(shown if name else kept, descriptor)
     stream = WorkerStream(f"{name}: ", shown, kept) if name else WorkerStream("", kept, kept)
+    terminals = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     sys.stdout = sys.stderr = stream
     root = logging.getLogger()
-    replaced = (logging.StreamHandler, _LineHandler)  # a worker inherits the latter from the runner process
-    kept_handlers = [handler for handler in root.handlers if type(handler) not in replaced]
-    root.handlers[:] = [*kept_handlers, _LineHandler(stream)]
+    root.handlers[:] = [
+        handler
+        for handler in root.handlers
+        if not isinstance(handler, _LineHandler)  # which a worker inherits from the runner process
+        and getattr(handler, "stream", None) not in terminals
+    ]
+    root.addHandler(_LineHandler(stream))
+    return stream

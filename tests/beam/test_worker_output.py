@@ -2,11 +2,13 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from beam_datasets.beam import worker_output
+from beam_datasets.beam import local_runner, worker_output
 from beam_datasets.beam.worker_output import OutputReader, WorkerStream
 from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.generate.owners import Owner
@@ -87,14 +89,81 @@ def test_streams_that_nobody_reads_do_not_fail():
     print("\udc80 text", file=stream)
 
 
-def test_a_log_that_cannot_be_written_does_not_fail(tmp_path, capsys):
-    reader = OutputReader(str(tmp_path / "missing" / "log"))
+def read_all(reader, *texts):
+    """Has a reader read texts that a worker writes, to its end."""
     ends = tuple(map(os.dup, reader.writing_ends))
     reader.start()
     stream = WorkerStream("worker 1: ", *ends)
-    print("one\ntwo\rthree", file=stream)
-    print("unfinished", end="", file=stream)
+    for text in texts:
+        stream.write(text)
+    stream.finish()
     for end in ends:
         os.close(end)
-    reader.close(keep=True)
-    assert capsys.readouterr().err == "worker 1: one\nworker 1: two\nworker 1: three\n"
+    reader.close()
+
+
+def test_a_log_that_cannot_be_written_is_reported(tmp_path, capsys):
+    read_all(OutputReader(str(tmp_path / "missing" / "log")), "one\ntwo\rthree\n", "without an end")
+    said = capsys.readouterr().err.splitlines()
+    assert said[:4] == [f"worker 1: {text}" for text in ("one", "two", "three", "without an end")]
+    assert said[4].startswith("The output of the workers is not kept completely: ")
+    assert said[4].endswith("missing/log: No such file or directory")
+
+
+def test_a_log_that_gets_too_large_is_reported(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(worker_output, "MAX_LOG_BYTES", 30)
+    read_all(OutputReader(str(tmp_path / "log")), "one\n", "two\n", "three\n")
+    assert "is not kept completely: it has more than 30 bytes" in capsys.readouterr().err
+    assert (tmp_path / "log").read_text() == "worker 1: one\nworker 1: two\n"
+
+
+def test_a_process_that_keeps_the_pipes_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_output, "CLOSE_SECONDS", 0.2)
+    reader = OutputReader(str(tmp_path / "log"))
+    ends = tuple(map(os.dup, reader.writing_ends))  # as of a process that the author's code has started
+    reader.start()
+    os.write(ends[0], b"one\n")
+    reader.close()
+    assert (tmp_path / "log").read_text() == "one\n"
+    with pytest.raises(BrokenPipeError):  # nobody reads from a descriptor that another file may have got
+        os.write(ends[0], b"two\n")
+    for end in ends:
+        os.close(end)
+
+
+def test_only_handlers_of_the_terminal_are_replaced(tmp_path):
+    code = (
+        "import io, logging, os, sys\n"
+        "from beam_datasets.beam.worker_output import redirect\n"
+        "memory = io.StringIO()\n"
+        "logging.basicConfig(handlers=[logging.StreamHandler(), logging.StreamHandler(memory)], force=True)\n"
+        "file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
+        "redirect('worker 1', file, file)\n"
+        "logging.warning('said')\n"
+        "assert 'said' in memory.getvalue()\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "out"], check=True)
+    assert (tmp_path / "out").read_text().count("said") == 1
+
+
+def test_time_in_which_the_launcher_was_stopped_is_not_idle(tmp_path, monkeypatch):
+    """After Ctrl-Z and `fg` the processes have computed nothing for as long as they were stopped."""
+    now = [1000.0]
+    monkeypatch.setattr(local_runner.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(local_runner, "processor_seconds", lambda root: 5.0)
+    reader = OutputReader(str(tmp_path / "log"))
+    reader.last_time = 0.0
+    activity = local_runner.Activity(1, reader, timeout=100)
+    for seconds in (10, 10, 3600, 10):
+        now[0] += seconds
+        idle = activity.idle_seconds()
+    assert idle == 10 + 10 + 20 + 10
+    reader.last_time = now[0]
+    assert activity.idle_seconds() == 0
+    reader.start()
+    reader.close()
+
+
+def test_hidden_processes_are_not_idle():
+    assert local_runner.processor_seconds(os.getpid()) > 0
+    assert local_runner.processor_seconds(2**22 + 1) is None
