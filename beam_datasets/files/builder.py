@@ -354,10 +354,6 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         name: of the dataset; None for the format's.
         version: of the dataset; raise it when the files have changed.
         skip_bad: leave out, count and log what cannot be used; else the first ends the run.
-        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
-            no orientation, and count them; apply it, which stores pixels as PNG; error.
-        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
-            first and counts them.
         description: of the dataset.
     """
 
@@ -370,13 +366,10 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         name: str | None = None,
         version: str = "1.0.0",
         skip_bad: bool = False,
-        exif_orientation: str = "keep",
-        frames: str = "error",
         description: str = "",
     ) -> None:
         self.name = check_dataset_name(name or type(self).name)
         self._skip_bad = skip_bad
-        self._images = ImageOptions(exif_orientation, frames)
         self._description = description
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
@@ -395,12 +388,14 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
             raise NoExamplesError(f"{error}\n{reasons}") from None
 
     def _reasons_of_first_rows(self) -> str:
-        """Returns why the first rows of the first units are left out; '' if none are."""
-        with counted_here() as counted:
-            for source in self.split_generators(None).values():
-                for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
-                    with contextlib.suppress(BeamDatasetsError):
+        """Returns why the rows of the first units are left out; '' if none are, or if they cannot be read again."""
+        try:
+            with counted_here() as counted:
+                for source in self.split_generators(None).values():
+                    for unit in source.units[:SHOWN] if isinstance(source, SourceUnits) else ():
                         next(iter(source.read(unit)), None)
+        except BeamDatasetsError:  # the error of the run itself is raised, which this one would hide
+            return ""
         return "\n".join(report({f"files/{name}": value for name, value in counted.items()}))
 
     def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
@@ -425,6 +420,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
         key: the column that identifies a row, or a field of an object (`user/id`); None for its file and place in it.
         infer_rows: how many rows, spread over all files, are looked at to find the schema.
+        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
+            no orientation, and count them; apply it, which stores pixels as PNG; error.
+        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
+            first and counts them.
         common: see FilesBuilder.
     """
 
@@ -451,8 +450,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         features: Mapping[str, str] | None = None,
         key: str | None = None,
         infer_rows: int = INFER_ROWS,
+        exif_orientation: str = "keep",
+        frames: str = "error",
         **common: Any,
     ) -> None:
+        self._images = ImageOptions(exif_orientation, frames)
         self._given_assign = assignment(splits or {}, pattern, split_by, train_until, stratify)
         self._split_options = as_options(splits or {}, split_by, train_until, stratify) if self._given_assign else ""
         self._patterns: dict[str, Patterns] = {"train": pattern or ""}  # one for all if rows are assigned to splits

@@ -28,12 +28,25 @@ class ImageFolder(LabeledFolder):
     Args:
         image_dtype: uint8; or uint16, for images of more than 8 bits a channel, which all must have then.
         channels: of the images: 1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha.
+        exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
+            no orientation, and count them; apply it, which stores pixels as PNG; error.
+        frames: of images with several frames, pages, views or sizes (GIF, TIFF, ...): error; first, which keeps the
+            first and counts them.
         common: see LabeledFolder.
     """
 
     _content = "image"
 
-    def __init__(self, *, image_dtype: str = "uint8", channels: int = 3, **common: Any) -> None:
+    def __init__(
+        self,
+        *,
+        image_dtype: str = "uint8",
+        channels: int = 3,
+        exif_orientation: str = "keep",
+        frames: str = "error",
+        **common: Any,
+    ) -> None:
+        self._images = ImageOptions(exif_orientation, frames)
         if image_dtype not in IMAGE_DTYPES:
             raise ValueError(f"image_dtype is {image_dtype!r}; expected one of {', '.join(IMAGE_DTYPES)}")
         if channels not in range(1, 5):

@@ -19,7 +19,7 @@ from beam_datasets.intake.errors import reason
 from beam_datasets.intake.image_formats import ImageHeader
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.pictures import Picture, open_by_pillow, orientation_of, read_picture
-from beam_datasets.intake.streams import file_systems, open_bytes
+from beam_datasets.intake.streams import read_beside
 
 # Names of counters of images that readers will not see as they are in their files; see `files.inputs.count`.
 ALPHA = "images with transparency, which are read without"
@@ -73,15 +73,7 @@ def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOpt
         return storable_image(value, field, options, path)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of an image nor its path")
-    systems = file_systems()
-    image_path = systems.join(systems.split(beside)[0], value)
-    try:
-        with open_bytes(image_path) as stream:
-            data = stream.read()
-    except InputError:
-        raise
-    except OSError as error:
-        raise ValueError(f"{image_path} cannot be read: {error}") from None
+    image_path, data = read_beside(value, beside)
     try:
         return storable_image(data, field, options, path)
     except ValueError as error:

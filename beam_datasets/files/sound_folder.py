@@ -10,7 +10,7 @@ it. A file is bad if it is damaged, or has another sample rate, number of channe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from beam_datasets.errors import InputError
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, Scalar, Text
-from beam_datasets.files.builder import Bad, Item, SplitBy
+from beam_datasets.files.builder import Bad, Item
 from beam_datasets.files.fields import FLOATS, INTEGERS, SoundType, sound_feature
 from beam_datasets.files.inputs import InputFile
 from beam_datasets.files.labeled_folder import LabeledFile, LabeledFolder, labeled_rows
@@ -31,14 +31,13 @@ from beam_datasets.metadata.info import DatasetInfo
 class SoundFolder(LabeledFolder):
     """Sounds in folders named after their labels; the features are `audio`, `audio/filename`, `label`.
 
-    The arguments that are not listed are those of LabeledFolder and FilesBuilder.
-
     Args:
         sample_rate: samples per second; a file of another rate is bad. `any` accepts all rates, and adds the feature
             `audio/sample_rate`. By default the rate of the first file.
         dtype: dtype that samples are decoded to, without scaling; a file whose samples do not fit is bad. By default
             the smallest dtype for the samples of the first file, and a file of another sample type is bad.
         lazy_decode: True stores the files unchanged, and decodes them when they are read; False stores their samples.
+        common: see LabeledFolder.
     """
 
     _content = "audio"
@@ -46,18 +45,10 @@ class SoundFolder(LabeledFolder):
     def __init__(
         self,
         *,
-        root: str,
-        splits: Mapping[str, str | Sequence[str]] | None = None,
-        split_by: SplitBy | None = None,
-        stratify: str | None = None,
         sample_rate: int | Literal["any"] | None = None,
         dtype: str | None = None,
         lazy_decode: bool = True,
-        data_dir: str | None = None,
-        name: str | None = None,
-        version: str = "1.0.0",
-        skip_bad: bool = False,
-        description: str = "",
+        **common: Any,
     ) -> None:
         if dtype not in (None, *INTEGERS, *FLOATS):
             raise ValueError(f"dtype: expected one of {', '.join((*INTEGERS, *FLOATS))}, got {dtype!r}")
@@ -66,17 +57,7 @@ class SoundFolder(LabeledFolder):
         rate = 0 if sample_rate == "any" else sample_rate
         self._requested_type = SoundType(rate, dtype=dtype or "")
         self._lazy_decode = lazy_decode
-        super().__init__(
-            root=root,
-            splits=splits,
-            split_by=split_by,
-            stratify=stratify,
-            data_dir=data_dir,
-            name=name,
-            version=version,
-            skip_bad=skip_bad,
-            description=description,
-        )
+        super().__init__(**common)
 
     @cached_property
     def _sound(self) -> SoundType:

@@ -12,7 +12,7 @@ from beam_datasets.errors import InputError
 from beam_datasets.files.convert import image_value
 from beam_datasets.files.fields import Field, SoundType, advice
 from beam_datasets.intake.sound import CheckedSound, SoundInfo, checked
-from beam_datasets.intake.streams import file_systems, open_bytes
+from beam_datasets.intake.streams import read_beside
 
 _EXACT_FLOATS = {("int24", "float32")}  # kinds of samples that a dtype holds, though NumPy does not know it
 
@@ -65,15 +65,7 @@ def read_content(value: Any, beside: str) -> CheckedSound:
         return checked(value)
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither the bytes of a sound nor its path")
-    systems = file_systems()
-    file = systems.join(systems.split(beside)[0], value)
-    try:
-        with open_bytes(file) as stream:
-            data = stream.read()
-    except InputError:
-        raise
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error}") from None
+    file, data = read_beside(value, beside)
     try:
         return checked(data)
     except InputError as error:

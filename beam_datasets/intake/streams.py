@@ -14,6 +14,7 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO
 
 from beam_datasets.errors import InputError
 from beam_datasets.extras import needs
-from beam_datasets.intake.errors import reason
+from beam_datasets.intake.errors import foreign_errors, reason
 
 BUFFER_SIZE = 1 << 20
 MAX_LINE = 1 << 27  # bytes
@@ -150,6 +151,25 @@ def open_bytes(path: str) -> io.BufferedReader:
     codec = codec_of(path)
     raw = _open_stored(path)
     return raw if codec is None else decompressed(raw, codec, path)
+
+
+def read_beside(name: str, beside: str) -> tuple[str, bytes]:
+    """Returns the path and the content of a file that another file names.
+
+    Args:
+        name: absolute path, or path relative to the folder of `beside`.
+        beside: path or URL of the file that names it.
+
+    Raises:
+        InputError: the file cannot be opened or read; the message begins with its path.
+    """
+    if "://" in beside:
+        systems = file_systems()
+        path = systems.join(systems.split(beside)[0], name)
+    else:
+        path = os.path.join(os.path.dirname(beside), name)
+    with foreign_errors(path), open_bytes(path) as stream:
+        return path, stream.read()
 
 
 def open_text_bytes(path: str) -> io.BufferedReader:
