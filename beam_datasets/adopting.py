@@ -167,7 +167,7 @@ def _check_free(directory: str, *, new: bool) -> None:
 
 @dataclass(frozen=True)
 class _Checks:
-    """What records are checked by.
+    """Functions that check the records of a file.
 
     Attributes:
         names: checks the names of the features in a record.

@@ -1,4 +1,4 @@
-"""What code that was written for TensorFlow Datasets calls beside builders: features, decoders, configs, mocks."""
+"""Names that code written for TensorFlow Datasets uses beside builders: features, decoders, configs, mocks."""
 
 import copy
 import io

@@ -243,7 +243,7 @@ engine (they change no byte):
 --no_wait  end when a remote runner has the job
 """
 OF_EVERY_COMMAND = ("--debug", "--imports")
-"""What `main` takes out of the arguments of each command."""
+"""Options that `main` reads and removes before it calls a command."""
 
 ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")
 

@@ -27,13 +27,13 @@ from beam_datasets.intake.int96 import EXACT_TIME
 
 @dataclass(frozen=True)
 class Place:
-    """Where values are.
+    """The position of values in the schema, and the form that they are converted to.
 
     Attributes:
-        path: of their field, as `fields.advice` takes it.
-        field: of the values; None if there is none, as of a column that only has the keys.
-        is_json: they become a part of a JSON text.
-        given: the paths of the fields whose types the user has given.
+        path: path of their field, in the notation of `fields.advice`.
+        field: their field; None for a column without one, such as a column of keys alone.
+        is_json: whether they become part of a JSON text.
+        given: paths of the fields whose types the user has given.
     """
 
     path: str

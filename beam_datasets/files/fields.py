@@ -45,13 +45,13 @@ _SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d
 
 @dataclass(frozen=True)
 class SoundType:
-    """What all sounds of a column have in common.
+    """The type that all sounds of a column must have.
 
     Attributes:
-        rate: samples a second; 0 for any; None for that of the first sound.
-        channels: number of them; None for those of the first sound.
-        samples: kind of the samples, one of SAMPLES; '' for that of the first sound, or any that the dtype holds.
-        dtype: that the samples are decoded to; '' for the smallest that holds them.
+        rate: samples per second; 0 for any rate; None for the rate of the first sound.
+        channels: number of channels; None for the number of the first sound.
+        samples: sample type, one of SAMPLES; '' for the type of the first sound, or for any type that `dtype` holds.
+        dtype: dtype that samples are decoded to; '' for the smallest one that holds them.
     """
 
     rate: int | None = None

@@ -44,13 +44,13 @@ def described_features(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Description:
-    """What describes the columns of a file.
+    """The metadata of a Parquet file from which the fields of its columns are derived.
 
     Attributes:
-        features: by the names of columns; see `described_features`.
-        bounds: of integers in the file.
-        nulls: the paths of values that may be null.
-        path: of the file.
+        features: name of a column -> its Hugging Face feature; see `described_features`.
+        bounds: function from the path of an integer column to its least and greatest value; see `Bounds`.
+        nulls: paths of values that may be null.
+        path: path of the file.
     """
 
     features: Mapping[str, Any]

@@ -44,9 +44,9 @@ from beam_datasets.native import crc32c
 
 PUBLISH, ABANDON = "publish", "abandon"
 LOG_PREFIX = "incomplete.log."
-"""How the names of files with what the workers of a failed run printed begin."""
+"""Prefix of the names of files with the output of the workers of a failed run."""
 WORKERS_FILE = "workers.log"
-"""What the workers of the run printed that published a version, in its directory."""
+"""Name of the file, in the directory of a version, with the output of the workers that built it."""
 RUNS_PREFIX = "incomplete.runs."
 """How the names of directories with the records of runs begin; TFDS and `catalog` skip `incomplete.*`."""
 EXPORT_FILE = "_export.json"
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def kept_log(self) -> str:
-        """Where the output of the workers is kept if the run fails: beside its staging directory.
+        """Path of the file that keeps the output of the workers if the run fails, beside its staging directory.
 
         A run in a temporary directory, as of `build --overwrite`, keeps it beside that, because it is removed.
         """

@@ -1,4 +1,4 @@
-"""What others wrote: compressed streams, Parquet, TFRecords, images and sound, read as a whole or refused.
+"""Readers of files that others wrote: compressed streams, Parquet, TFRecords, images and sounds.
 
 Builders of files, `adopt`, downloads and the features of images and sound open foreign content by this package alone.
 It keeps four rules:

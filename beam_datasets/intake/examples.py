@@ -101,7 +101,7 @@ def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
         path: path of the file, for errors.
 
     Raises:
-        CorruptRecordError: the length of a record is damaged, so that the next one cannot be step, or the file ends
+        CorruptRecordError: the length of a record is damaged, so that the next one cannot be found, or the file ends
             within a record. The records before it are yielded first.
         InputError: the stream cannot be read to its end. The records before that position are yielded first.
     """

@@ -228,7 +228,7 @@ class ParquetContent:
             for batch in _read(self._file, group, names):
                 yield batch
                 start += batch.num_rows
-        except Exception:
+        except Exception:  # pyarrow raises many classes; the second read raises if it was something else
             if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
                 raise
             with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads

@@ -35,10 +35,10 @@ Convert = Callable[[list[Any]], Any]
 
 
 MAX_SECONDS = 60.0
-"""How long an expression may take for a block of examples."""
+"""Time limit in seconds of an expression for a block of examples."""
 
 MAX_BYTES = 2 << 30
-"""How much memory an expression may take besides what the process has."""
+"""Memory limit of an expression, in addition to the memory of the process."""
 
 _TABLE = "examples"
 _MAX_NAMES = 20  # of labels in an error

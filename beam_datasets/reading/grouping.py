@@ -68,7 +68,7 @@ class ByLength(Grouping):
 
     @property
     def max_bins(self) -> int:
-        """How many bins can be open at once."""
+        """The maximal number of open bins."""
         return len(self.sizes)
 
     def restored(self, bins: list[list[Item]]) -> list[Bin]:
@@ -153,7 +153,7 @@ class Packed(Grouping):
 
     @property
     def max_bins(self) -> int:
-        """How many bins can be open at once."""
+        """The maximal number of open bins."""
         return self.num_bins
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:

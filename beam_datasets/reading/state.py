@@ -26,7 +26,7 @@ from beam_datasets.errors import StateError
 
 FORMAT, FORMAT_WITH_BLOCKS = 1, 2
 FORMATS_OF_STREAMS = (3, 4)
-"""Of `reading.stream_state`; the second has a check sum."""
+"""Formats of the states of streams, see `reading.stream_state`: without and with a checksum."""
 
 MAX_POSITION = 1 << 61
 """Above all positions, epochs and numbers of workers, so that sums of a few of them fit 64 bits."""

@@ -19,7 +19,7 @@ from beam_datasets.errors import StateError
 from beam_datasets.reading.state import FORMATS_OF_STREAMS, MAX_POSITION, checked, checked_fingerprint, format_of
 
 Unit: TypeAlias = Any
-"""What an item was made of: its position in the dataset, or, behind a group, a list of units."""
+"""The origin of an item: its position in the dataset, or a list of units for an item that a group made."""
 
 _WITHOUT_CHECK, _FORMAT = FORMATS_OF_STREAMS
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
@@ -28,12 +28,12 @@ _HINT = "Restore it with the operations that it was saved with, or begin anew."
 
 @dataclass(frozen=True)
 class Held:
-    """What a link holds.
+    """The items that one operation of a stream holds between two outputs.
 
     Attributes:
-        queue: items that it has not taken yet.
-        bins: items of groups that are not complete.
-        count: how many items a `skip()` or `take()` has seen.
+        queue: items that it has not processed yet.
+        bins: items of its incomplete groups.
+        count: number of items that a `skip()` or `take()` has seen.
     """
 
     queue: Sequence[Unit] = ()
@@ -41,19 +41,19 @@ class Held:
     count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what is not empty."""
+        """Returns the attributes that are not empty, by name."""
         return {name: what for name, what in vars(self).items() if what}
 
 
 @dataclass(frozen=True)
 class StreamState:
-    """Where a stream is.
+    """The position of a stream.
 
     Attributes:
-        epoch: the epoch of the dataset, or, behind groups, of the stream.
-        position: how many examples of the dataset were read in the epoch.
-        held: what each link holds, and last what is to be handed out; empty if nothing is held.
-        fingerprint: what the order depends on, as `state.fingerprint()` gives it.
+        epoch: epoch of the dataset, or, after a group, of the stream.
+        position: number of examples of the dataset that were read in the epoch.
+        held: items that each operation holds, and last the output that was not yielded yet; empty if there are none.
+        fingerprint: the result of `state.fingerprint()`, which identifies the order.
     """
 
     epoch: int

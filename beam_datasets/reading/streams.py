@@ -88,7 +88,7 @@ class Grouping(ABC):
     @property
     @abstractmethod
     def max_bins(self) -> int:
-        """How many bins can be open at once."""
+        """The maximal number of open bins."""
 
     def restored(self, bins: list[list[Item]]) -> list[Bin]:
         """Returns the bins with items of a saved state.
@@ -137,7 +137,7 @@ class Batched(Grouping):
 
     @property
     def max_bins(self) -> int:
-        """How many bins can be open at once."""
+        """The maximal number of open bins."""
         return 1
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:

@@ -58,7 +58,7 @@ _CUT = (
     "kind: Interrupted",
     "invalid utf-8",
 )
-"""What errors contain if an answer ended too early, for which obstore needs an ETag to go on, or was changed."""
+"""Texts in errors of answers that ended too early, which obstore continues only by an ETag, or that were changed."""
 
 _MEMORY: dict[str, Any] = {}
 """The stores of `memory://`: what is put there lives as long as the process."""

@@ -33,7 +33,7 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []  # until the process ends: a 
 
 
 class MockPolicy(enum.Enum):
-    """What `mock_data` takes the features and the splits from.
+    """The source of the features and splits of `mock_data`.
 
     Attributes:
         AUTO: from metadata files, where there are any, else from the builder's class.

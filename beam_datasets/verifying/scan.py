@@ -33,7 +33,7 @@ _MAX_DAMAGES = 1000  # damaged ranges that are reported separately in one file
 _MAX_DESCENTS = 100_000  # places in one index where keys begin again
 
 UNCHECKED = (ExampleError, FeatureError, MemoryError)
-"""What a check of a record raises; an image may need more memory than there is."""
+"""Exceptions of the check of a record; decoding an image may need more memory than there is."""
 
 
 @dataclass(frozen=True, slots=True)

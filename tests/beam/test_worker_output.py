@@ -1,4 +1,4 @@
-"""What workers of a local run print is shown and kept, and can neither hang a run nor fail it."""
+"""Output of the workers of a local run: it is shown and kept, and can neither hang a run nor fail it."""
 
 import multiprocessing
 import os

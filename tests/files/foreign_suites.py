@@ -52,7 +52,7 @@ SLOW = 300.0  # seconds for a file, such as one with texts of a GiB
 
 
 class Trial(NamedTuple):
-    """What became of a file."""
+    """The outcome of a file."""
 
     file: str
     outcome: str

@@ -1,4 +1,4 @@
-"""What builders of files publish, without a run: rows are read, encoded as records and decoded in this process."""
+"""Builds of files without a run: rows are read, encoded as records and decoded in this process."""
 
 import argparse
 import functools
@@ -32,7 +32,7 @@ SECONDS = 60
 
 
 class Published(NamedTuple):
-    """What a builder publishes.
+    """The result of a build.
 
     Attributes:
         features: of the examples.
@@ -150,7 +150,7 @@ def advised(problem: str) -> Iterator[tuple[str, str]]:
 
 
 class Crashed(NamedTuple):
-    """What a call in another process ended with instead of a result."""
+    """The end of a call in another process that returned no result."""
 
     reason: str
 

@@ -151,7 +151,7 @@ REPAIRED = {
     "gz": lambda data: gzip.compress(_csv()[: len(data)] + data[-9:]),
     "zst": lambda data: zstandard.compress(_jsonl()[: len(data)] + data[-9:]),
 }
-"""What makes the checksums of damaged content right, so that the damage is found by its meaning alone."""
+"""Functions that correct the checksums of damaged content, so that only its meaning shows the damage."""
 
 _NUMBERS = [struct.pack(form, n) for form in ("<I", ">I", "<H", ">H") for n in (0, 1, 0x7FFF, 0xFFFF)]
 _NUMBERS += [struct.pack(form, n) for form in ("<I", ">I") for n in (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 28)]

@@ -297,7 +297,7 @@ def test_colours_of_print_are_counted():
 
 
 class Unforeseen:
-    """What a library may raise."""
+    """Exceptions that a library may raise."""
 
     raised = (NotImplementedError("flags 8"), struct.error("short"), SyntaxError("broken"), MemoryError(), KeyError(64))
 
@@ -407,7 +407,7 @@ def test_unknown_options(options, problem):
 
 
 def test_lists_of_images(tmp_path):
-    """What the error of an item advises is a type of the list."""
+    """The error of an item of a list advises a type of the whole list."""
     encoded_images = [imagecodecs.png_encode(pixels) for pixels in (DEEP_GRAY, DEEP_GRAY.T.copy())]
     images = [{"b64": base64.b64encode(data).decode()} for data in encoded_images]
     (tmp_path / "a.jsonl").write_text(json.dumps({"x": images, "n": 1}) + "\n" + json.dumps({"x": [], "n": 2}))

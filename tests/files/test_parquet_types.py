@@ -47,7 +47,7 @@ def table_of(columns, features=None):
 
 
 class Read:
-    """What is made of Parquet files: `fields`, `problems`, the examples in `rows` and the problems of rows in `bad`."""
+    """A build of Parquet files: its `fields`, `problems`, examples (`rows`) and problems of rows (`bad`)."""
 
     def __init__(self, path, specs=None):
         specs = specs or {}

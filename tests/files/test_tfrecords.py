@@ -371,7 +371,7 @@ SCENARIO = wire.field(5, b"scenario") + b"\x09" + bytes(8)  # as of another .pro
 
 
 def test_builds(files, tmp_path):
-    """What a build says of records that are no Examples, and what --skip_bad leaves out."""
+    """Builds of records that are not Examples: the errors, and the records that --skip_bad leaves out."""
     files.write("a.rec", b"".join(map(frame, CLIPS)))
     problem = files.fails("tfrecord")
     expected = "byte 34 (record 1): the record is not a tf.train.Example: it is a tf.train.SequenceExample with the "

@@ -47,7 +47,7 @@ class Content(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What becomes of content: the type as `--feature` takes it, and a value as it is read."""
+    """The result for content: the type as `--feature` takes it, and a value as it is read."""
 
     feature: str
     read_as: str

@@ -1,4 +1,4 @@
-"""Which cases of TFDS's own tests differ here, by the rows of docs/reference/tfds.md that document them."""
+"""Cases of TFDS's own tests that differ here, by the rows of docs/reference/tfds.md that document them."""
 
 from __future__ import annotations
 

@@ -390,7 +390,7 @@ def test_one_thread_makes_examples(builder: Any) -> None:
 
 
 def test_a_fill_does_not_pad(published: Path) -> None:
-    """Which of the two is meant is said where both may be."""
+    """A warning names the argument for padding where `fill` and padding both apply."""
     tree = bd.features.FeaturesDict(
         {"tokens": bd.features.Sequence(np.int64), "n": bd.features.Scalar(np.int64, optional=True)}
     )
