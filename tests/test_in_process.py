@@ -14,6 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from hypothesis import given
 from hypothesis import strategies as st
@@ -358,7 +359,8 @@ def test_a_command_that_needs_beam_says_so(tmp_path, args, missing, imports):
     assert re.fullmatch(rf"beam-datasets: .* needs Apache Beam{why}: pip install .*\n", run.stderr), run.stderr
 
 
-NAMES = st.text("ab.[]*?!-", min_size=1, max_size=4).filter(lambda name: name.strip("."))
+# Without `**` in a name: there it goes into folders in Beam, and not in Python.
+NAMES = st.text("ab.[]*?!-", min_size=1, max_size=4).filter(lambda name: name.strip(".") and "**" not in name)
 
 
 @given(names=st.sets(NAMES, min_size=1), pattern=NAMES, deep=st.booleans())
@@ -375,11 +377,14 @@ def test_files_are_found_as_by_beam(tmp_path_factory, names, pattern, deep):
         pattern += "/**"
     if os.path.exists(pattern):  # it is a name, not a pattern
         return
-    [expected] = FileSystems.match([pattern])
     try:
         found = find(pattern, hidden=())
     except BeamDatasetsError:
         found = []
+    try:
+        [expected] = FileSystems.match([pattern])
+    except BeamIOError:  # a range such as [b-a]; tests/files/test_glob.py compares those with Python's glob
+        return
     assert sorted((file.path, file.size) for file in found) == sorted(
         (file.path, file.size_in_bytes) for file in expected.metadata_list
     )

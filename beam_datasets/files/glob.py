@@ -8,9 +8,10 @@ followed, except into a folder that contains them. A broken link matches as a fi
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from beam_datasets.errors import InputError, MissingDependencyError
@@ -61,51 +62,58 @@ def files_below(folder: str, pattern: str, hidden: tuple[str, ...] = (".", "_"))
         InputError: a folder cannot be listed.
     """
     names = pattern.split("/")
-    matches = re.compile(_regex(names, hidden)).fullmatch
+    wanted = _Pattern(names, hidden)
     if "://" in folder:
         files = _files_in_store(folder, pattern)
     else:
         files = _files_on_disk(folder, None if "**" in names else len(names))
-    return [file for file in files if matches(file.path[len(folder) :].replace(os.sep, "/"))]
+    return [file for file in files if wanted.matches(file.path[len(folder) :].replace(os.sep, "/"))]
 
 
-_TOKEN = re.compile(r"(?P<any>\*+)|(?P<one>\?)|\[(?P<negated>!?)(?P<set>\]?[^\]]*)\]|(?P<literal>.)", re.DOTALL)
-
-
-def _regex(names: list[str], hidden: tuple[str, ...]) -> str:
-    """Returns the regular expression of a pattern, for paths relative to the folder of the pattern.
+class _Pattern:
+    """A pattern that paths relative to a folder are compared with, a name at a time.
 
     Args:
         names: the pattern, split at `/`.
         hidden: first characters of the names that wildcards do not match.
     """
-    not_hidden = f"(?![{re.escape(''.join(hidden))}])" if hidden else ""
-    *folders, last = names
-    parts = [f"(?:{not_hidden}[^/]+/)*" if name == "**" else f"{_name_regex(name, not_hidden)}/" for name in folders]
-    parts.append(f"(?:{not_hidden}[^/]+/)*{not_hidden}[^/]+" if last == "**" else _name_regex(last, not_hidden))
-    return "".join(parts)
+
+    def __init__(self, names: list[str], hidden: tuple[str, ...]) -> None:
+        self._patterns = tuple(map(_compile_name, names))  # None for `**`
+        self._hidden = hidden
+
+    def matches(self, path: str) -> bool:
+        """Returns whether the pattern matches a whole path, whose separator is `/`."""
+        return self._match(self._patterns, path.split("/"))
+
+    def _match(self, patterns: tuple[_NamePattern | None, ...], names: list[str]) -> bool:
+        """Returns whether the rest of the pattern matches the remaining names of a path."""
+        if not patterns or not names:
+            return not patterns and not names
+        first, rest = patterns[0], patterns[1:]
+        visible = not names[0].startswith(self._hidden)
+        if first is not None:
+            return (
+                (visible or not first.starts_with_wildcard) and first.matches(names[0]) and self._match(rest, names[1:])
+            )
+        # `**` matches no folder, or the next one and perhaps others; as the last name, at least a file.
+        if rest and self._match(rest, names):
+            return True
+        return visible and ((not rest and len(names) == 1) or self._match(patterns, names[1:]))
 
 
-def _name_regex(name: str, not_hidden: str) -> str:
-    """Returns the regular expression of one name of a pattern; `not_hidden` is the one that its start must match.
+class _NamePattern(NamedTuple):
+    """A name of a pattern, other than `**`: what it matches, and whether its first character is a wildcard."""
 
-    >>> re.fullmatch(_name_regex("a*.[!x]?v", ""), "a1.csv") is not None
-    True
-    """
+    matches: Callable[[str], Any]
+    starts_with_wildcard: bool
 
-    def translate(token: re.Match[str]) -> str:
-        """Returns the regular expression of a wildcard or of a literal character."""
-        if token["any"]:
-            return "[^/]*"
-        if token["one"]:
-            return "[^/]"
-        if token["set"] is None:
-            return re.escape(token["literal"])
-        characters = token["set"].replace("\\", r"\\").replace("[", r"\[").replace("^", r"\^")
-        characters = f"\\{characters}" if characters.startswith("]") else characters
-        return f"[{'^/' if token['negated'] else ''}{characters}]"
 
-    return not_hidden * name.startswith(tuple(WILDCARDS)) + _TOKEN.sub(translate, name)
+def _compile_name(name: str) -> _NamePattern | None:
+    """Returns what a name of a pattern matches; None for `**`."""
+    if name == "**":
+        return None
+    return _NamePattern(re.compile(fnmatch.translate(name)).match, name.startswith(tuple(WILDCARDS)))
 
 
 def _files_on_disk(folder: str, depth: int | None) -> Iterator[ListedFile]:

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,18 +19,18 @@ CONTEXT.set_forkserver_preload(["tests.beam.talking_dataset"])
 
 
 def build(folder, manner, *options, data_dir=None):
-    """Builds a dataset in a new process; returns (exit code, what was said, seconds)."""
+    """Builds a dataset in a new process; returns its exit code, None after a minute, and what it said."""
     arguments = (str(folder), manner, str(data_dir or folder / "data"), *options)
-    process, start = CONTEXT.Process(target=talking_dataset.build, args=arguments), time.monotonic()
+    process = CONTEXT.Process(target=talking_dataset.build, args=arguments)
     process.start()
     process.join(60)
-    seconds = time.monotonic() - start
+    code = process.exitcode
     process.kill()
-    return process.exitcode, (folder / "said").read_text(), seconds
+    return code, (folder / "said").read_text()
 
 
 def test_what_workers_say_is_shown_and_kept(tmp_path):
-    code, said, _ = build(tmp_path, "talk")
+    code, said = build(tmp_path, "talk")
     assert code == 0
     log = (tmp_path / "data" / "talking" / "1.0.0" / "workers.log").read_text()
     for part in range(4):
@@ -44,7 +43,7 @@ def test_what_workers_say_is_shown_and_kept(tmp_path):
 
 
 def test_what_workers_said_survives_a_failure(tmp_path):
-    code, said, _ = build(tmp_path, "fail")
+    code, said = build(tmp_path, "fail")
     assert code == 1
     assert not [line for line in said.splitlines() if line.startswith("worker ") and "boo" in line]  # Beam's traceback
     [log] = (tmp_path / "data" / "talking").glob("incomplete.log.*")
@@ -61,7 +60,7 @@ def test_the_log_of_a_run_in_a_temporary_directory_is_kept_beside_it():
 
 @pytest.mark.slow
 def test_a_flood_is_counted(tmp_path):
-    code, said, _ = build(tmp_path, "flood")
+    code, said = build(tmp_path, "flood")
     assert code == 0
     shown = said.count("line ")
     assert worker_output.SHOWN_AT_ONCE <= shown < 1000
@@ -72,12 +71,11 @@ def test_a_flood_is_counted(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_does_nothing_is_ended(tmp_path):
-    code, said, seconds = build(tmp_path, "wait", "--stall_timeout=2")
+    code, said = build(tmp_path, "wait", "--stall_timeout=2")
     assert code == 1
     assert "StalledError: the run was ended, because its worker processes computed and printed nothing for" in said
     assert "nothing was published" in said
-    assert seconds < 20
-    code, said, _ = build(tmp_path, "wait and print", "--stall_timeout=1.5")
+    code, said = build(tmp_path, "wait and print", "--stall_timeout=1.5")
     assert code == 0, said
 
 
