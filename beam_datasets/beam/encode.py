@@ -16,7 +16,7 @@ from beam_datasets import storage
 from beam_datasets.beam.failures import SourceError
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import compile_encoder
-from beam_datasets.generate.blocks import AnyBlock, BlockBuilder, SpilledBlocks, histogram_of
+from beam_datasets.generate.blocks import Block, BlockBuilder, SpilledBlocks, histogram_of
 from beam_datasets.generate.progress import reported
 from beam_datasets.generate.units import (
     Checkpoint,
@@ -89,9 +89,9 @@ class EncodeBlocks(beam.DoFn):
 
     def outputs(self) -> Iterator[Any]:
         """Yields the block of what was collected, and its histogram."""
-        if (block := self._builder.flush()) is None:
+        if (new := self._builder.flush()) is None:
             return
-        (loaded,) = block.load()
+        block, loaded = new
         libraries, num_bytes = frozenset(self._libraries), len(loaded.payload)
         if isinstance(block, SpilledBlocks):
             self.made.append((block, checksum(loaded.keys, loaded.sizes), libraries))
@@ -207,7 +207,8 @@ def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
     """Yields the blocks of a checkpoint, and beside them a histogram of each."""
     for block in checkpoint.blocks:
         yield block
-        yield histogram_output(block, hash_shift, frozenset(checkpoint.libraries))
+        for loaded in block.load():
+            yield histogram_output(loaded, hash_shift, frozenset(checkpoint.libraries))
 
 
 class _EncodeUnits(beam.DoFn):
@@ -321,7 +322,7 @@ def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
     return stage.with_output_types(Any, **kinds).with_outputs(*kinds, main="blocks")
 
 
-def histogram_output(block: AnyBlock, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
+def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
     """Returns (split, histogram of a block) as another output, with what this process has done meanwhile."""
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
     return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))

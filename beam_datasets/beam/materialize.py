@@ -236,7 +236,7 @@ class _ReadBlocks(beam.DoFn):
     def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
         some, block_size = ranges[number], self._engine.bytes_per_block
         for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
-            yield block
-            yield histogram_output(block, self._hash_shift)
+            yield block.sent
+            yield histogram_output(block.loaded, self._hash_shift)
         self._examples.inc(some.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_datasets import storage
 from beam_datasets.arguments import integer, is_unicode
 from beam_datasets.errors import FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
@@ -36,7 +36,7 @@ class ClassLabel(Leaf):
     Args:
         num_classes: how many classes there are.
         names: the classes' names, in the order of their indices. Spaces around them are dropped, as a label file does.
-        names_file: a file with one name a line.
+        names_file: path or URL of a text file in UTF-8 with one name a line.
         doc: what it means.
 
     At most one of the first three is given; without any, the number of classes is not known and nothing can be encoded.
@@ -68,7 +68,7 @@ class ClassLabel(Leaf):
         if sum(given is not None for given in (num_classes, names, names_file)) > 1:
             raise ValueError("ClassLabel takes one of num_classes=, names= and names_file=, not several")
         if names_file is not None:
-            names = parse_names(Path(names_file).read_text(encoding="utf-8"))
+            names = parse_names(storage.read_bytes(os.fspath(names_file)).decode("utf-8"))
         num_classes = None if num_classes is None else integer("num_classes", num_classes, at_least=0)
         self._set(doc=doc, num_classes=num_classes, label_names=None)
         super().__post_init__()

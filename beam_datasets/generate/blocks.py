@@ -17,7 +17,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,6 +148,18 @@ class SpilledBlocks:
 AnyBlock = Block | SpilledBlocks
 
 
+class NewBlock(NamedTuple):
+    """A block that this process has just made.
+
+    Attributes:
+        sent: what travels: the block itself, or where it was spilled.
+        loaded: the block with its keys and sizes, for a histogram without reading the file again.
+    """
+
+    sent: AnyBlock
+    loaded: Block
+
+
 def _listed(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
     """Returns the content of `SpilledBlocks`, in buffers; an empty path is that of the list."""
     paths = "\0".join([payload.path for _, payload in blocks]).encode("utf-8", "surrogateescape")
@@ -263,10 +275,9 @@ def _check_spill_dir(own: str, spill_dir: str) -> None:
         raise ValueError(f"spill_dir is {spill_dir!r}, where no file can be written: {error}") from error
 
 
-def histogram_of(block: AnyBlock, shift: int = 0) -> Histogram:
+def histogram_of(block: Block, shift: int = 0) -> Histogram:
     """Returns the histogram of one block; `shift` as of `count_keys`."""
-    (loaded,) = block.load()
-    return replace(count_keys(key_array(loaded.keys), size_array(loaded.sizes), shift=shift), num_blocks=1)
+    return replace(count_keys(key_array(block.keys), size_array(block.sizes), shift=shift), num_blocks=1)
 
 
 def key_array(keys: bytes) -> NDArray[np.uint64]:
@@ -378,7 +389,7 @@ def collector(encode: Callable[[Any], bytes], most: int) -> tuple[Any, ...]:
 
 def make_block(
     split: str, keys: bytes, sizes: list[NDArray[np.int64]], buffers: list[Buffer], spill_dir: str | None = None
-) -> AnyBlock:
+) -> NewBlock:
     """Returns the block of framed records, sorted by their keys.
 
     Args:
@@ -411,17 +422,20 @@ def gather(
 
 def _sorted_block(
     split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
-) -> AnyBlock:
+) -> NewBlock:
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
     sorted_sizes = np.frombuffer(sizes, "<u4")[order]
     if spill_dir is None:
-        return Block(split, sorted_keys, sorted_sizes.tobytes(), ordered(order))
+        block = Block(split, sorted_keys, sorted_sizes.tobytes(), ordered(order))
+        return NewBlock(block, block)
     num_bytes = int(sorted_sizes.sum(dtype=np.int64))
     # Small pieces: a buffer that is used again is in the processor's cache, a large one costs fresh pages.
     count = max(1, PIECE_BYTES * len(order) // num_bytes)
     pieces = (ordered(order[start : start + count]) for start in range(0, len(order), count))
-    return spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
+    spilled = spill(split, sorted_keys, sorted_sizes.tobytes(), pieces, num_bytes, spill_dir)
+    payload = FileRange(spilled.path, spilled.stop, spilled.stop + num_bytes)
+    return NewBlock(spilled, Block(split, sorted_keys, sorted_sizes.tobytes(), payload))
 
 
 def spill(
@@ -512,7 +526,7 @@ class BlockBuilder:
         self._num_bytes += size
         return self._num_bytes >= self._full
 
-    def flush(self) -> AnyBlock | None:
+    def flush(self) -> NewBlock | None:
         """Returns the block of what was collected since the last flush; None where that is nothing."""
         if not self._keys:
             return None

@@ -20,6 +20,7 @@ from beam_datasets.generate.blocks import (
     AnyBlock,
     BlockBuilder,
     BlockCollector,
+    NewBlock,
     choose_spill_dir,
     histogram_of,
 )
@@ -94,7 +95,7 @@ def _encode(
     spill_dir: str | None,
     libraries: set[str],
     seen: list[tuple[str, Any]],
-) -> Iterator[AnyBlock]:
+) -> Iterator[NewBlock]:
     """Yields the blocks of all splits; `libraries` gets those whose versions determine bytes of the examples."""
     for splits in read_together(sources):
         source, keeps = sources[splits[0]], {split: sources[split].keep for split in splits}
@@ -123,7 +124,7 @@ def _encode(
 
 
 def write_blocks(
-    blocks: Iterable[AnyBlock],
+    blocks: Iterable[NewBlock],
     splits: Sequence[str],
     sharding: ShardingOptions,
     destination: Destination,
@@ -144,9 +145,9 @@ def write_blocks(
     shift = 0 if sharding.ordered else histograms.hash_shift(max_bins)
     counts: defaultdict[str, list[Histogram]] = defaultdict(list)
     read: list[AnyBlock] = []
-    for block in blocks:
+    for block, loaded in blocks:
         read.append(block)
-        counts[block.split].append(histogram_of(block, shift))
+        counts[block.split].append(histogram_of(loaded, shift))
         if len(counts[block.split]) == _HISTOGRAMS_MERGED:
             counts[block.split] = [histograms.merge(counts[block.split], max_bins)]
     merged = {

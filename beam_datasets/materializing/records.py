@@ -30,7 +30,7 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.blocks import MAX_COPIED_BYTES, AnyBlock, collector, cuts, make_block
+from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading.runs import ahead
@@ -506,7 +506,7 @@ def _framed(
 
 def blocks(
     whole: RecordRange, transform: Transform | None, reshuffle: str, *, block_size: int, spill_dir: str | None
-) -> Iterator[AnyBlock]:
+) -> Iterator[NewBlock]:
     """Yields the records of a range that are kept, in blocks, with the sort keys of a new order.
 
     Args:

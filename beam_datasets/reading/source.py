@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import functools
 import itertools
+import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -201,8 +202,7 @@ class Source(Operation):
         bounds = [0, *cuts.tolist(), len(runs)]
         parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
         if len(parts) > 1 and self.is_remote:
-            with ThreadPoolExecutor(min(len(parts), _MAX_THREADS), "beam_datasets-fetch") as executor:
-                list(executor.map(fetch, parts))
+            list(_fetch_threads(os.getpid()).map(fetch, parts))
         else:
             list(map(fetch, parts))
         return _with_names(found, self._names(runs, records)) if self._config.add_tfds_id else found
@@ -234,6 +234,12 @@ class Source(Operation):
         if executor is None:
             return RunReader(shard, stop, self._chunk_bytes)
         return RunReader(shard, stop, self._chunk_bytes, executor.submit, self._turns).load(wanted)
+
+
+@functools.cache
+def _fetch_threads(process_id: int) -> ThreadPoolExecutor:
+    """Returns the threads of this process that fetch records of remote files; a fork gets its own."""
+    return ThreadPoolExecutor(_MAX_THREADS, "beam_datasets-fetch")
 
 
 class _Reading:

@@ -125,6 +125,7 @@ class LocalWriter(Writer):
             PathExistsError: there is one.
         """
         with _named(self.path, self.abort):
+            count_write(self._file.tell())
             self._file.close()
             os.link(self._temporary, self.path)
             os.unlink(self._temporary)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from beam_datasets import features, tfds
+from beam_datasets import features, storage, tfds
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, MetadataError
 from beam_datasets.features import wrapped
@@ -193,6 +193,8 @@ def test_label_files_that_do_not_fit(text):
 def test_class_labels(tmp_path):
     file = tmp_path / "names.txt"
     file.write_text("cat\n\n dog \n")
+    storage.write_bytes("memory://labels/names.txt", file.read_bytes())
+    assert F.ClassLabel(names_file="memory://labels/names.txt") == F.ClassLabel(names_file=file)
     label = F.ClassLabel(names_file=file)
     assert (label.num_classes, label.names) == (2, ["cat", "dog"])
     assert (label.str2int("dog"), label.int2str(0)) == (1, "cat")

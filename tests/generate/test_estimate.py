@@ -185,8 +185,8 @@ def group_of(num_records, size, directory, *, spilled):
     counts, paths = [], []
     for n in range(num_records):
         if builder.add(n, n) or n == num_records - 1:
-            block = builder.flush()
-            counts.append(histogram_of(block))
+            block, loaded = builder.flush()
+            counts.append(histogram_of(loaded))
             paths.append(directory / f"{len(paths)}.pickle")
             paths[-1].write_bytes(pickle.dumps(block))
     made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1))

@@ -134,7 +134,7 @@ def test_a_task_finds_the_heads_of_many_blocks_by_one_read(tmp_path):
     rng = random.Random(2)
     keys = [rng.randbytes(16) for _ in range(3000)]
     blocks = [block_of(keys[i::30], keys[i::30], str(tmp_path)) for i in range(30)]
-    counts = {"train": merge(map(histogram_of, blocks), 2000)}
+    counts = {"train": merge([histogram_of(*block.load()) for block in blocks], 2000)}
     split = plan.make_plan(["train"], counts, plan.ShardingOptions(num_shards=40)).split("train")
     collector, routed = BlockCollector(str(tmp_path)), []
     for number, block in enumerate(blocks):
@@ -162,7 +162,7 @@ def test_a_level_keeps_every_record_once(tmp_path):
     rng = random.Random(1)
     keys = [rng.randbytes(16) for _ in range(2000)]
     blocks = [block_of(keys[i::40], keys[i::40], str(tmp_path)) for i in range(40)]
-    counts = {"train": merge(map(histogram_of, blocks), 200)}
+    counts = {"train": merge([histogram_of(*block.load()) for block in blocks], 200)}
     split = plan.make_plan(["train"], counts, plan.ShardingOptions(num_shards=120), TINY).split("train")
     assert len(split.levels) == 2
     for level in split.levels:

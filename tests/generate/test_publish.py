@@ -56,7 +56,9 @@ def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan
     builder = BlockBuilder("train", lambda n: encode({"n": n}), block_size=1 << 20)
     for n in range(count):
         builder.add(n, n)
-    block = builder.flush()
+    new = builder.flush()
+    assert new is not None
+    block = new.loaded
     counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
     options = plan.ShardingOptions(num_shards=publication.options["num_shards"])
     made = plan.make_plan(["train"], {"train": counts}, options)

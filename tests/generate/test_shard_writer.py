@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_datasets import storage
 from beam_datasets.errors import DuplicateKeyError
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate import histogram, merge, plan, shard_writer
-from beam_datasets.generate.blocks import BlockBuilder, key_array, merge_unique, size_array, split_by_key
+from beam_datasets.generate.blocks import BlockBuilder, histogram_of, key_array, merge_unique, size_array, split_by_key
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.storage import TEMPORARY_PREFIX
@@ -31,7 +32,7 @@ def build_blocks(examples, num_blocks, spill_dir=None, ordered=False):
     ]
     for key, record in examples:
         random.choice(builders).add(key, record)
-    return [block for builder in builders if (block := builder.flush()) is not None]
+    return [new.sent for builder in builders if (new := builder.flush()) is not None]
 
 
 def read_at_once(monkeypatch, chunk_bytes):
@@ -145,7 +146,7 @@ def test_chunks_are_the_records_in_order(sizes, runs, left_out, chunk_bytes, ran
     builders = [BlockBuilder("train", bytes, block_size=1 << 40, ordered=True) for _ in range(4)]
     for key, record in enumerate(records):
         builders[dealt[key % len(dealt)]].add(key, record)
-    blocks = [block for builder in builders if (block := builder.flush()) is not None]
+    blocks = [new.sent for builder in builders if (new := builder.flush()) is not None]
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setattr(merge, "_RANKS", ranks)
         patch.setattr(merge, "MIN_RUN_BYTES", run_bytes)
@@ -222,3 +223,15 @@ def test_an_attempt_killed_half_way_does_no_harm(tmp_path, monkeypatch):
     assert [path.name.startswith(TEMPORARY_PREFIX) for path in (tmp_path / "out").iterdir()] == [True]
     shards = write_all(blocks, options, tmp_path / "out")
     check(shards, expected_files(examples, 1, lambda key: hash_key("train", key)))
+
+
+def test_the_histogram_of_a_new_block_needs_no_read(tmp_path):
+    builder = BlockBuilder("train", bytes, block_size=1 << 40, spill_dir=str(tmp_path))
+    for key in range(100):
+        builder.add(key, bytes(key))
+    storage.take_requests()
+    sent, loaded = builder.flush()
+    histogram_of(loaded)
+    requests = storage.take_requests()
+    assert (requests.reads, requests.writes) == (0, 1)
+    assert sent.load() == [loaded]  # what a reader of the file finds

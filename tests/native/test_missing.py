@@ -22,7 +22,7 @@ GENERATE = """
 from beam_datasets.generate.blocks import BlockBuilder
 for _ in range(2):
     builder = BlockBuilder("train", bytes, block_size=1)
-    print(builder.add(1, b"a"), len(builder.flush().payload))
+    print(builder.add(1, b"a"), len(builder.flush().sent.payload))
 """
 
 

@@ -33,9 +33,16 @@ def ids(dataset: Any) -> list[int]:
 
 @pytest.fixture
 def reading_threads() -> Callable[[], set[threading.Thread]]:
-    """Returns what gives the reading threads that began in the test; earlier ones may take a moment to end."""
+    """Returns what gives the reading threads that began in the test; earlier ones may take a moment to end.
+
+    Those that fetch records of several files are kept for the next reader.
+    """
     before = set(threading.enumerate())
-    return lambda: {thread for thread in threading.enumerate() if thread.name.startswith("beam_datasets")} - before
+    return lambda: {thread for thread in of_this_package() if "fetch" not in thread.name} - before
+
+
+def of_this_package() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("beam_datasets")]
 
 
 @pytest.mark.parametrize("split", ["train", "train[33%:]+test", "train[170:171]", "train[:0]"])
@@ -52,6 +59,18 @@ def test_reads_the_same(
     assert ids(remote.repeat(2).shard(1, 2, block=3)) == ids(local.repeat(2).shard(1, 2, block=3))
     assert ids(remote[:]) == ids(local[:])
     assert not reading_threads()
+
+
+def test_random_records_are_fetched_by_the_same_threads(
+    builders: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (started.append(thread.name), start(thread))[1])
+    dataset = builders[0].as_dataset("train")
+    for offset in range(40):  # each of records in several shards
+        assert len(dataset[list(range(offset, 600, 100))]) == 6
+    assert len(started) <= 32
 
 
 def test_resumes(builders: tuple[Any, Any]) -> None:

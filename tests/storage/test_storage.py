@@ -429,6 +429,8 @@ def test_reads_and_writes_are_counted(tmp_path, remote):
     storage.read_bytes(path)
     assert storage.take_requests()[:4] == Requests(1, 1000)[:4]
     assert storage.take_requests()[:4] == Requests()[:4]
+    storage.create_bytes(f"{path}-new", bytes(10))
+    assert storage.take_requests()[:4] == Requests(writes=1, bytes_written=10)[:4]
 
 
 def test_each_part_of_an_upload_is_a_request():
