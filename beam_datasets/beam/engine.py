@@ -39,14 +39,14 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.beam import local_runner
 from beam_datasets.errors import (
     BeamDatasetsError,
-    StorageError,
     StoreOptionsError,
     did_you_mean,
 )
 from beam_datasets.extras import needs
+from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
-from beam_datasets.generate.publish import Publication, is_published_by
+from beam_datasets.generate.publish import Publication
 from beam_datasets.reading.blocks import usable_cores
 
 SPILLED_BLOCK_SIZE = 16 << 20
@@ -397,15 +397,12 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
     seen = pipeline | "StagingSeed" >> beam.Impulse()
-    seen | "CheckStagingVisible" >> beam.Map(_check, publication.staging_dir, publication.job, publication.target)
+    seen | "CheckStagingVisible" >> beam.Map(_check, publication)
 
 
-def _check(_: Any, staging_dir: str, job: str, dataset_dir: str) -> None:
-    if not storage.exists(storage.join(staging_dir, "owner.json")) and not is_published_by(job, dataset_dir):
-        raise StorageError(
-            f"{staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
-            "data_dir must be a place that the launcher and all workers share."
-        )
+def _check(_: Any, publication: Publication) -> None:
+    if not publication.is_published:  # an engine that restarts a job runs this again, also after publishing
+        publishing.check_is_of_launcher(publication)
 
 
 # -------------------------------------------------------------------------------------------------- checks before a job

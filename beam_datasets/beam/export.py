@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import count_written
-from beam_datasets.beam.running import run_pipeline
+from beam_datasets.beam.running import check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
-        return _write(begin, self._plan.on(engine.name))
+        return _write(begin, replace(self._plan.on(engine.name), is_reserved=False))
 
 
 def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **engine_options: Any) -> str:
@@ -80,6 +81,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
         _write(pipeline, plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None))
+        check_visible(plan)
     return plan.target
 
 

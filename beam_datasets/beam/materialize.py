@@ -86,6 +86,7 @@ class Materialize(beam.PTransform):
         """Checks that the version is free and the workers reach all places, and builds the flow."""
         engine = engines.begins_on(begin, self, self._shared_disk)
         publication = _announce(self._job, engine, self._payload, self._spill_dir)
+        publication = replace(publication, is_reserved=False)
         reserve(begin.pipeline, publication)
         publication = replace(publication, inputs_of=self._job.inputs_of)
         return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._block_size))

@@ -23,10 +23,11 @@ from beam_datasets import catalog
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam import failures, local_runner
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
-from beam_datasets.errors import GenerationError, JobStateUnknownError
+from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication
+from beam_datasets.generate.runs import Run, is_complete
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -39,6 +40,7 @@ RETRY_SECONDS = (1, 2, 4, 8, 16)  # between attempts to ask for the state of a j
 ANSWER_SECONDS = 60  # for one answer
 POLL_SECONDS = 5  # between two questions for the state of a job that runs
 CANCEL_SECONDS = 60  # for a cancelled job to end
+VISIBLE_SECONDS = 60  # for a published version to be seen here
 _ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED, PipelineState.DRAINED})
 _NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
 
@@ -112,7 +114,29 @@ def run_publishing(
             engines.check_staging(pipeline, publication)
         watching = watch(publication.staging_dir, publication.spill_dir, progress if engine.local else None)
         with engines.module_sent_along(None if engine.local else sent_along):
-            return run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.target)
+            result = run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.target)
+        if engine.waits:
+            check_visible(publication)
+        return result
+
+
+def check_visible(run: Run) -> None:
+    """Checks that this process sees what a job that has ended has published, for which it waits a minute.
+
+    A network disk may show a new directory late.
+
+    Raises:
+        StorageError: it does not.
+    """
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    while not is_complete(run.target):
+        if time.monotonic() > deadline:
+            raise StorageError(
+                f"{run.target}: expected the version that the job has published, got none after {VISIBLE_SECONDS} s. "
+                "Its workers published to another disk or store: data_dir must be a place that the launcher and all "
+                "workers share."
+            )
+        time.sleep(1)
 
 
 @contextlib.contextmanager

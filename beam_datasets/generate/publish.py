@@ -17,6 +17,7 @@ import json
 import logging
 import platform
 import resource
+import socket
 import sys
 import time
 import uuid
@@ -350,7 +351,7 @@ def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) 
     if not publication.is_published:
         try:
             return _decide(publication, plan, shards)
-        except (AlreadyPublishedError, LostExamplesError):
+        except (AlreadyPublishedError, LostExamplesError, StorageError):
             if not publication.is_published:  # else another attempt was faster, and has deleted the staged files
                 raise
     return Decision(publication.job, runs.PUBLISH)
@@ -391,6 +392,22 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     return runs.decide(publication, files, manifest.digest)
 
 
+def check_is_of_launcher(run: Run) -> None:
+    """Checks that this process sees the staging directory that the launcher has made.
+
+    A worker with another disk, or another store of the same name, can write there all that a run writes. Only the
+    launcher writes owner.json.
+
+    Raises:
+        StorageError: this process does not see it.
+    """
+    if not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
+        raise StorageError(
+            f"{run.staging_dir}: the launcher has made it, and the worker on {socket.gethostname()} does not see it. "
+            "data_dir must be a place that the launcher and all workers share."
+        )
+
+
 def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int | None, int]]) -> list[StagedFile]:
     """Writes texts into the staging directory; returns all staged files, after checking that they are there.
 
@@ -401,6 +418,7 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
 
     Raises:
         LostExamplesError: a file does not exist, or has another size.
+        StorageError: the directory is not that of the launcher.
     """
     root = run.staging_dir
     folder = shard_writer.new_dir(root)
@@ -418,6 +436,8 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
             f"{root}: {len(wrong)} of {len(staged)} files that were written are not there or of another size, such as "
             f"{wrong[0]}. They were removed, or the run was given up; nothing was published. Run it again."
         )
+    if run.is_reserved:
+        check_is_of_launcher(run)
     return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, (_, checksum) in staged.items()]
 
 

@@ -75,12 +75,14 @@ class Run:
         owner: the process that runs it, with the run's id.
         marker: the file that makes the directory visible, created last.
         spill_dir: directory of intermediate files; None if there are none.
+        is_reserved: the launcher reserves the directory before the job; False in pipelines of users.
     """
 
     target: str
     owner: Owner
     marker: str = INFO_FILE
     spill_dir: str | None = None
+    is_reserved: bool = True
 
     @property
     def job(self) -> str:

@@ -9,6 +9,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beam_datasets import errors
 from beam_datasets.beam import failures, running
+from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.runs import Run
 
 
 class Job:
@@ -226,3 +228,20 @@ def test_a_local_run_shows_nothing_of_beam(monkeypatch, capsys):
         logging.getLogger("mine").error("mine")
     of_beam(logging.ERROR, "later")
     assert capsys.readouterr().err == "mine\nlater\n"
+
+
+def test_a_version_that_the_launcher_does_not_see(tmp_path, monkeypatch):
+    """A job that has ended well may have published on a disk of its workers; a network disk may show it late."""
+    monkeypatch.setattr(running, "VISIBLE_SECONDS", 0.05)
+    monkeypatch.setattr(running.time, "sleep", lambda seconds: None)
+    run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0))
+    with pytest.raises(errors.StorageError, match=r"1\.0\.0: expected the version .* published to another disk"):
+        running.check_visible(run)
+
+    def published_late(seconds):
+        (tmp_path / "1.0.0").mkdir()
+        for name in ("dataset_info.json", "manifest.json"):
+            (tmp_path / "1.0.0" / name).touch()
+
+    monkeypatch.setattr(running.time, "sleep", published_late)
+    running.check_visible(run)

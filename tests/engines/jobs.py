@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.directories import digests
 from tests.processes import kill
-from tests.servers import free_port, server, worker_pool
+from tests.servers import free_port, served, server, worker_pool
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = str(ROOT / "tests" / "end_to_end" / "numbers_dataset.py")
@@ -96,6 +96,16 @@ def own_pool(folder: Path) -> Iterator[Pool]:
     """Runs the worker pool of this project."""
     port = free_port()
     with server(["beam_datasets.beam.worker_pool", "--port", str(port)], port, folder / f"pool-{port}.log") as process:
+        yield Pool(process, ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"])
+
+
+@contextlib.contextmanager
+def pool_with_another_disk(folder: Path, hidden: Path) -> Iterator[Pool]:
+    """Runs the worker pool of this project, which sees an empty disk of its own in the place of a directory."""
+    port, log = free_port(), folder / "pool-with-another-disk.log"
+    mount = ["unshare", "--map-root-user", "--mount", "sh", "-ec", f'mount -t tmpfs none "{hidden}"; exec "$0" "$@"']
+    command = [*mount, sys.executable, "-m", "beam_datasets.beam.worker_pool", "--port", str(port)]
+    with served(command, port, log) as process:
         yield Pool(process, ["--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"])
 
 

@@ -27,6 +27,7 @@ from tests.engines.jobs import (
     numbers,
     own_pool,
     pool_of,
+    pool_with_another_disk,
     run,
     start,
     version,
@@ -36,6 +37,7 @@ from tests.engines.test_lost_contact import Proxy, check_message
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
+SOON_RESTARTED = ["--", "--number_of_execution_retries=1", "--execution_retry_delay=100"]  # of Beam's runner in Java
 
 
 @pytest.mark.parametrize("victim", ["taskmanager", "workers"])
@@ -189,6 +191,16 @@ def test_a_pool_whose_python_has_not_the_project(cluster: flink.Cluster, tmp_pat
         output = fails(tmp_path / "data", *cluster.options(), f"--environment_config={address}")
     assert "No module named 'beam_datasets'" in output
     assert "Workers need this project" in output
+
+
+def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_path: Path) -> None:
+    """They can write everything on their own disk, and Flink starts a job again whose first stage has failed."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    with pool_with_another_disk(tmp_path, data_dir) as pool:
+        few = ["--count=2000", *SOON_RESTARTED]
+        output = fails(data_dir, *cluster.options(), *pool.options, *few)
+    assert "the launcher has made it, and the worker on" in output.splitlines()[-1]
 
 
 def test_the_authors_error(cluster: flink.Cluster, tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def announced(data_dir: str | Path, num_shards: int = 2) -> publish.Publication:
 
 
 def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan, list[shard_writer.WrittenShard]]:
-    """Writes the shards of ten examples into the staging directory."""
+    """Writes the shards of ten examples into the staging directory, which the launcher has made."""
+    publication.owner.write(publication.staging_dir)
     encode = compile_encoder(publication.info.features)
     builder = BlockBuilder("train", lambda n: encode({"n": n}), block_size=1 << 20)
     for n in range(count):
@@ -74,6 +75,18 @@ def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):
     assert publish.publish(publication, *staged(publication)) == made
     assert contents(made) == before
     assert storage.list_dir(storage.join(data_dir, "ds")) == ["1.0.0"]
+
+
+def test_a_worker_with_another_disk_publishes_nothing(data_dir):
+    """It can write all shards where only it sees them, but the launcher has made no staging directory there."""
+    publication = announced(data_dir)
+    ready = staged(publication)
+    storage.remove(storage.join(publication.staging_dir, "owner.json"))
+    with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
+        publish.publish(publication, *ready)
+    assert not storage.exists(publication.target)
+    directory = publish.publish(replace(publication, is_reserved=False), *ready)
+    assert catalog.is_published(directory)
 
 
 def test_an_attempt_that_its_twin_overtook_has_published_too(tmp_path, monkeypatch):
