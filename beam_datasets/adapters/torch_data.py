@@ -14,6 +14,7 @@ import struct
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -210,16 +211,19 @@ class Divided:
     def _place(self, start: State | None, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share.
 
-        With the default block size, the same worker continues with the blocks of the state.
+        With the default block size, the same worker continues with the blocks of the state. A state of the same worker
+        of another rank, such as rank 0, of which Lightning saves it, is one of this rank: all have taken as much.
         """
         if start is None:
             return self._beginning(), 0, share
         if "begun" not in start:
             return start, 0, share
         saved = self._saved_share(start)
-        same = (saved.worker_index, saved.worker_count) == (share.worker_index, share.worker_count)
-        if same and (saved == share or self._block is None):
-            return start["begun"], start["taken"], saved
+        is_divided_so = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
+        if is_divided_so and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
+            here = replace(saved, worker_index=share.worker_index)
+            if here == share or self._block is None:
+                return start["begun"], start["taken"], here
         if start["workers"] == start["ranks"]:  # then all have taken as much
             return _state_after(self._dataset, start["begun"], saved, start["taken"]), 0, share
         raise StateError(
@@ -304,18 +308,36 @@ class Divided:
         is_even = state["format"] == FORMAT_OF_EVEN
         return self._dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
-    def state_after(self, count: int, *, start: State | None = None) -> dict[str, Any]:
-        """Returns the state after all ranks together have taken `count` items, for any number of ranks and workers.
+    def state_after(
+        self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
+    ) -> dict[str, Any]:
+        """Returns the state after all ranks together have taken some examples, for any number of ranks and workers.
 
         Args:
-            count: for instance steps * batch_size * num_ranks; for a dataset in batches, steps * num_ranks.
-            start: the state at which they began; None for the beginning of the epoch.
+            examples: number of examples that all ranks together have taken, such as steps * batch_size * num_ranks.
+            batches: number of batches instead, such as steps * num_ranks: those of the dataset, or of `block` examples.
+            start: the state at which they began; None for the beginning of the epoch that is read.
 
         Raises:
+            TypeError: expected either examples or batches, or the number of examples in a batch is not known.
+            ValueError: fewer are left in the epoch, or `examples` where an operation follows `batch()`.
             StateError: `start` is a worker's own state, or does not fit the dataset.
         """
+        if (examples is None) == (batches is None):
+            raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
+        name, count, dataset = "batches", batches, self._dataset
+        if batches is None:
+            name, count, dataset = "examples", examples, dataset._unbatched()
+        elif dataset._steps[0].kind != "batch":
+            if self._block is None:
+                raise TypeError(
+                    "state_after(batches=...): the number of examples in a batch is not known. Give "
+                    "as_torch(block=...) the batch_size of the DataLoader, or state_after(examples=...)."
+                )
+            count = integer("batches", batches, at_least=0) * self._block
         begun = self._beginning() if start is None else start
-        return _state_after(self._dataset, begun, self._dataset._share(0, 1, 1), count)
+        count = integer(name, count, at_least=0)
+        return _state_after(dataset, begun, dataset._share(0, 1, 1), count, may_end=False)
 
 
 class DividedStream(Divided):
@@ -349,7 +371,9 @@ class DividedStream(Divided):
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0
 
-    def state_after(self, count: int, *, start: State | None = None) -> dict[str, Any]:
+    def state_after(
+        self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
+    ) -> dict[str, Any]:
         """Raises a TypeError: how far a stream has read depends on the examples."""
         raise TypeError("a stream has no state_after(): use torchdata's StatefulDataLoader, or num_workers=0.")
 
@@ -382,7 +406,7 @@ class _Items(Iterator[Any]):
         self._asked_in_vain = self._limit + (even(items) == items)
         self._share = share
         self._begun = dict(begun)
-        self._taken = taken
+        self._taken = min(taken, self._asked_in_vain)  # another rank may have one more
         self._iterator = _divide(dataset, share, begun)
         self._iterator.advance(taken)
 
@@ -416,8 +440,26 @@ def _divide(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
     return dataset._divided(share).iterate(state=begun)
 
 
-def _state_after(dataset: Dataset, begun: State, share: Share, taken: int) -> dict[str, Any]:
+def _state_after(dataset: Dataset, begun: State, share: Share, taken: int, *, may_end: bool = True) -> dict[str, Any]:
+    """Returns the state after a share has taken a number of items.
+
+    Args:
+        dataset: the dataset that is divided.
+        begun: the state at which the share began.
+        share: one of the shares, which have all taken as much.
+        taken: number of items that it has taken.
+        may_end: whether to stop at the end if there are fewer.
+
+    Raises:
+        ValueError: there are fewer.
+    """
     iterator = _divide(dataset, share, begun)
+    left = operator.length_hint(iterator)
+    if taken > left and not may_end:
+        raise ValueError(
+            f"state_after(): expected at most the {left} items of the dataset that are left in epoch {begun['epoch']}, "
+            f"got {taken}. Count from the beginning of an epoch, that of set_epoch(epoch), or from start=..."
+        )
     iterator.advance(taken)
     return iterator.get_state()
 

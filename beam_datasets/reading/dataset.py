@@ -355,6 +355,19 @@ class Dataset(Frameworks):
         """Returns the dataset in batches that leave what `shard()` has divided as it is, which `batch()` adapts."""
         return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
+    def _unbatched(self) -> Dataset:
+        """Returns the dataset of the examples that are in batches, if it is one of batches.
+
+        Raises:
+            ValueError: an operation follows `batch()`, so that its positions are not those of examples.
+        """
+        first = self._steps[0]
+        if not isinstance(first, Batch):
+            return self
+        if not isinstance(self._operation, Batches):
+            raise ValueError("the positions of this dataset are those of batches, as an operation follows batch().")
+        return self._with(self._operation.child, first.steps)._unbatched()
+
     def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
         """Returns `batch(batch_size, pad=True, **options)`."""
         return self.batch(batch_size, pad=True, **options)

@@ -146,7 +146,7 @@ def test_any_sequence_of_ranks_and_workers_covers_each_item_once(
             for batch in itertools.islice(Loader(dataset, block, num_workers), steps):
                 got += batch
                 taken += len(batch)
-        state = json.loads(json.dumps(dataset.state_after(taken, start=state)))
+        state = json.loads(json.dumps(dataset.state_after(examples=taken, start=state)))
     assert sorted(got) == list(range(N))
 
 
@@ -223,11 +223,11 @@ def test_blocks_by_default(
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_loaded_state_is_for_one_iteration(items: Any, num_workers: int) -> None:
     dataset = divided(items)
-    dataset.load_state_dict(dataset.state_after(20))
+    dataset.load_state_dict(dataset.state_after(examples=20))
     assert dataset.state_dict()["position"] == 20
     assert sorted(flat(Loader(dataset, 1, num_workers))) == [20, 21, 22]
     assert sorted(flat(Loader(dataset, 1, num_workers))) == list(range(N))
-    dataset.load_state_dict(dataset.state_after(21))
+    dataset.load_state_dict(dataset.state_after(examples=21))
     assert sorted(flat(Loader(dataset, 1, num_workers))) == [21, 22]
 
 
@@ -266,8 +266,35 @@ def test_batches_are_items_too(items: Any) -> None:
     for rank in range(2):
         got = [[b.tolist() for b in some] for some in Loader(divided(items.batch(4), rank, 2), 1, 2)]
         assert flat(got) == batches[rank::2]
-    other = divided(items.batch(5), state=divided(items.batch(4), 0, 2).state_after(3))
+    other = divided(items.batch(5), state=divided(items.batch(4), 0, 2).state_after(batches=3))
     assert flat(b.tolist() for b in flat(Loader(other, 1, 0))) == list(range(12, N))
+
+
+def test_states_after_examples_and_batches(items: Any) -> None:
+    """Each unit gives the state of a plain iterator there; what an epoch does not have is an error."""
+    iterator = iter(items)
+    for taken in range(N + 1):
+        expected = iterator.get_state()
+        for dataset in (items, items.batch(4), items.batch(4).map(lambda batch: batch), items.batch(2).batch(3)):
+            assert divided(dataset).state_after(examples=taken) == expected
+        if taken % 4 == 0 or taken == N:
+            assert divided(items.batch(4)).state_after(batches=-(-taken // 4)) == expected
+        if taken % 4 == 0:
+            assert divided(items, 0, 2, 4).state_after(batches=taken // 4) == expected
+        next(iterator, None)
+    start = divided(items.batch(4)).state_after(batches=2)
+    assert divided(items.batch(5)).state_after(examples=10, start=start)["position"] == 18
+    assert divided(items.repeat().batch(4)).state_after(batches=8)["epoch"] == 1
+    for arguments in ({"examples": N + 1}, {"batches": 7}, {"examples": 16, "start": start}):
+        with pytest.raises(ValueError, match="expected at most the .* that are left in epoch 0"):
+            divided(items.batch(4)).state_after(**arguments)
+    for arguments, problem in (({}, "examples or batches"), ({"examples": 1, "batches": 1}, "examples or batches")):
+        with pytest.raises(TypeError, match=problem):
+            divided(items.batch(4)).state_after(**arguments)
+    with pytest.raises(TypeError, match=r"as_torch\(block=\.\.\.\)"):
+        divided(items, block=None).state_after(batches=1)
+    with pytest.raises(ValueError, match="an operation follows batch"):
+        divided(items.batch(4).repeat()).state_after(examples=1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
-from tests.adapters.conftest import ids
+from tests.adapters.conftest import flat, ids
 
 # PyTorch warns that three workers are many for this machine, torchdata calls deprecated functions.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -76,6 +76,25 @@ def test_two_ranks_go_on_together(make: Any, three: Any) -> None:
     assert [batch for step in zip(*got) for batch in step] == [order[i : i + 4] for i in range(0, len(order), 4)]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("options", [{"block": 4}, {}, {"batch_size": None}], ids=str)
+def test_every_rank_goes_on_from_the_state_of_rank_0(
+    make: Any, three: Any, num_workers: int, options: dict[str, Any]
+) -> None:
+    """Lightning saves the state of rank 0 alone, and restores it on every rank."""
+    loaders = [make(num_workers, rank=rank, num_ranks=2, **options) for rank in range(2)]
+    before = [ids(batch for _, batch in zip(range(2), loader)) for loader in loaders]
+    state = copy.deepcopy(loaders[0].state_dict())
+    after = []
+    for rank in range(2):
+        later = make(num_workers, rank=rank, num_ranks=2, **options)
+        later.load_state_dict(copy.deepcopy(state))
+        after.append(ids(later))
+    whole = [ids(make(num_workers, rank=rank, num_ranks=2, **options)) for rank in range(2)]
+    assert [first + second for first, second in zip(before, after)] == whole
+    assert sorted(flat(flat(whole))) == sorted(int(example["idx"]) for example in three.as_dataset("train"))
+
+
 def is_odd(example: Any) -> bool:
     return bool(example["idx"] % 2)
 
@@ -126,7 +145,7 @@ def test_streams_refuse(three: Any, torchdata: Any) -> None:
     with pytest.raises(TypeError, match="the number of items is unknown"):
         len(dataset)
     with pytest.raises(TypeError, match="no state_after"):
-        dataset.state_after(3)
+        dataset.state_after(examples=3)
     with pytest.raises(ValueError, match="expected no fill or drop_remainder"):
         stream.as_torch(fill=3)
     with pytest.raises(TypeError, match="a stream has no ds"):

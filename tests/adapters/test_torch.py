@@ -94,7 +94,8 @@ def test_an_epoch_that_is_not_repeated(three: Any, loader: Any) -> None:
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_resumes_after_steps_with_other_numbers(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     before = three.as_dataset("train").as_torch(rank=0, num_ranks=2, block=3)
-    state = before.state_after(2 * 3 * 2)  # two steps of batches of 3 of two ranks
+    state = before.state_after(examples=2 * 3 * 2)  # two steps of batches of 3 of two ranks
+    assert state == before.state_after(batches=2 * 2)
     dataset = three.as_dataset("train").as_torch(block=4)
     dataset.load_state_dict(state)
     batches = loader(dataset, batch_size=4, num_workers=num_workers)
