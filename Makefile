@@ -109,7 +109,7 @@ wheels: .venv/.ready
 		PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl; \
 	else cp build/wheels/*.whl dist; fi
 
-WHEEL = "$$(ls dist/*.whl)[beam,image,heif,audio,remote,files,export,download,test]"
+WHEEL = "$$(ls dist/*.whl)[beam,image,heif,audio,remote,files,frames,export,where,download,test]"
 .venv-wheel/.ready:
 	$(call environment,.venv-wheel,$(WHEEL))
 

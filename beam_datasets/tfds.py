@@ -51,7 +51,7 @@ _NOT_HERE = {
     "beam.ReadFromTFDS": "use beam_datasets.beam.ReadDataset(builder.dataset_dir, split)",
     "show_examples": "use `beam-datasets head`",
     "show_statistics": "use `beam-datasets stats`",
-    "as_dataframe": "use `beam-datasets export`, or pandas.DataFrame(dataset)",
+    "as_dataframe": "use dataset.to_pandas()",
     "folder_dataset": "build the files as docs/how-to/files.md describes",
     "ImageFolder": "build the files as docs/how-to/files.md describes",
     "TranslateFolder": "build the files as docs/how-to/files.md describes",

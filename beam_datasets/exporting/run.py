@@ -24,7 +24,6 @@ from beam_datasets.errors import (
     StorageError,
     did_you_mean,
 )
-from beam_datasets.exporting.schema import Struct, schema_of
 from beam_datasets.exporting.writing import (
     FILE_FORMAT,
     ArrayRecord,
@@ -36,6 +35,7 @@ from beam_datasets.exporting.writing import (
     WebDataset,
 )
 from beam_datasets.features.class_label import parse_names
+from beam_datasets.features.schema import Struct, schema_of
 from beam_datasets.features.sequence import record_name
 from beam_datasets.features.stored_files import file_check
 from beam_datasets.generate import publish, runs

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from beam_datasets.errors import BeamDatasetsError, FeatureValueError
-from beam_datasets.exporting.schema import Column, Items, Struct, Values, items_of, text_of
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
-from beam_datasets.features.base import STRING
+from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.features_dict import join
+from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
 from beam_datasets.features.stored_files import as_columns
 from beam_datasets.formats.example import keep
 from beam_datasets.intake.sound_layout import ending_of_sound
@@ -171,7 +171,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
         return lambda value: {key: convert(value[key]) for key, convert in fields}
     if isinstance(column, Items):
         item = json_converter(column.item, name)
-        return numbers_json if _is_number(column.item) else lambda value: [item(part) for part in items_of(value, name)]
+        return numbers_json if is_number(column.item) else lambda value: [item(part) for part in items_of(value, name)]
     is_numeric, is_text = column.is_numeric, column.kind == "text"
 
     def convert(value: Any) -> Any:
@@ -184,11 +184,6 @@ def json_converter(column: Column, name: str = "") -> Convert:
         return text_of(value, name) if is_text else {"b64": base64.b64encode(value).decode()}
 
     return convert
-
-
-def _is_number(column: Column) -> bool:
-    """Returns whether every value is one number."""
-    return isinstance(column, Values) and column.is_numeric and not column.shape
 
 
 def numbers_json(value: Any) -> Any:
@@ -411,131 +406,6 @@ def ending_of(content: bytes) -> str:
     return found or ending_of_sound(content[:12]) or "bin"
 
 
-# -------------------------------------------------------------------------------------------------------------- Parquet
-
-# Parquet, with a schema that follows from the features, not from the values.
-# numbers, bool the same types; ClassLabel int64 text string (UTF-8) images, sound struct<bytes: binary, path: string>,
-# as Hugging Face's datasets have them; the bytes as stored arrays lists, of a fixed size where the shape is fixed
-# sequences lists; of dicts: lists of structs dicts structs
-# The schema's metadata tell Hugging Face's datasets which columns are images, sound or class labels with their names.
-
-# Functions take the module pyarrow as `pa`, because it is imported on demand.
-
-
-def arrow_schema(pa: Any, schema: Struct) -> Any:
-    """Returns the schema of a table; its metadata say what Hugging Face's datasets make of the columns."""
-    fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
-    features = {name: _hugging_face(column) for name, column in schema.fields.items()}
-    return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
-
-
-def arrow_type(pa: Any, column: Column) -> Any:
-    """Returns the Arrow type of a column."""
-    if isinstance(column, Struct):
-        return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
-    if isinstance(column, Items):
-        return pa.list_(arrow_type(pa, column.item))
-    if column.is_file:
-        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    strings = {"text": pa.string(), "binary": pa.binary()}
-    kind = pa.from_numpy_dtype(_known_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
-    for length in reversed(_lengths(column)):
-        kind = pa.list_(kind, length) if length else pa.list_(kind)
-    return kind
-
-
-def _lengths(column: Values) -> tuple[int | None, ...]:
-    """Returns a shape as lists have it: of lists of a fixed size Parquet has no missing one that pyarrow reads."""
-    return (None, *column.shape[1:]) if column.optional and column.shape else column.shape
-
-
-def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns a dtype, or float32 for one that NumPy itself does not have (bfloat16)."""
-    return np.dtype(np.float32) if dtype.kind == "V" else dtype
-
-
-def _hugging_face(column: Column) -> Any:
-    """Returns what the metadata of Hugging Face's datasets call a column."""
-    if isinstance(column, Struct):
-        return {name: _hugging_face(field) for name, field in column.fields.items()}
-    if isinstance(column, Items):
-        return [_hugging_face(column.item)]
-    if column.is_file:
-        return {"_type": column.kind.capitalize()}
-    if column.names:
-        return {"names": list(column.names), "_type": "ClassLabel"}
-    name = _known_dtype(column.dtype).name if column.is_numeric else {"text": "string"}.get(column.kind, column.kind)
-    made: Any = {"dtype": name, "_type": "Value"}
-    for length in reversed(_lengths(column)):
-        made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
-    return made
-
-
-def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
-    """Returns the Arrow array of the values of the column `name`.
-
-    Args:
-        pa: the module pyarrow.
-        column: what they are.
-        values: a list of values, an array of them, or of dicts and sequences of dicts a dict of such.
-        name: of the column, for errors.
-
-    Raises:
-        ArrowInvalid: a text is not UTF-8.
-        FeatureValueError: the features of an item have different numbers of items.
-    """
-    if isinstance(values, dict):
-        is_list = isinstance(column, Items)
-        fields: Any = column.item.fields if isinstance(column, Items) else column.fields  # type: ignore[union-attr]
-        parts = [
-            arrow_array(pa, Items(field) if is_list else field, values[key], join(name, key))
-            for key, field in fields.items()
-        ]
-        if not is_list:
-            return pa.StructArray.from_arrays(parts, list(fields))
-        offsets = parts[0].offsets
-        if not all(part.offsets.equals(offsets) for part in parts):
-            raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
-        items = pa.StructArray.from_arrays([part.values for part in parts], list(fields))
-        return pa.ListArray.from_arrays(offsets, items)
-    shapes = {value.shape[1:] if isinstance(value, np.ndarray) else None for value in values}
-    if isinstance(column, Items) and len(shapes) == 1 and None not in shapes:
-        offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
-    kind = arrow_type(pa, column)
-    if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
-        is_plain = isinstance(column, Values) and not (column.shape or column.is_numeric or column.is_file)
-        return pa.array(list(values) if is_plain else [_plain(column, value, name) for value in values], kind)
-    found = pa.array(_known(values).reshape(-1))
-    for length in reversed(values.shape[1:]):
-        found = pa.FixedSizeListArray.from_arrays(found, length)
-    return found.cast(kind)
-
-
-def _plain(column: Column, value: Any, name: str) -> Any:
-    """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
-    if value is None:
-        return None
-    if isinstance(column, Struct):
-        return {key: _plain(field, value[key], join(name, key)) for key, field in column.fields.items()}
-    if isinstance(column, Items):
-        if _is_number(column.item):
-            return _known(np.asarray(value))
-        return [_plain(column.item, item, name) for item in items_of(value, name)]
-    if column.is_file:
-        return {"bytes": value, "path": None}
-    return _nested(_known(np.asarray(value))) if column.is_numeric or column.shape else value
-
-
-def _nested(array: Any) -> Any:
-    return list(map(_nested, array)) if array.ndim > 1 else array[()]
-
-
-def _known(array: Any) -> Any:
-    """Returns an array of a dtype that NumPy itself has."""
-    return array.astype(_known_dtype(array.dtype), copy=False)
-
-
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group
 
 
@@ -551,16 +421,8 @@ class ParquetFormat(Format):
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
         """Returns the function to an Arrow array, which it makes of columns; see `Format.maker`."""
-        arrow, decoder = self.package(), decoder_of(features)
-
-        def rows(records: Any) -> Any:
-            try:
-                return arrow_array(arrow, schema, decoder.columns(records))
-            except arrow.ArrowInvalid:
-                list(map(json_converter(schema), decoder.examples(records)))  # raises the error that names the feature
-                raise
-
-        return rows
+        arrow, columns = self.package(), decoder_of(features).columns
+        return lambda records: arrow_array(arrow, schema, columns(records))
 
     def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard; see `Format.write`."""

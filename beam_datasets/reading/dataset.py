@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from beam_datasets.reading.streams import Stream
 
 _COUNTERPARTS = {
-    "as_dataframe": "pandas.DataFrame(list(ds)) makes one",
+    "as_dataframe": "to_pandas() makes one",
     "as_numpy": "examples are NumPy values already",
     "as_numpy_iterator": "iter(ds) does it; examples are NumPy values already",
     "cache": "local files need none, and for remote ones there is $BEAM_DATASETS_CACHE_DIR",
@@ -458,6 +458,54 @@ class Dataset(Frameworks):
             f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
             "shard(), batch() and mix(). Use it there; a slice such as split='train[10:20]' has an order of its own."
         )
+
+    # --------------------------------------------------------------------------------------------------------- tables
+
+    def to_arrow(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
+        """Returns all examples as a `pyarrow.Table`, in read order.
+
+        A column has the Arrow type of its feature, as in an exported Parquet file: text is text, images and sound are
+        structs of the stored bytes and a path, sequences are lists, missing values are null. Images are not decoded.
+
+        Args:
+            label_names: whether class labels are the names of their classes, and null without one, instead of indices.
+            binary: names of features whose strings are bytes, not text.
+
+        Raises:
+            BeamDatasetsError: a feature has no column.
+            FeatureError: a text is not UTF-8, or a value cannot be decoded.
+            MissingDependencyError: pyarrow is not installed.
+            TypeError: the dataset is endless, or `map()`, `batch()` or `raw()` came before.
+        """
+        from beam_datasets.reading.tables import to_arrow
+
+        return to_arrow(self, label_names=boolean("label_names", label_names), binary=binary)
+
+    def to_pandas(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
+        """Returns all examples as a `pandas.DataFrame`, in read order; see `to_arrow`.
+
+        It is what pandas makes of the Arrow table: numbers of a column with missing values are float64, lists are
+        arrays, and structs are dicts.
+        """
+        from beam_datasets.reading.tables import to_pandas
+
+        return to_pandas(self, label_names=boolean("label_names", label_names), binary=binary)
+
+    def to_polars(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
+        """Returns all examples as a `polars.DataFrame`, in read order; see `to_arrow`."""
+        from beam_datasets.reading.tables import to_polars
+
+        return to_polars(self, label_names=boolean("label_names", label_names), binary=binary)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns the examples as a stream of Arrow's C interface, by which libraries of tables read a dataset.
+
+        So `polars.DataFrame(ds)`, `pyarrow.table(ds)`, and `ds` in a query of DuckDB are what `to_arrow()` returns.
+        Examples are read when the library asks for them.
+        """
+        from beam_datasets.reading.tables import reader_of
+
+        return reader_of(self).__arrow_c_stream__(requested_schema)
 
     # ----------------------------------------------------------------------------------------------------- read order
 

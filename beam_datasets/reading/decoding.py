@@ -63,6 +63,10 @@ class Step(ABC):
         """
         return None
 
+    def compile_check(self) -> Function:
+        """Returns the function that raises, for one record, what `compile()` raises for items with that record."""
+        return self.compile()
+
     def num_threads(self) -> int:
         """Returns on how many threads to do it; 1 where one is as fast: no large images, or a user's function."""
         return 1
@@ -186,6 +190,10 @@ class Batch(Step):
         make = ColumnarDecoder(chosen(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True)
         pick, relabel = picker(first.supervised_keys), _picked(self.steps, self.fill).relabeler()
         return lambda items: relabel(pick(make.batch(items)))
+
+    def compile_check(self) -> Function:
+        """Returns that of the first step: an error of the batch itself is not one of a record."""
+        return self.steps[0].compile_check()
 
     def stack(self, values: list[Any]) -> Any:
         """Returns the batch of values that the steps have made."""

@@ -195,6 +195,13 @@ class Stream:
         return f"<Stream of {self._base!r}: {links}{'' if self._epochs == 1 else ' | repeat()'}>"
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("to_"):
+            raise AttributeError(
+                f"a Stream has no {name}: its items are not made by columns. Call it before filter(), and filter the "
+                "table, as in ds.to_arrow().filter(...).",
+                name=name,
+                obj=self,
+            )
         if name.startswith("as_"):
             raise AttributeError(
                 f"a Stream has no {name}: that adapter divides a dataset by positions, of which a stream has "

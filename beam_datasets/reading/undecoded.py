@@ -25,7 +25,7 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import Buffer, ExampleError, spans_of
 from beam_datasets.reading.decoding import UNDECODED as UNDECODED
-from beam_datasets.reading.decoding import Batch, Step
+from beam_datasets.reading.decoding import Step
 from beam_datasets.reading.mixture import Mixture
 from beam_datasets.reading.operations import Operation
 from beam_datasets.reading.source import Source
@@ -71,13 +71,10 @@ def name_at_position(
 
 
 def _name(steps: tuple[Step, ...], error: Exception, item: Any, place: Any) -> None:
-    step = steps[0]
-    while isinstance(step, Batch):
-        step = step.steps[0]
-    decode = step.compile()
+    check = steps[0].compile_check()
     for record, of_record in _pairs(item, place):
         try:
-            touch(decode(record))
+            touch(check(record))
         except UNDECODED as same:
             if _said(same) == _said(error):
                 _add(error, of_record)

@@ -113,6 +113,12 @@ def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (dataset[i] for i in picks)
 
 
+def _table(job: Job, *, method: str) -> Callable[[], int]:
+    make = getattr(_dataset(job), method)
+    import_module("pandas")  # with pyarrow, which is not part of the work
+    return lambda: len(make())
+
+
 def _raw(job: Job) -> Callable[[], Iterable[Any]]:
     dataset = _dataset(job).raw()
     return lambda: dataset
@@ -172,6 +178,8 @@ STEPS = {
     "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
     "raw": Step(SYSTEM, steps.RAW, _raw),
     "scan": Step(f"{SYSTEM}, checked only", steps.RAW, _scan),
+    "to_arrow": Step(SYSTEM, steps.TABLE, partial(_table, method="to_arrow")),
+    "to_pandas": Step(f"{SYSTEM}, pandas", steps.TABLE, partial(_table, method="to_pandas")),
     "open": steps.open_step(SYSTEM, OPENING),
     "materialize": Step(SYSTEM, steps.MATERIALIZE, partial(_materialize, split="train", parts=1)),
     "materialize_tenth": Step(SYSTEM, steps.MATERIALIZE_TENTH, partial(_materialize, split="train[:10%]", parts=10)),

@@ -100,6 +100,11 @@ def _at_random(job: Job) -> Callable[[], Iterable[Any]]:
     return lambda: (dataset[i] for i in picks)
 
 
+def _to_pandas(job: Job) -> Callable[[], int]:
+    dataset = _load(job)
+    return lambda: len(dataset.to_pandas())
+
+
 def _save(job: Job, *, parts: int) -> Callable[[], int]:
     dataset, target, count = _load(job), os.path.join(job.directory, "copies"), job.count // parts
     shutil.rmtree(target, ignore_errors=True)
@@ -121,6 +126,7 @@ STEPS = {
     "one_feature": Step(SYSTEM, steps.ONE_FEATURE, lambda job: _one_by_one(job, only=[FEATURE_OF[job.workload]])),
     "partial": Step(SYSTEM, steps.PARTIAL, partial(_one_by_one, only=TWO_FEATURES)),
     "partial_batches": Step(SYSTEM, steps.PARTIAL_BATCHES, partial(_batches, only=TWO_FEATURES)),
+    "to_pandas": Step(f"{SYSTEM}, pandas", steps.TABLE, _to_pandas),
     "open": steps.open_step(SYSTEM, OPENING),
     "materialize": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE, partial(_save, parts=1)),
     "materialize_tenth": Step(f"{SYSTEM}, save_to_disk", steps.MATERIALIZE_TENTH, partial(_save, parts=10)),

@@ -155,6 +155,11 @@ TASKS = {
         *_limits("inflate", workloads=DIGITS),
         *_limits("decode", "decode_on_threads", workloads=PHOTOS),
     ),
+    "tables": (
+        Task("ours", "to_arrow", OURS, FOUR),
+        Task("ours", "to_pandas", OURS, FOUR),
+        Task("peer_hf", "to_pandas", "generate", FOUR),
+    ),
     "loaders": (*_loaders("loader"), *_loaders("loader_2")),
     "files": (
         Task("ours", "raw", OURS, KILOBYTE),
@@ -194,14 +199,15 @@ TASKS = {
 ROWS = {
     "generate": 300_000,
     "read": 300_000,
+    "tables": 300_000,
     "loaders": 300_000,
     "remote": 300_000,
     "files": 2_000_000,
     "open": 60_000,
     "memory": 10_000_000,
 }
-ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000, "loaders": 60_000, "remote": 60_000}
-REPEAT = {"generate": 3, "read": 3, "loaders": 3, "remote": 3, "files": 3, "open": 3, "memory": 1}
+ROWS_OF_LARGE = {"generate": 60_000, "read": 60_000, "tables": 60_000, "loaders": 60_000, "remote": 60_000}
+REPEAT = {"generate": 3, "read": 3, "tables": 3, "loaders": 3, "remote": 3, "files": 3, "open": 3, "memory": 1}
 SECONDS = {"read": 4.0, "loaders": 4.0, "remote": 10.0}  # a pass ends then, however many rows are left
 CHECKED, CHECKED_ROWS = (*TASKS["read"], *TASKS["loaders"]), 500
 

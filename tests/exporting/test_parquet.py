@@ -15,10 +15,10 @@ from pyarrow import parquet
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
-from beam_datasets.exporting.schema import schema_of
 from beam_datasets.exporting.writing import _row_groups, arrow_array, arrow_schema
 from beam_datasets.features import compile_decoder
 from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.schema import schema_of
 from beam_datasets.features.stored_files import as_files
 from tests import strategies
 from tests.cases import cases

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets import features as F
-from beam_datasets.exporting.schema import schema_of
 from beam_datasets.exporting.writing import json_converter, json_text
 from beam_datasets.features import compile_decoder
+from beam_datasets.features.schema import schema_of
 from beam_datasets.features.stored_files import as_files
 from tests import strategies
 from tests.cases import cases

@@ -6,16 +6,19 @@ Images and recorded sound are files here, as they are stored: nothing decodes th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from beam_datasets.errors import BeamDatasetsError, FeatureValueError, did_you_mean
-from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor, UnknownFeature
 from beam_datasets.features.base import STRING
-from beam_datasets.features.features_dict import join
-from beam_datasets.features.sequence import below, innermost
+from beam_datasets.features.class_label import ClassLabel
+from beam_datasets.features.config import UnknownFeature
+from beam_datasets.features.decode import Decoded
+from beam_datasets.features.features_dict import FeaturesDict, join
+from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.features.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,9 @@ class Values:
     """Numbers, strings or files.
 
     Attributes:
-        kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'text' (bytes in UTF-8), 'binary'
-            (bytes that are not text), or the content of a file: 'image' or 'audio'.
+        kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'name' (the same as the name of the
+            class), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a file: 'image' or
+            'audio'.
         dtype: of NumPy; of strings and files `STRING`.
         shape: of an array of numbers or strings, None means any length; () for a single value.
         optional: whether values may be missing.
@@ -81,7 +85,7 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         binary: names of features whose strings are bytes, not text; those below others as `outer/inner`.
 
     Raises:
-        BeamDatasetsError: a feature cannot be exported, or `binary` names what is not a feature with strings.
+        BeamDatasetsError: a feature has no column, or `binary` names what is not a feature with strings.
     """
     tree = tree.decoded()
     inner = ((name, innermost(feature)) for name, _, feature in below(tree))
@@ -101,13 +105,18 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
 def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
     if not features:
         what = f"feature {name!r} has no features below it" if name else "the dataset has no features"
-        raise BeamDatasetsError(f"{what}, so there is nothing to export. Name others: --features.")
+        raise BeamDatasetsError(
+            f"{what}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
+        )
     return Struct({key: _column(child, join(name, key), binary) for key, child in features.items()})
 
 
 def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
-    if isinstance(feature, UnknownFeature):
-        raise BeamDatasetsError(f"feature {name!r}, {feature!r}, cannot be exported. Name the others: --features.")
+    if isinstance(feature, (UnknownFeature, Decoded)):
+        raise BeamDatasetsError(
+            f"feature {name!r}, {feature!r}, has no column: its values may be anything. Name the others: --features, "
+            "or decode.PartialDecoding."
+        )
     if isinstance(feature, FeaturesDict):
         return _struct(feature, name, binary)
     if isinstance(feature, Sequence):
@@ -122,6 +131,20 @@ def _leaf(feature: Any, is_binary: bool) -> Values:
         return Values("label", np.dtype(np.int64), names=feature.label_names or ())
     kind = "number" if feature.dtype != STRING else "binary" if is_binary else "text"
     return Values(kind, feature.dtype, tuple(feature.shape), feature.is_optional)
+
+
+def is_number(column: Column) -> bool:
+    """Returns whether every value is one number."""
+    return isinstance(column, Values) and column.is_numeric and not column.shape
+
+
+def with_label_names(column: Column) -> Column:
+    """Returns the column with names in place of the indices of labels whose classes have names."""
+    if isinstance(column, Struct):
+        return Struct({name: with_label_names(field) for name, field in column.fields.items()})
+    if isinstance(column, Items):
+        return Items(with_label_names(column.item))
+    return replace(column, kind="name") if column.names else column
 
 
 def text_of(data: bytes, name: str) -> str:

@@ -1,0 +1,176 @@
+"""The mapping of features to Arrow: the types of columns, and arrays of their values.
+
+The schema follows from the features, not from the values:
+
+    numbers, bool      the same types
+    ClassLabel         int64, or string for the names
+    Text               string (UTF-8)
+    images, sound      struct<bytes: binary, path: string>, the bytes as they are stored
+    arrays             lists, of a fixed size where the shape is fixed
+    sequences          lists; of dicts: lists of structs
+    dicts              structs
+
+Functions take the module pyarrow as `pa`, because it is imported on demand.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.errors import FeatureValueError
+from beam_datasets.features.base import STRING
+from beam_datasets.features.features_dict import join
+from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
+
+
+def arrow_schema(pa: Any, schema: Struct) -> Any:
+    """Returns the schema of a table; its metadata say what Hugging Face's datasets make of the columns."""
+    fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
+    features = {name: _hugging_face(column) for name, column in schema.fields.items()}
+    return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def arrow_type(pa: Any, column: Column) -> Any:
+    """Returns the Arrow type of a column."""
+    if isinstance(column, Struct):
+        return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
+    if isinstance(column, Items):
+        return pa.list_(arrow_type(pa, column.item))
+    if column.is_file:
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    strings = {"text": pa.string(), "name": pa.string(), "binary": pa.binary()}
+    kind = pa.from_numpy_dtype(_known_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
+    for length in reversed(_lengths(column)):
+        kind = pa.list_(kind, length) if length else pa.list_(kind)
+    return kind
+
+
+def _lengths(column: Values) -> tuple[int | None, ...]:
+    """Returns a shape as lists have it: of lists of a fixed size Parquet has no missing one that pyarrow reads."""
+    return (None, *column.shape[1:]) if column.optional and column.shape else column.shape
+
+
+def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns a dtype, or float32 for one that NumPy itself does not have (bfloat16)."""
+    return np.dtype(np.float32) if dtype.kind == "V" else dtype
+
+
+def _hugging_face(column: Column) -> Any:
+    """Returns what the metadata of Hugging Face's datasets call a column."""
+    if isinstance(column, Struct):
+        return {name: _hugging_face(field) for name, field in column.fields.items()}
+    if isinstance(column, Items):
+        return [_hugging_face(column.item)]
+    if column.is_file:
+        return {"_type": column.kind.capitalize()}
+    if column.kind == "label" and column.names:
+        return {"names": list(column.names), "_type": "ClassLabel"}
+    name = _known_dtype(column.dtype).name if column.is_numeric else "binary" if column.kind == "binary" else "string"
+    made: Any = {"dtype": name, "_type": "Value"}
+    for length in reversed(_lengths(column)):
+        made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
+    return made
+
+
+def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
+    """Returns the Arrow array of the values of the column `name`.
+
+    Args:
+        pa: the module pyarrow.
+        column: what they are.
+        values: a list of values, an array of them, or of dicts and sequences of dicts a dict of such.
+        name: of the column, for errors.
+
+    Raises:
+        FeatureValueError: a text is not UTF-8, or the features of an item have different numbers of items.
+    """
+    if isinstance(values, dict):
+        is_list = isinstance(column, Items)
+        fields: Any = column.item.fields if isinstance(column, Items) else column.fields  # type: ignore[union-attr]
+        parts = [
+            arrow_array(pa, Items(field) if is_list else field, values[key], join(name, key))
+            for key, field in fields.items()
+        ]
+        if not is_list:
+            return pa.StructArray.from_arrays(parts, list(fields))
+        offsets = parts[0].offsets
+        if not all(part.offsets.equals(offsets) for part in parts):
+            raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
+        items = pa.StructArray.from_arrays([part.values for part in parts], list(fields))
+        return pa.ListArray.from_arrays(offsets, items)
+    if isinstance(column, Items) and _have_one_shape(values):
+        offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
+    kind = arrow_type(pa, column)
+    if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
+        plain = list(values) if _is_plain(column) else [_plain(column, value, name) for value in values]
+        try:
+            return pa.array(plain, kind)
+        except pa.ArrowInvalid:
+            for value in values:
+                _check_text(column, value, name)  # raises the error that names the feature
+            raise
+    flat = _known(values).reshape(-1)
+    found = pa.array(flat)
+    if isinstance(column, Values) and column.kind == "name":
+        found = pa.array(column.names, pa.string()).take(pa.array(flat, mask=flat < 0))
+    for length in reversed(values.shape[1:]):
+        found = pa.FixedSizeListArray.from_arrays(found, length)
+    return found.cast(kind)
+
+
+def _is_plain(column: Column) -> bool:
+    """Returns whether pyarrow takes the values as they are: numbers of NumPy's own dtypes, and bytes."""
+    if not isinstance(column, Values) or column.shape:
+        return False
+    return column.kind in ("text", "binary") or (column.is_numeric and column.dtype.kind != "V")
+
+
+def _have_one_shape(values: Any) -> bool:
+    """Returns whether sequences are arrays whose items have one shape, so that they can be joined."""
+    shapes = {value.shape[1:] if isinstance(value, np.ndarray) else None for value in values}
+    return len(shapes) == 1 and None not in shapes
+
+
+def _plain(column: Column, value: Any, name: str) -> Any:
+    """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
+    if value is None:
+        return None
+    if isinstance(column, Struct):
+        return {key: _plain(field, value[key], join(name, key)) for key, field in column.fields.items()}
+    if isinstance(column, Items):
+        if is_number(column.item):
+            return _known(np.asarray(value))
+        return [_plain(column.item, item, name) for item in items_of(value, name)]
+    if column.is_file:
+        return {"bytes": value, "path": None}
+    if column.kind == "name":
+        return None if value < 0 else column.names[value]
+    return _nested(_known(np.asarray(value))) if column.is_numeric or column.shape else value
+
+
+def _check_text(column: Column, value: Any, name: str) -> None:
+    """Raises a FeatureValueError that names the feature, if a text of a value is not UTF-8."""
+    if value is None:
+        return
+    if isinstance(column, Struct):
+        for key, field in column.fields.items():
+            _check_text(field, value[key], join(name, key))
+    elif isinstance(column, Items):
+        for item in items_of(value, name):
+            _check_text(column.item, item, name)
+    elif column.kind == "text":
+        for text in [value] if isinstance(value, bytes) else np.ravel(value):
+            text_of(text, name)
+
+
+def _nested(array: Any) -> Any:
+    return list(map(_nested, array)) if array.ndim > 1 else array[()]
+
+
+def _known(array: Any) -> Any:
+    """Returns an array of a dtype that NumPy itself has."""
+    return array.astype(_known_dtype(array.dtype), copy=False)

@@ -1,0 +1,124 @@
+"""Examples as tables of Arrow, pandas and Polars, made by columns.
+
+A table is made of record batches, and these as other batches are: a step makes one of a list of records. So they come
+in read order, on threads or processes if `parallel()` asks for them, and an error names the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_datasets.extras import framework
+from beam_datasets.features.arrow import arrow_array, arrow_schema
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.compiler import chosen
+from beam_datasets.features.schema import Struct, Values, schema_of, with_label_names
+from beam_datasets.features.sequence import record_name
+from beam_datasets.features.stored_files import as_columns
+from beam_datasets.reading.dataset import Dataset
+from beam_datasets.reading.decoding import Batch, Decode, MixedFirst, Raw
+from beam_datasets.reading.operations import Batches
+
+_BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
+"""Stored bytes of a record batch, about, and its rows: few enough to be in the cache of a processor."""
+
+
+@dataclass(frozen=True)
+class RecordBatch(Batch):
+    """Lists of records made to Arrow's record batches.
+
+    Attributes:
+        schema: the columns.
+    """
+
+    schema: Struct = field(kw_only=True)
+
+    def compile_ahead(self) -> None:
+        """Returns None: images are not decoded."""
+
+    def compile(self) -> Callable[[Any], Any]:
+        """Returns the function from a list of records, or of pairs of an id and a record."""
+        decode: Any = self.steps[0]
+        pa, schema = _pyarrow(), self.schema
+        types = arrow_schema(pa, schema)
+        columns = ColumnarDecoder(as_columns(chosen(decode.features, decode.decoders))).columns
+
+        def of_records(records: Any) -> Any:
+            return pa.RecordBatch.from_arrays(arrow_array(pa, schema, columns(records)).flatten(), schema=types)
+
+        def of_pairs(pairs: Any) -> Any:
+            values = {**columns([record for _, record in pairs]), "tfds_id": [name for name, _ in pairs]}
+            return pa.RecordBatch.from_arrays(arrow_array(pa, schema, values).flatten(), schema=types)
+
+        return of_pairs if decode.with_ids else of_records
+
+    def compile_check(self) -> Callable[[Any], Any]:
+        """Returns the function that makes a batch of one record: text that is not UTF-8 is an error here alone."""
+        make = self.compile()
+        return lambda item: make([item])
+
+
+def to_arrow(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+    """Returns the table of all examples; see `Dataset.to_arrow`."""
+    schema, batches = _record_batches(dataset, label_names=label_names, binary=binary)
+    return _pyarrow().Table.from_batches(list(batches), schema)
+
+
+def to_pandas(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+    """Returns the pandas DataFrame of all examples; see `Dataset.to_pandas`."""
+    framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
+    return to_arrow(dataset, label_names=label_names, binary=binary).to_pandas()
+
+
+def to_polars(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+    """Returns the Polars DataFrame of all examples; see `Dataset.to_polars`."""
+    polars = framework("polars", needed_by="to_polars()", name="Polars", extra="frames")
+    return polars.from_arrow(to_arrow(dataset, label_names=label_names, binary=binary))
+
+
+def reader_of(dataset: Dataset) -> Any:
+    """Returns a `pyarrow.RecordBatchReader` of the examples, which reads them when it is read."""
+    schema, batches = _record_batches(dataset, label_names=False, binary=())
+    return _pyarrow().RecordBatchReader.from_batches(schema, iter(batches))
+
+
+def _pyarrow() -> Any:
+    return framework("pyarrow", needed_by="a table", name="the package pyarrow", extra="frames")
+
+
+def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> tuple[Any, Dataset]:
+    """Returns the Arrow schema of a dataset's examples, and the dataset of their record batches."""
+    len(dataset)  # raises the error if it is endless
+    step = _decode_step(dataset)
+    features = chosen(step.features, step.decoders)
+    schema = schema_of(features, [record_name(name, features) for name in binary])
+    if step.with_ids:
+        schema = Struct({**schema.fields, "tfds_id": Values("text")})
+    if label_names:
+        schema = Struct({name: with_label_names(column) for name, column in schema.fields.items()})
+    size = int(min(max(_BATCH_BYTES / max(dataset._operation.item_bytes, 1), 1), _MAX_ROWS))
+    operation = Batches(dataset._operation, size, False)
+    return arrow_schema(_pyarrow(), schema), dataset._with(operation, (RecordBatch((step,), schema=schema),))
+
+
+def _decode_step(dataset: Dataset) -> Decode:
+    """Returns the only step of a dataset.
+
+    Raises:
+        TypeError: its items do not have the columns of its features.
+    """
+    step, *rest = dataset._steps
+    if isinstance(step, Decode) and step.supervised_keys is None and not rest:
+        return step
+    if isinstance(step, MixedFirst):
+        what = "those of a mixture with source_key or of sources that are decoded differently"
+    elif isinstance(step, (Batch, Raw)):
+        what = "batches" if isinstance(step, Batch) else "records"
+    else:
+        what = "results of map()" if rest else "the tuples of as_supervised=True"
+    raise TypeError(
+        f"a table: expected examples with the columns of their features, got {what}. Make it of the dataset before, or "
+        "of the examples: pyarrow.Table.from_pylist(list(ds))."
+    )
