@@ -237,6 +237,25 @@ def find_published(
         raise DatasetNotFoundError(f"{error} {_no_version(text)}" if there else f"{error}{no_path}") from None
 
 
+def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
+    """Returns by which rule a name without a version means the published version in a directory; '' for other names.
+
+    >>> version_rule("digits:1.0.0", "/data/digits/1.0.0")
+    ''
+    """
+    if _is_directory(name_or_dir):
+        return ""
+    wanted = DatasetName.parse_path(os.fspath(name_or_dir))
+    if wanted.version is not None:
+        return ""
+    builder, chosen = code_of(wanted.name, wanted.kwargs), storage.basename(directory)
+    if builder is not None and (wanted.config is None or builder.has_config(wanted.config)):
+        return f"version {chosen}: the one of the builder that is imported"
+    folder = storage.dirname(directory)
+    published = [v for v in _subdirs(folder) if Version.is_valid(v) and is_published(storage.join(folder, v))]
+    return f"version {chosen}: the highest of {len(published)} that are published" if len(published) > 1 else ""
+
+
 def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))

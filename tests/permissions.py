@@ -5,7 +5,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 
-import beam_datasets.reading.opening  # noqa: F401  while the files of the interpreter can be read
+# Imported while the files of the interpreter can be read.
+import beam_datasets.generate.publish
+import beam_datasets.reading.opening  # noqa: F401
 
 
 @contextlib.contextmanager

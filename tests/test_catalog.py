@@ -151,6 +151,16 @@ class FakeBuilder(SimpleNamespace):
 
 
 @pytest.mark.usefixtures("registry")
+def test_which_rule_chose_a_version(root):
+    catalog.write_default_config("multi", "small", root)
+    directory = catalog.find_dataset_dir("digits", root)
+    assert catalog.version_rule("digits", directory) == "version 2.0.0: the highest of 3 that are published"
+    for name in ("digits:2.0.0", "digits:latest", directory):
+        assert catalog.version_rule(name, directory) == ""
+    assert catalog.version_rule("multi", catalog.find_dataset_dir("multi", root)) == ""  # the only one
+
+
+@pytest.mark.usefixtures("registry")
 def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
     made = []
 
@@ -170,6 +180,10 @@ def test_a_bare_name_means_the_version_of_the_code(root, monkeypatch):
         assert found(root, "digits") == "digits/1.0.0"
     assert found(root, "digits") == "digits/1.0.0"  # once
     assert found(root, "digits/a=1") == "digits/1.0.0"
+    assert (
+        catalog.version_rule("digits", f"{root}/digits/1.0.0")
+        == "version 1.0.0: the one of the builder that is imported"
+    )
     assert made == [{}, {}, {"a": 1}]
     assert found(root, "digits:*.*.*") == "digits/2.0.0"
     monkeypatch.setattr(Digits, "version", "4.0.0")

@@ -50,6 +50,8 @@ def run_info(args: Sequence[str]) -> int:
     for text in (info.display_name, info.description, info.homepage):
         if text:
             say(text)
+    if rule := catalog.version_rule(known.dataset, published.dataset_dir):
+        say(rule)
     say(f"{info.data_dir}\n{info.features!r}")
     if info.supervised_keys:
         say(f"supervised keys: {info.supervised_keys}")

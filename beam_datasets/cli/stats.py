@@ -8,15 +8,13 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
 from beam_datasets.cli.printing import cut, plural, printable, say, table
 from beam_datasets.errors import FeatureError, StorageError
-from beam_datasets.features.sequence import dotted
 from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
@@ -80,7 +78,7 @@ def run(args: Sequence[str]) -> int:
     if known.json:
         sys.stdout.write(json_text(found))
         return 0
-    say("\n".join(lines(found, {leaf.path: dotted(leaf.keys) for leaf in request.leaves})))
+    say("\n".join(lines(found)))
     took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
     say(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
     return 0
@@ -96,7 +94,7 @@ def _check_html(path: str | None) -> None:
 
 
 def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
-    """Returns path -> data URL and description of some images of the first slice; nothing without Pillow."""
+    """Returns feature name -> data URL and description of images of the first slice; nothing without Pillow."""
     expression = next(iter(found.slices), None)
     if expression is None or not importlib.util.find_spec("PIL"):
         return {}
@@ -148,20 +146,18 @@ def _count(found: Statistics) -> str:
 # -------------------------------------------------------------------------------------------------------------- a table
 
 
-def lines(found: Statistics, names: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
-    """Yields statistics as lines for people; features are called by `names`, which have their paths as keys."""
+def lines(found: Statistics) -> Iterator[str]:
+    """Yields statistics as lines for people."""
     for number, (name, part) in enumerate(found.slices.items()):
         yield from [""] * bool(number)
         yield f"{found.dataset}, {name}: {plural(part['examples'], 'example')}"
         yield from [""] * bool(part["features"])
-        rows = [row for path, feature in part["features"].items() for row in _rows(names.get(path, path), feature)]
+        rows = [row for feature_name, feature in part["features"].items() for row in _rows(feature_name, feature)]
         if rows:
             yield table(["feature", "type", *_HEADER], rows, left=(0, 1), fold=(0,))
         for title, text_of in (("most frequent", _frequent), ("also", _special_values)):
             texts = [
-                (names.get(path, path), text)
-                for path, feature in part["features"].items()
-                if (text := text_of(feature))
+                (feature_name, text) for feature_name, feature in part["features"].items() if (text := text_of(feature))
             ]
             if texts:
                 yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"

@@ -383,6 +383,16 @@ def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
     return {dotted(steps): steps for steps in found.values()} | found
 
 
+def display_names(tree: Any) -> dict[str, str]:
+    """Returns the name for people and expressions of each feature below another, by its name with slashes.
+
+    >>> display_names(FeaturesDict({"a": {"b": np.int64, "c": np.int64}, "a.b": np.int64}))
+    {'a': 'a', 'a/b': 'a/b', 'a/c': 'a.c', 'a.b': 'a.b'}
+    """
+    by_name = steps_by_name(tree)
+    return {path: dotted(steps) if by_name.get(dotted(steps)) == steps else path for path, steps, _ in below(tree)}
+
+
 def record_name(name: str, tree: Any) -> str:
     """Returns the name with slashes of a feature that a name means, or the name itself if there is none."""
     return reduce(join, steps_by_name(tree).get(name, (name,)))

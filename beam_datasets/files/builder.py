@@ -47,6 +47,7 @@ from beam_datasets.files.fields import (
     problems,
     to_feature,
     with_labels,
+    with_slash,
     with_slashes,
     with_sounds,
 )
@@ -418,7 +419,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
         stratify: a column of labels, of each of which every split has its share.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
-        key: the column that identifies a row, or a field of an object (`user/id`); None for its file and place in it.
+        key: the column that identifies a row, or a field of an object (`user.id`); None for its file and place in it.
         infer_rows: how many rows, spread over all files, are looked at to find the schema.
         exif_orientation: of images that are turned or mirrored by it: keep the bytes, which are read as if there were
             no orientation, and count them; apply it, which stores pixels as PNG; error.
@@ -691,12 +692,13 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _assign(self) -> Assignment | None:
         """What names the split of each row; the splits are the values found in the files if none were given."""
+        if self._given_assign is not None and self._given_assign.column is not None:
+            self._fields  # noqa: B018  # looks at the rows, and decides what names with dots mean
         given = self._given_assign
         if given is None or given.column is None:
             return given
         split_of = given.split_of
         if split_of is None:
-            self._fields  # noqa: B018  # looks at the rows
             found = sorted({value.strip() for value in self._label_values(given.column)} - {""})  # which is missing
             if not 0 < len(found) <= MAX_FOUND_SPLITS:
                 raise InputError(
@@ -733,6 +735,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         found = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
         paths = list(paths_of(found))
         self._specs = with_slashes(self._specs, found)
+        self._key = self._key and with_slash(self._key, found)
+        if self._given_assign is not None and self._given_assign.column is not None:
+            self._given_assign = replace(self._given_assign, column=with_slash(self._given_assign.column, found))
         if self._key is not None and self._key not in {*paths, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, paths))}")
         column = self._given_assign.column if self._given_assign else None

@@ -234,14 +234,23 @@ def advice(path: str, kind: str) -> str:
     return f"--feature {shlex.quote(name.replace('[]', '') + '=' + kind + path[len(name) :])}"
 
 
+def with_slash(name: str, fields: Mapping[str, Field]) -> str:
+    """Returns the name of a column, with slashes for a field of an object that is named with dots.
+
+    >>> with_slash("a.x", {"a": Field("object")}), with_slash("b.c", {"b.c": Field("string"), "b": Field("object")})
+    ('a/x', 'b.c')
+    """
+    is_nested = name not in fields and "/" not in name and name.partition(".")[0] in fields
+    return name.replace(".", "/") if is_nested else name
+
+
 def with_slashes(specs: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, str]:
     """Returns descriptions by the names that `override` takes, given also names with dots for fields of objects.
 
     >>> with_slashes({"a.x": "int8", "b.c": "bool"}, {"a": Field("object"), "b.c": Field("string")})
     {'a/x': 'int8', 'b.c': 'bool'}
     """
-    nested = {name for name in specs if name not in fields and "/" not in name and name.partition(".")[0] in fields}
-    return {name.replace(".", "/") if name in nested else name: spec for name, spec in specs.items()}
+    return {with_slash(name, fields): spec for name, spec in specs.items()}
 
 
 def override(

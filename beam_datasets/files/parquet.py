@@ -53,10 +53,11 @@ class Parquet(RowsBuilder):
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        fields = self._fields  # decides what names with dots mean
         column = self._assign.column if self._assign else None
         paths = [path for path in (self._key, column) if path]
-        wanted = {*self._fields, *paths, *(path.partition("/")[0] for path in paths)}
-        return partial(rows, wanted=wanted, fields=self._fields, given=frozenset(self._specs))
+        wanted = {*fields, *paths, *(path.partition("/")[0] for path in paths)}
+        return partial(rows, wanted=wanted, fields=fields, given=frozenset(self._specs))
 
 
 @contextmanager

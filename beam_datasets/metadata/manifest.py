@@ -432,6 +432,11 @@ Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
 
 
+def _dotted(options: str | None) -> str:
+    """Returns options that decide the key or the split of a row, where fields of objects are named with dots."""
+    return (options or "").replace("/", ".")
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The files that a version was built from, and the columns that they have.
@@ -461,9 +466,9 @@ class Inputs:
         Raises:
             InputError: they do not.
         """
-        is_key_other = None not in (self.key, other.key) and self.key != other.key
+        is_key_other = None not in (self.key, other.key) and _dotted(self.key) != _dotted(other.key)
         known = None not in (self.splits, other.splits)
-        if is_key_other or (known and meaning_of(self.splits or "") != meaning_of(other.splits or "")):
+        if is_key_other or (known and meaning_of(_dotted(self.splits)) != meaning_of(_dotted(other.splits))):
             raise InputError(
                 f"expected the options by which the published version was built, {self._options}, got "
                 f"{other._options}. Give the same ones, or examples are doubled or move to another split; to change "

@@ -36,7 +36,7 @@ def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]]
 
     Args:
         statistics: of slices of a dataset.
-        images: path of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
+        images: name of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     title, code, style = escape(statistics.dataset), asset("page.js"), asset("page.css")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
@@ -60,10 +60,10 @@ def content(
     """Returns slices side by side as HTML without styles of its own, which needs those of `page.css`.
 
     Args:
-        slices: name -> {'examples': number, 'features': path -> statistics}, as in `Statistics`; they may be of several
+        slices: name -> {'examples': number, 'features': name -> statistics}, as in `Statistics`; they may be of several
             datasets.
         example_url: returns the URL of an example of a slice, for the extremes.
-        images: path of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
+        images: name of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     paths = list(dict.fromkeys(path for part in slices.values() for path in part["features"]))
     legend = (

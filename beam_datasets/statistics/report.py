@@ -13,6 +13,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
+from beam_datasets.features.sequence import display_names
 from beam_datasets.native import crc32c
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
 from beam_datasets.statistics.summary import (
@@ -30,7 +31,7 @@ from beam_datasets.statistics.summary import (
 if TYPE_CHECKING:
     from beam_datasets.statistics.summary import Gathered, StatisticsRequest
 
-FORMAT = 4
+FORMAT = 5
 FOLDER = ".stats"
 """A directory beside the versions of a dataset, with a file for each version. No reader, TensorFlow Datasets included,
 takes a name that begins with a dot for a version."""
@@ -47,8 +48,8 @@ class Statistics:
         dataset: its name, config and version.
         digest: of the published version.
         directory: the version's.
-        slices: name -> {'examples': number, 'features': path -> statistics}; see docs/how-to/stats.md.
-        unknown: the paths of features of unknown classes, which are left out.
+        slices: name -> {'examples': number, 'features': name -> statistics}; see docs/how-to/stats.md.
+        unknown: the names of features of unknown classes, which are left out.
     """
 
     dataset: str
@@ -115,7 +116,7 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
     Raises:
         LostExamplesError: the number of examples is not that of the slices.
     """
-    slices = {}
+    slices, names = {}, display_names(request.features.decoded())
     for number, (name, runs) in enumerate(request.slices):
         summaries = gathered.get(number) or [empty(leaf) for leaf in request.leaves]
         for summary in summaries:
@@ -124,9 +125,17 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
                     f"{request.directory}, {name!r}: {found} examples were summed up of {runs.num_examples}. "
                     "The engine lost or doubled some; nothing was saved. Run it again."
                 )
-        features = {leaf.path: _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)}
+        features = {
+            names.get(leaf.path, leaf.path): _feature(leaf, summary) for leaf, summary in zip(request.leaves, summaries)
+        }
         slices[name] = {"examples": int(runs.num_examples), "features": features}
-    return Statistics(request.full_name, request.digest, request.directory, slices, request.unknown)
+    return Statistics(request.full_name, request.digest, request.directory, slices, unknown_names(request))
+
+
+def unknown_names(request: StatisticsRequest) -> tuple[str, ...]:
+    """Returns the names of the features that cannot be read, because their classes are not known."""
+    names = display_names(request.features.decoded())
+    return tuple(names.get(path, path) for path in request.unknown)
 
 
 def saved_path(directory: str) -> str:
@@ -161,7 +170,7 @@ def read_saved(request: StatisticsRequest) -> Statistics | None:
         found = Statistics.from_json(content, request.directory)
     except (StorageError, MetadataError, ValueError, RecursionError):
         return None
-    return found if found.digest == request.digest and {*found.unknown} <= {*request.unknown} else None
+    return found if found.digest == request.digest and {*found.unknown} <= {*unknown_names(request)} else None
 
 
 def json_text(statistics: Statistics) -> str:

@@ -253,7 +253,7 @@ def test_statistics(directories: tuple[Path, Path]) -> None:
     of_records = {"digest": "", "crc32c": ""}
     assert found | of_records == expected | of_records
     some = compute(directories[0], features=["price/cents", "history"])
-    assert list(some.slices["train"]["features"]) == ["history/cents", "history/currency", "price/cents"]
+    assert list(some.slices["train"]["features"]) == ["history.cents", "history.currency", "price.cents"]
 
 
 def test_exports(directories: tuple[Path, Path], tmp_path: Path) -> None:

@@ -704,6 +704,15 @@ def test_published_rows_whose_keys_are_in_a_nested_object_are_looked_up_in_all_s
 
     write(1, {f"k{n}": n for n in range(20)})
     first = files("ds", 1).build(num_workers=1)
+    same = Jsonl(
+        name="ds",
+        pattern=f"{tmp_path}/1.jsonl",
+        splits={"train": "50%", "test": "50%"},
+        split_by=SplitBy(group="n"),
+        key="user.id",
+        data_dir=tmp_path,
+    )
+    assert bd.append("ds", same, data_dir=tmp_path) == first  # the same options; nothing is new
     groups = [[int(row["n"]) for row in rows_of(first, split)] for split in ("train", "test")]
     moved = f"k{groups[0][0]}"
     write(2, {moved: groups[1][0], "new": groups[0][1]})

@@ -368,7 +368,9 @@ def test_the_key_is_a_field_of_an_object(files, kind, features):
     path = files.write("rows", jsonl(rows))
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
-    dataset = bd.builder_from_directory(files.build(kind, "--key=user/id", *features)).as_dataset("train")
+    split = ["--split_by=group=user.id", "--split=train=50%", "--split=test=50%"]
+    assert files.build(kind, "--key=user.id", *split, *features)
+    dataset = bd.builder_from_directory(files.build(kind, "--key=user.id", *features)).as_dataset("train")
     assert [dataset[dataset.find(f"k{n}")]["n"] for n in range(5)] == list(range(5))
     assert ("user" in dataset[0]) == (not features)
     for key in ("users/id", "user/x", "n/id"):

@@ -15,7 +15,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
-from beam_datasets.features.sequence import leaves_with_features
+from beam_datasets.features.sequence import display_names, leaves_with_features
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
 from beam_datasets.statistics.page import content, number_text, page
@@ -42,7 +42,7 @@ TREE = {
     "constant": np.int8,
     "image": f.Image(shape=(None, None, 1)),
 }
-NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "pair", "tokens", "rows", "at/point", "constant")
+NUMBERS = ("n", "x", "wide", "big", "flag", "maybe", "pair", "tokens", "rows", "at.point", "constant")
 
 
 def examples_of(count):
@@ -80,7 +80,7 @@ def made(request, tmp_path_factory):
 def column(examples, path):
     values = []
     for example in examples:
-        for key in path.split("/"):
+        for key in path.split("."):
             example = example[key]
         values.append(example)
     return values
@@ -109,7 +109,7 @@ def test_numbers(made, path):
     found = compute(directory, features=[path]).slices["train"]["features"][path]
     values = column(decoded(directory), path)
     kind = (
-        np.uint64 if path in ("big", "flag") else np.float64 if path in ("x", "wide", "pair", "at/point") else np.int64
+        np.uint64 if path in ("big", "flag") else np.float64 if path in ("x", "wide", "pair", "at.point") else np.int64
     )
     numbers = flat(values, kind)
     finite = numbers[np.isfinite(numbers)]
@@ -140,7 +140,7 @@ def test_numbers(made, path):
 def test_texts_labels_sequences_and_images(made):
     directory, examples = made
     found = compute(directory).slices["train"]["features"]
-    assert set(found) == {*NUMBERS, "text", "words", "tags", "label", "at/names", "image"}
+    assert set(found) == {*NUMBERS, "text", "words", "tags", "label", "at.names", "image"}
     texts = [example["text"].encode() for example in examples]
     assert found["text"]["distinct"] == len(set(texts))
     assert found["text"]["empty"] == texts.count(b"")
@@ -154,7 +154,7 @@ def test_texts_labels_sequences_and_images(made):
     labels = Counter(example["label"] for example in examples)
     assert {(n, count) for n, _, count in found["label"]["labels"] if count} == set(labels.items())
     assert [2, "never", 0] in found["label"]["labels"]
-    for path in ("tokens", "rows", "at/names"):
+    for path in ("tokens", "rows", "at.names"):
         lengths = [len(value) for value in column(examples, path)]
         assert (found[path]["items"]["min"], found[path]["items"]["max"]) == (min(lengths), max(lengths))
         assert found[path]["items"]["mean"] == pytest.approx(np.mean(lengths))
@@ -223,10 +223,12 @@ def test_long_texts_are_cut_off(tmp_path):
     ],
 )  # fmt: skip
 def test_names_with_slashes(tmp_path, tree, example):
-    """A name with a slash may begin like the path of another feature."""
+    """A name with a slash may begin like the path of another feature; it is kept, and others have dots."""
     directory = dataset_of(tmp_path, tree, [example] * 9)
     found = compute(directory).slices["train"]["features"]
-    expected = {path: value for path, value, _ in leaves_with_features(example, None)}
+    names = display_names(f.FeaturesDict(tree))
+    expected = {names[path]: value for path, value, _ in leaves_with_features(example, None)}
+    assert {"a.c", "a/b"} <= set(expected) or {"a/b/c", "a/b/d", "a.b.e"} == set(expected)
     for path, value in expected.items():
         assert [top[0] for top in found[path]["top"]] == (value if isinstance(value, list) else [value])
         assert found[path]["top"][0][1] == 9
@@ -241,10 +243,10 @@ def test_sequences_of_dicts_in_sequences(tmp_path):
     examples = [{"a": [{"x": 3, "in": [box] * (i % 3)}] * i, "d": [{"in": [{"b": "no"}] * i}] * 2} for i in range(1, 5)]
     found = compute(dataset_of(tmp_path, tree, examples)).slices["train"]["features"]
     boxes = sum(i * (i % 3) for i in range(1, 5))
-    counts = {"a/x": 10, "a/in/b": boxes, "a/in/deep/c": 2 * boxes, "d/in/b": 20}
+    counts = {"a.x": 10, "a.in.b": boxes, "a.in.deep.c": 2 * boxes, "d.in.b": 20}
     assert {path: feature["values"] for path, feature in found.items()} == counts
-    assert found["a/in/deep/c"]["top"] == [[1, boxes], [2, boxes]]
-    assert found["a/in/b"]["type"] == "text[][]"
+    assert found["a.in.deep.c"]["top"] == [[1, boxes], [2, boxes]]
+    assert found["a.in.b"]["type"] == "text[][]"
 
 
 def test_a_slice_of_empty_sequences_has_a_page(tmp_path):
@@ -346,11 +348,11 @@ def test_all_kinds_of_features():
     found = compute(MANY, ["train"]).slices["train"]["features"]
     published = bd.builder_from_directory(MANY)
     examples = list(published.as_dataset("train"))
-    assert {"vid", "tv/language", "steps/o", "dyn", "zl", "u64", "aud", "objs/bbox", "nest/deep/lab"} <= set(found)
+    assert {"vid", "tv.language", "steps.o", "dyn", "zl", "u64", "aud", "objs.bbox", "nest.deep.lab"} <= set(found)
     assert found["vid"]["items"]["max"] == max(len(example["vid"]) for example in examples)
     assert found["vid"]["height"]["max"] == examples[0]["vid"].shape[1]
     assert found["dyn"]["values"] == sum(example["dyn"].size for example in examples)
-    assert found["steps/r"]["items"]["mean"] == pytest.approx(np.mean([len(example["steps"]) for example in examples]))
+    assert found["steps.r"]["items"]["mean"] == pytest.approx(np.mean([len(example["steps"]) for example in examples]))
     assert found["opt"]["missing"] == sum(example["opt"] is None for example in examples)
     assert found["u64"]["max"] == max(int(example["u64"].max()) for example in examples)
 

@@ -25,7 +25,7 @@ from beam_datasets.exporting.writing import ending_of
 from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset, RaggedArray, Video
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.features.sequence import below, dotted, innermost, leaves_with_features
+from beam_datasets.features.sequence import below, display_names, dotted, innermost, leaves_with_features
 from beam_datasets.features.stored_files import files_in
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
@@ -237,7 +237,7 @@ def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = F
     A value is a text, `whole` or cut, or the images or sounds that it is.
     """
     cells: list[dict[str, Any]] = []
-    names = {path: dotted(steps) for path, steps, _ in below(features)}
+    names = display_names(features)
     try:
         for path, value, leaf in leaves_with_features(dataset[index], features):
             media = media_of(value, leaf)
@@ -299,19 +299,21 @@ def sample_images(
         url: returns the URL of an image, by the index of its example, its path, and its number there; '' for none.
 
     Returns:
-        path of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
+        name of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
     """
     features = published.info.features
     paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
-    found: dict[str, list[tuple[str, str]]] = {path: [] for path in paths}
+    names = display_names(features)
+    found: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
     dataset = read(published, expression) if paths else ()
     for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
         for path in paths if row["error"] else ():
-            found[path].append(("", row["error"]))
+            found[names[path]].append(("", row["error"]))
         for cell in row["cells"]:
             items = [one["item"] for one in cell["media"] or () if not one["note"]]
-            if cell["path"] in found and items and (address := url(row["index"], cell["path"], items[0])):
-                found[cell["path"]].append((address, f"{cell['path']} of example {row['index']} of {expression}"))
+            if cell["path"] in paths and items and (address := url(row["index"], cell["path"], items[0])):
+                name = names[cell["path"]]
+                found[name].append((address, f"{name} of example {row['index']} of {expression}"))
     return found
 
 
