@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from beam_datasets.builders import BuilderConfig as BuilderConfig
     from beam_datasets.builders import DatasetBuilder as DatasetBuilder
     from beam_datasets.builders import GeneratorBasedBuilder as GeneratorBasedBuilder
+    from beam_datasets.catalog import list_builders as list_builders
     from beam_datasets.diffing import DatasetDiff as DatasetDiff
     from beam_datasets.diffing import diff as diff
+    from beam_datasets.display import as_dataframe as as_dataframe
+    from beam_datasets.display import show_examples as show_examples
     from beam_datasets.generate.repair import repair as repair
     from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from beam_datasets.metadata.split_by import SplitByTime as SplitByTime
     from beam_datasets.metadata.split_by import SplitByValue as SplitByValue
     from beam_datasets.metadata.splits import ReadInstruction as ReadInstruction
+    from beam_datasets.metadata.splits import Split as Split
     from beam_datasets.metadata.splits import SplitDict as SplitDict
     from beam_datasets.metadata.splits import SplitInfo as SplitInfo
     from beam_datasets.metadata.splits import even_splits as even_splits
@@ -56,7 +60,7 @@ _HOMES = {
     ".builders": ("BeamBasedBuilder", "BuilderConfig", "DatasetBuilder", "GeneratorBasedBuilder"),
     ".metadata.info": ("DatasetInfo", "MetadataDict"),
     ".metadata.split_by": ("SplitByHash", "SplitByTime", "SplitByValue"),
-    ".metadata.splits": ("ReadInstruction", "SplitDict", "SplitInfo", "even_splits", "split_for_jax_process"),
+    ".metadata.splits": ("ReadInstruction", "Split", "SplitDict", "SplitInfo", "even_splits", "split_for_jax_process"),
     ".metadata.version": ("BlockedVersions", "Experiment", "Version"),
     ".reading.config": ("ReadConfig",),
     ".reading.dataset": ("Dataset",),
@@ -66,6 +70,8 @@ _HOMES = {
     ".reading.opening": ("ReadOnlyBuilder", "builder", "builder_from_directory", "load"),
     ".reading.streams": ("Stream",),
     ".adopting": ("adopt",),
+    ".catalog": ("list_builders",),
+    ".display": ("as_dataframe", "show_examples"),
     ".jobs": ("export", "materialize"),
     ".materializing.appending": ("append",),
     ".diffing": ("DatasetDiff", "diff"),
@@ -76,22 +82,15 @@ _HOMES = {
 __version__ = "0.1.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
-_OF_TFDS = (
-    *("as_dataframe", "as_numpy", "benchmark", "builder_cls", "core", "data_source", "dataset_builders"),
-    *("dataset_collection", "deprecated", "disable_progress_bar", "display_progress_bar", "download"),
-    *("enable_progress_bar", "folder_dataset", "GenerateMode", "ImageFolder", "is_dataset_on_gcs", "list_builders"),
-    *("list_dataset_collections", "public_api", "show_examples", "show_statistics", "Split", "transform"),
-    *("TranslateFolder", "typing", "visualization"),
-)
-_HINT = " The names of TensorFlow Datasets are in another module: import beam_datasets.tfds as tfds"
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
+        from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
 
-        hint = _HINT if name in _OF_TFDS else did_you_mean(name, __all__)
-        message = f"module {__name__!r} has no attribute {name!r}.{hint}"
+        hint = instead_of("bd", name) or did_you_mean(name, __all__).strip()
+        message = f"module {__name__!r} has no attribute {name!r}. {hint}".strip()
         raise AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
     home = importlib.import_module(__name__ + (_HOME_OF[name] or f".{name}"))
     value = getattr(home, name) if _HOME_OF[name] else home

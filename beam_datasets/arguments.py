@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import operator
 import reprlib
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,29 +93,7 @@ def asks_for_beam(beam_options: Any, engine: dict[str, Any]) -> bool:
     return False
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 _FLAGS = (bool, np.bool_)
-
-
-def explained(hint: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Returns a decorator of functions whose arguments are often mistaken; a TypeError for them ends in `hint`."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        signature = inspect.signature(function)
-
-        @functools.wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{function.__name__}(): {error}; {hint}") from None
-            return function(*args, **kwargs)
-
-        return checked
-
-    return decorate
 
 
 def index_of(index: Any, n: int) -> int:
@@ -168,6 +143,8 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
 
 def _no_index(index: Any) -> TypeError:
     hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
+    if isinstance(index, str):
+        hint = f" The values of a feature are [example[{index!r}] for example in ds]."
     return TypeError(
         f"ds[...] takes an int, a slice, a list, array or range of ints, or a mask, not {index!r:.100}.{hint}"
     )

@@ -295,6 +295,15 @@ def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
         return True
 
 
+def list_builders(data_dir: DataDir = None) -> list[str]:
+    """Returns the names that `load` and `builder` find: of registered builders, and of published datasets.
+
+    Args:
+        data_dir: see `root_dir`.
+    """
+    return sorted({*_registered, *list_datasets(data_dir)})
+
+
 def list_configs(name: str, data_dir: DataDir = None) -> list[str]:
     """Returns the names of a dataset's configs that have a published version."""
     root = root_dir(data_dir)

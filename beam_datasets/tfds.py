@@ -26,13 +26,16 @@ from beam_datasets import __version__ as __version__
 from beam_datasets import builders, downloads
 from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
+from beam_datasets.catalog import list_builders as list_builders
+from beam_datasets.display import as_dataframe as as_dataframe
+from beam_datasets.display import show_examples as show_examples
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.features.numbers import connectors_in, convert_as_tfds
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
-from beam_datasets.metadata.splits import ReadInstruction, SplitDict, SplitInfo
+from beam_datasets.metadata.splits import ReadInstruction, Split, SplitDict, SplitInfo
 from beam_datasets.metadata.splits import even_splits as even_splits
 from beam_datasets.metadata.splits import split_for_jax_process as split_for_jax_process
 from beam_datasets.metadata.version import BlockedVersions, Experiment, IsBlocked, Version
@@ -49,16 +52,13 @@ _NOT_HERE = {
     "deprecated.text": "features.Text stores text; encode it where it is read",
     "visualization": "use `beam-datasets head` and `beam-datasets stats`",
     "beam.ReadFromTFDS": "use beam_datasets.beam.ReadDataset(builder.dataset_dir, split)",
-    "show_examples": "use `beam-datasets head`",
     "show_statistics": "use `beam-datasets stats`",
-    "as_dataframe": "use dataset.to_pandas()",
     "folder_dataset": "build the files as docs/how-to/files.md describes",
     "ImageFolder": "build the files as docs/how-to/files.md describes",
     "TranslateFolder": "build the files as docs/how-to/files.md describes",
     "GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.GenerateMode": "build(overwrite=True) replaces a published version; a new version number is better",
     "download.ComputeStatsMode": "use `beam-datasets stats`",
-    "list_builders": "use `beam-datasets list`",
     "dataset_collection": "load each dataset by its name",
     "benchmark": "measure the iteration itself",
     "builder_cls": "use the class, or beam_datasets.builder(name)",
@@ -209,17 +209,6 @@ class _ClassProperty:
     def __get__(self, instance: Any, owner: Any) -> Any:
         return self._function(owner)
 
-
-class Split(str):
-    """The name of a split, and the names that most datasets have."""
-
-    TRAIN: Split
-    VALIDATION: Split
-    TEST: Split
-    ALL: Split
-
-
-Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
 
 _CHECKSUM_DIRS: list[pathlib.Path] = []
 

@@ -13,14 +13,14 @@ PACKAGE = ROOT / "beam_datasets"
 
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
-    ("arguments", "errors", "frames", "native"),
-    ("extras",),
+    ("arguments", "errors", "foreign_names", "frames", "native"),
+    ("advice", "extras"),
     ("storage", "formats"),
     ("intake",),
     ("downloads", "features"),
     ("decode", "metadata"),
     ("catalog",),
-    ("adapters",),
+    ("adapters", "display"),
     ("reading",),
     ("diffing", "slim", "statistics", "verifying"),
     ("generate",),

@@ -99,7 +99,7 @@ def test_builders_with_lists_of_splits(tmp_path: Path, monkeypatch: Any) -> None
         ("core.example_parser", "beam_datasets.load"),
         ("beam.ReadFromTFDS", "ReadDataset"),
         ("deprecated.text.Tokenizer", "features.Text"),
-        ("show_examples", "beam-datasets head"),
+        ("show_statistics", "beam-datasets stats"),
         ("core.nothing", "docs/reference/tfds.md"),
     ],
 )

@@ -1,3 +1,6 @@
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.advice import instead_of
 from beam_datasets.features.audio import Audio as Audio
 from beam_datasets.features.base import Documentation as Documentation
 from beam_datasets.features.base import FeatureConnector as FeatureConnector
@@ -28,3 +31,9 @@ from beam_datasets.features.translation import TranslationVariableLanguages as T
 from beam_datasets.features.wrapped import CustomFeature as CustomFeature
 from beam_datasets.features.wrapped import TensorInfo as TensorInfo
 from beam_datasets.features.wrapped import register as register
+
+if not TYPE_CHECKING:  # so that a type checker reports missing names
+
+    def __getattr__(name: str) -> Any:
+        sentence = instead_of("features", name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}. {sentence}".strip(), name=name, obj=None)

@@ -134,15 +134,15 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
                 raise ValueError(f"fill names {path!r}, which cannot be missing. {_which(optional)}.{hint}")
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
-        wanted = {path: leaf for path, leaf in optional.items() if kind == _kind(leaf)}
+        fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
+        wanted = {path: leaf for path, leaf in fixed.items() if kind == _kind(leaf)}
         if not wanted:
             raise ValueError(
-                f"fill={fill!r} fits no feature that may be missing. {_which(optional)}. To pad with it, give "
+                f"fill={fill!r} fits no feature that may be missing. {_which(fixed)}. To pad with it, give "
                 f"pad_value={fill!r}."
             )
         for path, leaf in wanted.items():
-            if None not in leaf.shape:
-                values[path] = _checked(_given, leaf, fill, path)
+            values[path] = _checked(_given, leaf, fill, path)
     return Fill(_nested(feature, values), _nested(feature, labels))
 
 

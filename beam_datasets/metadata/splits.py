@@ -63,6 +63,18 @@ class AbsoluteInstruction:
         return None if self.stop == self.num_examples else self.stop
 
 
+class Split(str):
+    """The name of a split, and the names that most datasets have."""
+
+    TRAIN: Split
+    VALIDATION: Split
+    TEST: Split
+    ALL: Split
+
+
+Split.TRAIN, Split.VALIDATION, Split.TEST, Split.ALL = map(Split, ("train", "validation", "test", "all"))
+
+
 class AbstractSplit(ABC):
     """An expression that selects examples; `+` appends another."""
 

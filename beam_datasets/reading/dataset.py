@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from beam_datasets.arguments import boolean, checked_function, explained, index_of, indices_of, integer
+from beam_datasets.advice import instead_of, missing_attribute, names_foreign_arguments, warns_of_buffer_size
+from beam_datasets.arguments import boolean, checked_function, index_of, indices_of, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.decoding import (
     Batch,
@@ -43,23 +44,19 @@ from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
 if TYPE_CHECKING:
     from beam_datasets.reading.streams import Stream
 
-_COUNTERPARTS = {
-    "as_dataframe": "to_pandas() makes one",
-    "as_numpy": "examples are NumPy values already",
-    "as_numpy_iterator": "iter(ds) does it; examples are NumPy values already",
-    "cache": "local files need none, and for remote ones there is $BEAM_DATASETS_CACHE_DIR",
-    "cardinality": "len(ds) is it",
-    "concatenate": "load both as one split, such as 'train+test'",
-    "element_spec": "ds.features says what examples are, and that of as_tf_dataset() has one",
-    "enumerate": "enumerate(ds) does it",
-    "numpy": "examples are NumPy values already",
-    "prefetch": "remote files are read ahead anyway; workers are those of as_torch() or as_tf_dataset()",
-    "select": "ds[[3, 1, 2]] does it",
-    "to_tf_dataset": "it is as_tf_dataset()",
-}
+_IN_LOADER = " A DataLoader of PyTorch takes ds.as_torch()."
 
 
-class Frameworks:
+class _NamesForeign(type):
+    """The class of classes whose missing attributes other libraries have."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            raise missing_attribute("ds", cls, name) or AttributeError(f"{cls.__name__} has no attribute {name!r}")
+
+
+class Frameworks(metaclass=_NamesForeign):
     """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
 
     _has_positions = True  # that adapters can divide; a stream has none
@@ -67,10 +64,16 @@ class Frameworks:
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
         def __getattr__(self, name: str) -> Any:
-            if name in _COUNTERPARTS:
-                raise AttributeError(f"a Dataset has no {name}: {_COUNTERPARTS[name]}.", name=name, obj=self)
+            error = missing_attribute("ds", self, name)
+            if error is not None:
+                raise error
             return object.__getattribute__(self, name)  # raises what it raised before
 
+    def __add__(self, other: object) -> Any:
+        """Raises a TypeError."""
+        raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
+
+    @names_foreign_arguments("as_torch")
     def as_torch(self, **options: Any) -> Any:
         """Returns the dataset for a PyTorch DataLoader: `adapters.as_torch(self, **options)`.
 
@@ -90,6 +93,16 @@ class Frameworks:
         from beam_datasets.adapters import as_tf_dataset
 
         return as_tf_dataset(cast("Dataset", self), **options)
+
+    def as_jax(self, *, device: Any = None, fill: Any = None) -> Any:
+        """Returns the dataset with arrays of JAX: `adapters.as_jax(self, device=device, fill=fill)`.
+
+        Raises:
+            MissingDependencyError: JAX is not installed.
+        """
+        from beam_datasets.adapters import as_jax
+
+        return as_jax(cast("Dataset", self), device=device, fill=fill)
 
     def as_grain_source(self, *, fill: Any = None) -> Any:
         """Returns the dataset as a random access source of Grain: `adapters.as_grain_source(self, fill=fill)`.
@@ -185,6 +198,7 @@ class Dataset(Frameworks):
 
     # ------------------------------------------------------------------------------------------------------ operations
 
+    @names_foreign_arguments("map")
     def map(self, function: Callable[[Any], Any]) -> Dataset:
         """Returns the dataset with the function applied to each example (or batch).
 
@@ -193,6 +207,7 @@ class Dataset(Frameworks):
         """
         return self._with(steps=(*self._steps, Map(checked_function("map", function))))
 
+    @names_foreign_arguments("filter")
     def filter(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the examples (or batches) for which a function is true, as a `Stream`.
 
@@ -238,7 +253,8 @@ class Dataset(Frameworks):
             raise ValueError("raw() must come before map() and batch(), whose results are not records.")
         return self._with(steps=(Raw(getattr(self._steps[0], "with_ids", False)),))
 
-    @explained("it is shuffle(seed=..., window=...), where tf.data's buffer size is the window")
+    @warns_of_buffer_size
+    @names_foreign_arguments("shuffle")
     def shuffle(self, seed: int, window: int | None = None) -> Dataset:
         """Returns the dataset in an order that depends on the seed and on the epoch.
 
@@ -263,6 +279,7 @@ class Dataset(Frameworks):
             )
         return self._with(Shuffle(self._operation, seed))
 
+    @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Dataset:
         """Returns the dataset repeated for several epochs, each in a different order if it is shuffled.
 
@@ -271,14 +288,17 @@ class Dataset(Frameworks):
         """
         return self._with(Repeat(self._operation, None if epochs is None else integer("epochs", epochs, at_least=0)))
 
+    @names_foreign_arguments("skip")
     def skip(self, count: int) -> Dataset:
         """Returns the dataset without its first `count` examples (or batches), in read order."""
         return self._with(Slice(self._operation, integer("count", count, at_least=0), self._operation.length))
 
+    @names_foreign_arguments("take")
     def take(self, count: int) -> Dataset:
         """Returns the first `count` examples (or batches), in read order; all if there are fewer."""
         return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
+    @names_foreign_arguments("shard")
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Dataset:
         """Returns one worker's part of the examples (or batches).
 
@@ -309,6 +329,7 @@ class Dataset(Frameworks):
         of_batches = 1 if isinstance(self._steps[0], Batch) else None
         return Share.even(worker_index, worker_count, self._operation.length, block or of_batches)
 
+    @names_foreign_arguments("batch")
     def batch(
         self,
         batch_size: int,
@@ -368,6 +389,7 @@ class Dataset(Frameworks):
             raise ValueError("the positions of this dataset are those of batches, as an operation follows batch().")
         return self._with(self._operation.child, first.steps)._unbatched()
 
+    @names_foreign_arguments("batch")
     def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
         """Returns `batch(batch_size, pad=True, **options)`."""
         return self.batch(batch_size, pad=True, **options)
@@ -401,7 +423,9 @@ class Dataset(Frameworks):
             TypeError: the dataset is endless.
         """
         if self._operation.length == ENDLESS:
-            raise TypeError("an endless dataset has no length; repeat(epochs) with a number of epochs has.")
+            raise TypeError(
+                f"an endless dataset has no length; repeat(epochs) with a number of epochs has.{_IN_LOADER}"
+            )
         return self._operation.length
 
     def __bool__(self) -> bool:
@@ -457,6 +481,7 @@ class Dataset(Frameworks):
         raise TypeError(
             f"{what} is in dataset order, which a dataset has only before shuffle(), repeat(), skip(), take(), "
             "shard(), batch() and mix(). Use it there; a slice such as split='train[10:20]' has an order of its own."
+            f"{_IN_LOADER if what == 'ds[i]' else ''}"
         )
 
     # --------------------------------------------------------------------------------------------------------- tables

@@ -346,13 +346,14 @@ def batch_of(
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
     if isinstance(padding, Padding):
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
+    filled = fill_of_steps(steps, fill)
     if padding and pad_value is None and _pads_like(fill, features):
         warnings.warn(
             f"fill={fill!r} replaces missing values; arrays are padded with 0 and b''. Give pad_value={fill!r} to pad "
             "with it, or pad_value=0.",
             stacklevel=3,
         )
-    return Batch(steps, padding, fill_of_steps(steps, fill))
+    return Batch(steps, padding, filled)
 
 
 def _by_record_name(values: Any, features: FeaturesDict) -> Any:

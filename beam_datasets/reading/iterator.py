@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from beam_datasets.advice import missing_attribute
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
@@ -34,7 +35,31 @@ if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
 
 
-class DatasetIterator(BlockIterator, Iterator[Any]):
+class StateDict:
+    """The names that PyTorch has for the state of an iterator, as torchdata's StatefulDataLoader uses them."""
+
+    get_state: Any
+    set_state: Any
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            error = missing_attribute("iterator", self, name)
+            if error is not None:
+                raise error
+            return object.__getattribute__(self, name)  # raises what it raised before
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns `get_state()`."""
+        state: dict[str, Any] = self.get_state()
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Calls `set_state(state_dict)`."""
+        self.set_state(state_dict)
+
+
+class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
     """Goes through a dataset in read order, and knows where it is.
 
     All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the

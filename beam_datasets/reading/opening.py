@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
+from beam_datasets.advice import missing_attribute, names_foreign_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import (
     DatasetNotFoundError,
@@ -68,6 +69,14 @@ class ReadOnlyBuilder:
             splits=info.splits.replace(count_bytes=self._pool.count_bytes),
         )
         self._check_splits()
+
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            error = missing_attribute("builder", self, name)
+            if error is not None:
+                raise error
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     # --------------------------------------------------------------------------------------------------------- identity
 
@@ -375,11 +384,14 @@ def builder(
     return builder_from_directory(directory)
 
 
+@names_foreign_arguments("load")
 def load(
     name: str,
     *,
     split: Any = None,
     data_dir: Path | None = None,
+    config: Any = None,
+    version: VersionOrStr | None = None,
     batch_size: int | None = None,
     shuffle_files: bool = False,
     decoders: Any = None,
@@ -395,6 +407,8 @@ def load(
         name: see `builder`.
         split: see `ReadOnlyBuilder.as_dataset`, also for the arguments that are not explained here.
         data_dir: see `builder`.
+        config: see `builder`.
+        version: see `builder`.
         batch_size: see there.
         shuffle_files: see there.
         decoders: see there.
@@ -410,7 +424,8 @@ def load(
         ValueError: another argument is invalid; TypeError if it has another type.
     """
     with_info = boolean("with_info", with_info)
-    found = builder(name, data_dir=data_dir, storage_options=storage_options, **builder_kwargs or {})
+    options = {"config": config, "version": version, **(builder_kwargs or {})}
+    found = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
     dataset = found.as_dataset(
         split,
         batch_size=batch_size,

@@ -14,15 +14,16 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beam_datasets.advice import missing_attribute, names_foreign_arguments, warns_of_buffer_size
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
 from beam_datasets.reading.dataset import Dataset, Frameworks
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
-from beam_datasets.reading.iterator import DatasetIterator
+from beam_datasets.reading.iterator import DatasetIterator, StateDict
 from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.state import MAX_POSITION, check_fingerprint, fingerprint
 from beam_datasets.reading.stream_state import Held, StreamState, Unit, leaves
@@ -169,6 +170,7 @@ class Stream:
 
     _has_positions = False
     as_torch = Frameworks.as_torch
+    __add__ = Frameworks.__add__
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""
@@ -194,41 +196,38 @@ class Stream:
         links = " | ".join(link.text or "map()" for link in self._links)
         return f"<Stream of {self._base!r}: {links}{'' if self._epochs == 1 else ' | repeat()'}>"
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("to_"):
-            raise AttributeError(
-                f"a Stream has no {name}: its items are not made by columns. Call it before filter(), and filter the "
-                "table, as in ds.to_arrow().filter(...).",
-                name=name,
-                obj=self,
-            )
-        if name.startswith("as_"):
-            raise AttributeError(
-                f"a Stream has no {name}: that adapter divides a dataset by positions, of which a stream has "
-                "none. Give iter(stream) to the framework; as_torch() takes streams.",
-                name=name,
-                obj=self,
-            )
-        return object.__getattribute__(self, name)
+    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
+
+        def __getattr__(self, name: str) -> Any:
+            error = missing_attribute("stream", self, name) or missing_attribute("ds", self, name)
+            if error is not None:
+                raise error
+            return object.__getattribute__(self, name)  # raises what it raised before
 
     # ------------------------------------------------------------------------------------------------------ operations
 
+    @names_foreign_arguments("map")
     def map(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the stream with a function applied to each item. It is not part of a saved state."""
         return self._with(Mapped(checked_function("map", function)))
 
+    @names_foreign_arguments("filter")
     def filter(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the items for which a function is true; see `Dataset.filter`."""
         return self._with(Filtered(checked_function("filter", function)))
 
+    @names_foreign_arguments("skip")
     def skip(self, count: int) -> Stream:
         """Returns the stream without its first `count` items. They are read."""
         return self._with(Cut(integer("count", count, at_least=0), None))
 
+    @names_foreign_arguments("take")
     def take(self, count: int) -> Stream:
         """Returns the first `count` items, or all if there are fewer."""
         return self._with(Cut(0, integer("count", count, at_least=0)))
 
+    @warns_of_buffer_size
+    @names_foreign_arguments("shuffle")
     def shuffle(self, seed: int, window: int | None = None) -> Stream:
         """Returns the stream of the shuffled dataset; see `Dataset.shuffle`.
 
@@ -237,6 +236,7 @@ class Stream:
         """
         return Stream(self._ungrouped("shuffle()").shuffle(seed, window), self._links)
 
+    @names_foreign_arguments("shard")
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Stream:
         """Returns one worker's part of the examples, of which it filters its own; see `Dataset.shard`.
 
@@ -257,6 +257,7 @@ class Stream:
         base = self._base._divided(self._base._share(worker_index, worker_count, block))
         return Stream(base, self._links, self._epochs)
 
+    @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Stream:
         """Returns the stream for several epochs, each in a different order if it is shuffled; None for ever."""
         if not self._is_grouped:
@@ -276,11 +277,13 @@ class Stream:
             raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
         return self._base
 
+    @names_foreign_arguments("batch")
     def batch(self, batch_size: int, *, drop_remainder: bool = False, **options: Any) -> Stream:
         """Returns the stream in batches of items that passed; see `Dataset.batch`, also for the other options."""
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
         return self._with(Batched(size, drop, self._batch_step(**options)))
 
+    @names_foreign_arguments("batch")
     def padded_batch(self, batch_size: int, **options: Any) -> Stream:
         """Returns `batch(batch_size, pad=True, **options)`."""
         return self.batch(batch_size, pad=True, **options)
@@ -369,14 +372,18 @@ class Stream:
         """Raises a TypeError."""
         raise TypeError(
             "the number of items is unknown: it depends on the examples, because of filter(), batch_by_length() or "
-            "pack(). Count them in a loop, or write what passes with materialize(where=...), which has a length."
+            "pack(). Count them in a loop, or write what passes with materialize(where=...), which has a length. "
+            "A DataLoader of PyTorch takes ds.as_torch()."
         )
 
     __bool__ = __len__
 
     def __getitem__(self, index: Any) -> Any:
         """Raises a TypeError."""
-        raise TypeError("a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before.")
+        raise TypeError(
+            "a stream has no ds[i]: which examples pass is known when they are read. Use ds[i] before. A DataLoader of "
+            "PyTorch takes ds.as_torch()."
+        )
 
     def __iter__(self) -> StreamIterator:
         return self.iterate()
@@ -398,7 +405,7 @@ class Stream:
         return iterator
 
 
-class StreamIterator(Iterator[Any]):
+class StreamIterator(StateDict, Iterator[Any]):
     """Goes through a stream; can be saved and resumed. After an error it is still at the item of the error."""
 
     def __init__(self, stream: Stream, epoch: int = 0) -> None:

@@ -230,7 +230,7 @@ def test_endless_datasets_and_streams_have_no_table(write: Write) -> None:
     ds = bd.builder_from_directory(write({"train": [5]})).as_dataset("train")
     with pytest.raises(TypeError, match="endless"):
         ds.repeat().to_arrow()
-    with pytest.raises(AttributeError, match=r"a Stream has no to_arrow: .*before filter\(\)"):
+    with pytest.raises(AttributeError, match=r"Stream has no attribute 'to_arrow'. .*before .filter\(\)"):
         ds.filter(bool).to_arrow()
 
 

@@ -1,0 +1,114 @@
+"""Datasets whose numbers are arrays of JAX, on a device or sharded over several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_datasets.errors import FeatureOverflowError
+from beam_datasets.extras import framework
+
+if TYPE_CHECKING:
+    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.iterator import DatasetIterator
+
+
+def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None) -> JaxDataset:
+    """Returns a dataset whose numbers are arrays of JAX; strings and ragged arrays remain values of NumPy.
+
+    JAX makes 32 bits of 64, unless `jax_enable_x64` is set. Integers that do not fit are an error.
+
+    Args:
+        dataset: the dataset to read, in batches for training.
+        device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
+        fill: values for missing ones; see `Dataset.batch()`.
+
+    Raises:
+        MissingDependencyError: JAX is not installed.
+    """
+    framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
+    return JaxDataset(dataset._with_filler(fill), device)
+
+
+class JaxDataset:
+    """The items of a dataset, with arrays of JAX. Each `for` loop reads epoch 0, as that over the dataset."""
+
+    def __init__(self, dataset: Dataset, device: Any) -> None:
+        self._dataset = dataset
+        self._device = device
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __repr__(self) -> str:
+        return f"JaxDataset({self._dataset!r})"
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns the example, or the list of examples, at an index in dataset order."""
+        found = self._dataset[index]
+        return [self._on_device(item) for item in found] if isinstance(found, list) else self._on_device(found)
+
+    def __iter__(self) -> JaxIterator:
+        return self.iterate()
+
+    def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> JaxIterator:
+        """Returns an iterator of an epoch, or from a state on; see `Dataset.iterate`."""
+        return JaxIterator(self._dataset.iterate(epoch=epoch, state=state), self._on_device)
+
+    def _on_device(self, value: Any, path: str = "") -> Any:
+        """Returns a value with its numbers on the device."""
+        if isinstance(value, dict):
+            return {name: self._on_device(inner, f"{path}.{name}".lstrip(".")) for name, inner in value.items()}
+        if isinstance(value, tuple):
+            return tuple(self._on_device(inner, f"{path}[{i}]") for i, inner in enumerate(value))
+        if not isinstance(value, (np.ndarray, np.generic, int, float)) or np.asarray(value).dtype.kind in "OSU":
+            return value
+        jax = framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
+        _check_integers(jax, np.asarray(value), path)
+        return jax.device_put(value, self._device)
+
+
+def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
+    """Checks that integers of 64 bits fit 32, to which JAX cuts them.
+
+    Raises:
+        FeatureOverflowError: one does not fit.
+    """
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or jax.config.jax_enable_x64 or not array.size:
+        return
+    limits = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
+    for found in (array.min(), array.max()):
+        if not limits.min <= found <= limits.max:
+            raise FeatureOverflowError(
+                f"{path}: expected integers that fit {limits.dtype}, to which JAX cuts them, got {found}. Call "
+                "jax.config.update('jax_enable_x64', True) before the first array is made, or change them in map()."
+            )
+
+
+class JaxIterator(Iterator[Any]):
+    """Goes through a dataset; its state is that of the `DatasetIterator`."""
+
+    def __init__(self, iterator: DatasetIterator, on_device: Any) -> None:
+        self._iterator = iterator
+        self._on_device = on_device
+
+    def __next__(self) -> Any:
+        return self._on_device(next(self._iterator))
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the state, a small dict that JSON can hold."""
+        return self._iterator.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes to a state.
+
+        Raises:
+            StateError: it belongs to another dataset, slice, configuration or order.
+        """
+        self._iterator.set_state(state)
+
+    def close(self) -> None:
+        """Closes the open files; `next()` opens them again."""
+        self._iterator.close()

@@ -1,0 +1,241 @@
+"""Errors for names of other libraries, which say what to write instead, with the caller's own arguments."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from beam_datasets.arguments import shown
+from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        parameters: names of the foreign function's parameters, in order.
+        fields: the fields of the text that they fill, in the same order.
+        text: completes "Use ...".
+    """
+
+    parameters: tuple[str, ...]
+    fields: tuple[str, ...]
+    text: str
+
+
+class WrittenCall(NamedTuple):
+    """An attribute, or a call of it, as it is in the caller's source.
+
+    Attributes:
+        receiver: the object, if the caller has a name for it.
+        positional: the positional arguments.
+        keywords: the others, by name.
+    """
+
+    receiver: str | None = None
+    positional: tuple[str, ...] = ()
+    keywords: Mapping[str, str] = {}
+
+
+class _Given(str):
+    """The text of an argument; as a field of a format, the default behind the colon is not used."""
+
+    __slots__ = ()
+
+    def __format__(self, default: str) -> str:
+        return str(self)
+
+
+class _Missing(str):
+    """The name of an argument that is not given; as a field of a format, it is replaced by the default."""
+
+    __slots__ = ()
+
+    def __format__(self, default: str) -> str:
+        return default or str(self)
+
+
+class _Fields(dict[str, str]):
+    """The fields of a text."""
+
+    def __missing__(self, name: str) -> str:
+        return _Missing(name)
+
+
+def rows_of(table: Mapping[str, str]) -> dict[str, Row]:
+    """Returns the rows of a table by name.
+
+    >>> rows_of({"take(n) | limit(count)": "`{ds}[:{n}]`"})["limit"]
+    Row(parameters=('count',), fields=('n',), text='`{ds}[:{n}]`')
+    """
+    return dict(_rows_of(table))
+
+
+def _rows_of(table: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+    for key, text in table.items():
+        fields: tuple[str, ...] = ()
+        for name, _, rest in (part.partition("(") for part in key.split(" | ")):
+            parameters = tuple(rest.removesuffix(")").split(", ")) if rest else ()
+            fields = fields or parameters
+            yield name, Row(parameters, fields, text)
+
+
+@functools.cache
+def _table(receiver: str) -> Mapping[str, Row]:
+    return rows_of(ATTRIBUTES[receiver])
+
+
+def instead_of(receiver: str, name: str) -> str:
+    """Returns the sentence that says what to write instead of a foreign name; '' if the name is in no table.
+
+    Args:
+        receiver: the key in `ATTRIBUTES` of the object that lacks the name.
+        name: the foreign name.
+    """
+    row = _table(receiver).get(name)
+    if row is None:
+        return ""
+    call = _written_call(name)
+    fields = {"name": name, **dict(zip(row.fields, call.positional)), **call.keywords}
+    fields |= {field: call.keywords[own] for own, field in zip(row.parameters, row.fields) if own in call.keywords}
+    return _sentence(row, {receiver: call.receiver or receiver, **fields})
+
+
+def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError | None:
+    """Returns the error for a foreign name that an object lacks; None if the name is in no table."""
+    sentence = instead_of(receiver, name)
+    if not sentence:
+        return None
+    kind = obj if isinstance(obj, type) else type(obj)
+    message = f"{kind.__name__} has no attribute {name!r}. {sentence}"
+    return AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
+
+
+def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Returns a decorator that says in a TypeError what to write instead of an argument of other libraries.
+
+    Args:
+        function_name: the key in `ARGUMENTS`. Its row without a name is for all arguments that do not fit.
+    """
+    rows = rows_of(ARGUMENTS[function_name])
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+        names = tuple(name for name in signature.parameters if name != "self")
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            foreign = next((name for name in kwargs if name in rows and name not in names), "")
+            problem = f"no argument {foreign!r}" if foreign else ""
+            if not foreign and "" in rows:
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    problem = str(error)
+            if problem:
+                values = args[1:] if "self" in signature.parameters else args
+                fields = _argument_fields(function.__name__, dict(zip(names, values)) | kwargs, names)
+                if foreign:
+                    fields |= {"argument": foreign, "value": fields[foreign]}
+                raise TypeError(f"{function.__name__}(): {problem}. {_sentence(rows[foreign], fields)}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+_MIN_BUFFER_SIZE = 100  # smaller numbers are more often seeds
+
+
+def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates `shuffle(seed, window)`; warns once of a seed without its name that may be a buffer size of tf.data."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        seed = args[1] if len(args) == 2 and not kwargs else 0
+        if isinstance(seed, int) and seed >= _MIN_BUFFER_SIZE:
+            _warn_of_buffer_size(seed)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@functools.cache  # warns once
+def _warn_of_buffer_size(seed: int) -> None:
+    warnings.warn(
+        f"shuffle({seed}): {seed} is the seed, and all examples are shuffled; no buffer is needed. Write "
+        f"shuffle(seed={seed}), or shuffle(seed=0, window={seed}) to shuffle within a window.",
+        stacklevel=3,
+    )
+
+
+def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    """Returns the texts of the arguments of a call: as the caller wrote them, otherwise as Python shows the values."""
+    call = _written_call(function_name)
+    fields = {name: _shown(value) for name, value in values.items()}
+    fields |= {**dict(zip(names, call.positional)), **call.keywords}
+    return {"ds": call.receiver or "ds", **fields}
+
+
+def _shown(value: Any) -> str:
+    name = getattr(value, "__name__", "")
+    return (name if name.isidentifier() else "function") if callable(value) else shown(value)
+
+
+def _sentence(row: Row, fields: Mapping[str, str]) -> str:
+    given = _Fields((name, _Given(text)) for name, text in fields.items())
+    return f"Use {row.text.format_map(given)}."
+
+
+_MAX_ARGUMENT = 60  # characters of the caller's source
+
+
+def _written_call(name: str) -> WrittenCall:
+    """Returns how the code that called this package wrote an attribute of a name; nothing if its source is unknown."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame = frame.f_back
+    if frame is None:
+        return WrittenCall()
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+    except SyntaxError:  # as of a notebook's cell with commands of the shell
+        return WrittenCall()
+    return next(_calls_at(tree, name, frame.f_lineno), WrittenCall())
+
+
+def _calls_at(tree: ast.AST, name: str, line: int) -> Iterator[WrittenCall]:
+    """Yields the calls, then the other uses, of an attribute in the statements at a line."""
+    nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", line + 1) <= line <= (_last_line(node) or 0)]
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
+            positional = tuple(_source(arg) for arg in node.args if not isinstance(arg, ast.Starred))
+            keywords = {keyword.arg: _source(keyword.value) for keyword in node.keywords if keyword.arg}
+            yield WrittenCall(_receiver(node.func.value), positional, keywords)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            yield WrittenCall(_receiver(node.value))
+
+
+def _last_line(node: ast.AST) -> int | None:
+    return getattr(node, "end_lineno", None)
+
+
+def _receiver(node: ast.expr) -> str | None:
+    return _source(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+
+def _source(node: ast.expr) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= _MAX_ARGUMENT else "..."

@@ -1,0 +1,504 @@
+"""Names of other libraries, and what to write instead of them here: the tables of `advice`.
+
+TensorFlow Datasets, Hugging Face datasets, PyTorch, tf.data, MosaicML Streaming, WebDataset, SeqIO, Grain, LitData and
+pandas. Names that are natural here exist; for the others the text completes "Use ...".
+
+A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
+` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its
+name, or its default in `{column:'label'}`. `{ds}`, `{iterator}` and `{builder}` are what the caller calls the object,
+`{name}` is the foreign name. `{argument}` and `{value}` are the foreign argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_PARTIAL = "`bd.load(..., decoders=bd.decode.PartialDecoding"
+_FILES = "`beam-datasets build"
+_IN_MAP = "`{ds}.map(function)`, where the function returns the changed example"
+_INFO = "`bd.builder(name).info.{name}`, or the info of `bd.load(..., with_info=True)`"
+_TFDS = "`import beam_datasets.tfds as tfds`, which has `tfds.{name}`"
+_CACHE = "`{ds}` as it is: local files need no cache; for remote ones set $BEAM_DATASETS_CACHE_DIR"
+_INDEX = "a library for vector search, with arrays of `{ds}.batch(256)`"
+_TORCH_LOADER = "`torch.utils.data.DataLoader(ds.as_torch())`"
+_EXPORT = "`bd.export(source, to=directory, format='parquet')`"
+_QUIET = "`beam-datasets build --quiet`"
+_BUILDER = "`bd.DatasetBuilder`: its `_split_generators` returns an iterable or a Beam transform for each split"
+_RANKS = "`ds.as_torch()`, which divides the examples among ranks and workers"
+_BYTES = "`features.Text()` for text; encode it where it is read, in `ds.map(function)`"
+_RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
+
+DATASET: Mapping[str, str] = {
+    # ------------------------------------------------------------------------------ Hugging Face datasets: properties
+    "num_rows | num_samples | size | count | count_rows | cardinality | nrows": "`len({ds})`",
+    "num_columns": "`len({ds}.features)`",
+    "shape": "`(len({ds}), len({ds}.features))`",
+    "column_names | columns | feature_names | keys": "`list({ds}.features)`",
+    "schema | dtypes | output_features | element_types | output_types | output_shapes": "`{ds}.features`",
+    "element_spec": "`{ds}.features`; `{ds}.as_tf_dataset().element_spec` is that of tf.data",
+    "info": "`bd.load(..., with_info=True)`, or `bd.builder(name).info`",
+    "builder_name": "`bd.builder(name).name`",
+    "config_name": "`bd.builder(name).config_name`",
+    "version": "`bd.builder(name).version`",
+    "fingerprint": "`bd.builder(name).digest`, which identifies the published version",
+    "citation | description | homepage | license | dataset_size | download_size | supervised_keys": _INFO,
+    "size_in_bytes": "`bd.builder(name).info.dataset_size`",
+    "download_checksums": "checksums.tsv beside the builder; `bd.builder(name).manifest` has those of the shards",
+    "split": "`repr({ds})`, which shows the slice",
+    "data": "`{ds}.to_arrow()`",
+    "cache_files | filepaths | filenames | shards | urls": "`bd.builder(name).info.splits['train'].filepaths`",
+    "num_shards | n_shards": "`bd.builder(name).info.splits['train'].num_shards`",
+    "format": "`{ds}[0]`: values are NumPy's",
+    "epoch": "`{ds}.iterate(epoch=0)`, which reads the given epoch",
+    # --------------------------------------------------------------------------------- Hugging Face datasets: columns
+    "select_columns(column_names)": _PARTIAL + "({column_names}))`, which decodes these features alone",
+    "remove_columns(column_names)": _PARTIAL + "([...]))` with the features to keep, without {column_names}",
+    "rename_column(original_column_name, new_column_name)": (
+        "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
+    ),
+    "rename_columns(column_mapping)": "`{ds}.map(lambda e: {{({column_mapping}).get(name, name): e[name] for name in e}})`",
+    "add_column(name, column)": "`{ds}.map(lambda e: {{**e, {name}: value}})`",
+    "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
+    "cast(features) | align_labels_with_mapping(label2id) | class_encode_column(column) | flatten": _IN_MAP,
+    "add_item(item)": "`bd.append(name, source)`, which publishes a version with more examples, for {item}",
+    "unique(column)": "`{{e[{column}] for e in {ds}}}`; `beam-datasets stats NAME` counts values",
+    "column(name)": "`[e[{name}] for e in {ds}]`",
+    # ---------------------------------------------------------------------- Hugging Face datasets: examples and order
+    "select(indices)": "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset",
+    "sort(column_names) | sort_values(by)": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
+    "train_test_split(test_size)": (
+        "`bd.load(..., split=[f'train[{{{test_size:0.2}:.0%}}:]', f'train[:{{{test_size:0.2}:.0%}}]'])`: slices are random samples"
+    ),
+    "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards=8)`, which writes other shards",
+    "iter(batch_size)": "`{ds}.batch({batch_size:32})`",
+    "set_epoch(epoch)": "`{ds}.iterate(epoch={epoch:0})`; `{ds}.as_torch()` has set_epoch()",
+    "state_dict": "`iter({ds}).state_dict()`: the iterator has the state",
+    "load_state_dict(state_dict)": "`{ds}.iterate(state={state_dict})`",
+    "get_state": "`iter({ds}).get_state()`: the iterator has the state",
+    "set_state(state)": "`{ds}.iterate(state={state})`",
+    "with_format(type) | set_format(type) | formatted_as(type) | reset_format": (
+        "`{ds}.as_torch()`, `{ds}.as_jax()` or `{ds}.as_tf_dataset()`; without them values are NumPy's"
+    ),
+    "with_transform(transform) | set_transform(transform) | random_map(transform)": "`{ds}.map({transform:function})`",
+    "decode": "`{ds}` as it is: examples are decoded; " + _PARTIAL + "({{...}}))` decodes some features",
+    "flatten_indices | to_iterable_dataset | to_iter_dataset | unlisted": "`{ds}` as it is; `iter({ds})` is an iterator",
+    "cleanup_cache_files": "`beam-datasets gc DATA_DIR`, which removes what killed runs left",
+    # ------------------------------------------------------------------------- Hugging Face datasets: files and tables
+    "to_torch | to_pytorch | torch": "`{ds}.as_torch()`",
+    "to_jax | jax": "`{ds}.as_jax()`",
+    "to_tf_dataset | to_tf | to_tensorflow": "`{ds}.as_tf_dataset()`",
+    "to_grain | as_data_source | to_map_dataset": "`{ds}.as_grain_source()`",
+    "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
+    "as_dataframe": "`bd.as_dataframe({ds})`",
+    "to_table | to_arrow_table | to_batches | to_pyarrow": "`{ds}.to_arrow()`",
+    "to_dict": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`",
+    "to_list | collect | to_pylist": "`list({ds})`",
+    "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
+    "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
+    "to_csv(path_or_buf)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
+    "to_json(path_or_buf)": "`bd.export(source, to={path_or_buf:directory}, format='jsonl')`",
+    "to_parquet(path_or_buf)": "`bd.export(source, to={path_or_buf:directory}, format='parquet')`",
+    "to_sql(name, con)": "`{ds}.to_pandas().to_sql({name:'table'}, {con:connection})`",
+    "save_to_disk(dataset_path) | save(path) | snapshot(path) | write_dataset": (
+        "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`, which publishes a slice"
+    ),
+    "load_from_disk(dataset_path) | load(path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
+    "push_to_hub(repo_id)": _EXPORT + ", whose files can be uploaded to {repo_id:a hub}",
+    "from_csv(path_or_paths)": _FILES + " csv --name NAME --pattern {path_or_paths:'*.csv'} --data_dir DIR`",
+    "from_json(path_or_paths)": _FILES + " jsonl --name NAME --pattern {path_or_paths:'*.jsonl'} --data_dir DIR`",
+    "from_parquet(path_or_paths)": _FILES
+    + " parquet --name NAME --pattern {path_or_paths:'*.parquet'} --data_dir DIR`",
+    "from_text(path_or_paths) | list_files(file_pattern)": _FILES
+    + " text_lines --name NAME --pattern '*.txt' --data_dir DIR`",
+    "from_generator(generator) | from_list(mapping) | from_dict(mapping) | from_tensor_slices(tensors) | from_tensors"
+    " | from_pandas(df) | from_polars(df) | from_spark(df) | from_sql(sql) | from_file | from_buffer | range | random"
+    " | counter | source(source)": _BUILDER,
+    "add_faiss_index | add_elasticsearch_index | add_faiss_index_from_external_arrays | drop_index | get_index"
+    " | get_nearest_examples | get_nearest_examples_batch | is_index_initialized | list_indexes"
+    " | load_elasticsearch_index | load_faiss_index | save_faiss_index | search | search_batch": _INDEX,
+    # --------------------------------------------------------------------------------------------------------- tf.data
+    "apply(transformation_func) | pipe(transformation_func)": "`{transformation_func:function}({ds})`",
+    "bucket_by_sequence_length(element_length_func, bucket_boundaries, bucket_batch_sizes)": (
+        "`{ds}.batch_by_length({bucket_boundaries}, {bucket_batch_sizes}, length={element_length_func:'tokens'})`"
+    ),
+    "group_by_window": "`{ds}.batch_by_length(boundaries, batch_sizes, length='tokens')`, or `itertools.groupby`",
+    "cache | mcached | lmdb_cached | cache_usage | cache_limit": _CACHE,
+    "concatenate(dataset) | concat(dataset)": (
+        "`bd.load(..., split='train+test')`; `bd.mix({{{ds}: len({ds}), {dataset:other}: len({dataset:other})}})` mixes"
+    ),
+    "choose_from_datasets | sample_from_datasets | rejection_resample | resample_streams": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
+    "enumerate(start) | map_with_index(transform)": "`enumerate({ds}, {start:0})`",
+    "flat_map(map_func)": "`(item for example in {ds} for item in {map_func:function}(example))`",
+    "get_single_element": "`{ds}[0]`",
+    "ignore_errors": "`beam-datasets verify NAME --repair`; a damaged record is an error that names it",
+    "interleave | parallel_interleave": (
+        "`{ds}` as it is: files are interleaved; `bd.ReadConfig(interleave_cycle_length=16)` changes how"
+    ),
+    "options | with_options": "`bd.ReadConfig(...)` of `bd.load(..., read_config=...)`",
+    "prefetch(buffer_size) | mp_prefetch(options) | prefetch_to_device": (
+        "`{ds}.parallel(threads=4)` or `{ds}.parallel(processes=4)`; remote files are read ahead as it is"
+    ),
+    "ragged_batch(batch_size) | dense_to_ragged_batch(batch_size) | sparse_batch(batch_size) | rebatch(batch_size)"
+    " | window(size) | batched(batchsize) | listed(batchsize)": "`{ds}.batch({batch_size:32})`",
+    "reduce(initial_state, reduce_func)": "`functools.reduce({reduce_func:function}, {ds}, {initial_state:0})`",
+    "scan(initial_state, scan_func)": "`itertools.accumulate({ds}, {scan_func:function}, initial={initial_state:0})`",
+    "take_while(predicate)": "`itertools.takewhile({predicate:function}, {ds})`",
+    "unbatch | unbatched": "the dataset before `batch()`: its items are single examples",
+    "zip": "`zip(a, b)`, or one dataset with the features of both",
+    "__add__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
+    # ----------------------------------------------------------------------------------------------------------- Grain
+    "seed(seed)": "`{ds}.shuffle(seed={seed:0})`",
+    "slice(sl)": "`{ds}.skip(10).take(20)`, or `split='train[10:30]'`",
+    "parents": "`repr({ds})`, which shows the operations",
+    # ------------------------------------------------------------------------------------------------------ WebDataset
+    "to_tuple | map_tuple": "`bd.load(..., as_supervised=True)`, or `{ds}.map(lambda e: (e['image'], e['label']))`",
+    "map_dict | map_keys": "`{ds}.map(lambda e: {{**e, 'image': function(e['image'])}})`",
+    "rename | rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
+    "with_epoch(nsamples)": "`{ds}.repeat().take({nsamples:1000})`",
+    "with_length(n)": "`len({ds})`, which is known",
+    "rsample(p) | sample(n)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "xdecode": "`bd.load(..., decoders={{'image': decoder}})`",
+    "log_keys": "`list({ds}.features)`",
+    "append | stage | compose | invoke": "`{ds}.map(function)` or `function({ds})`; `bd.append(name, source)` appends examples",
+    "create_url_iterator | iterator | iterator1 | get_iterator": "`iter({ds})`",
+    "close": "`with iter({ds}) as iterator:`, which closes its files; a dataset holds none open",
+    # ----------------------------------------------------------------------------------------------- MosaicML, LitData
+    "get_item(sample_id)": "`{ds}[{sample_id:0}]`",
+    "next_epoch": "`{ds}.iterate(epoch=1)`, or `{ds}.repeat()`",
+    "prepare_shard | evict_shard | evict_coldest_shard | on_exception": _CACHE,
+    "predownload | download_timeout | download_retry": "`{ds}.parallel(threads=4)`; remote files are read ahead as it is",
+    "get_len | reset": "`len({ds})`; each `iter({ds})` begins anew",
+    # ----------------------------------------------------------------------------------------------------------- SeqIO
+    "num_input_examples(split)": "`bd.builder(name).info.splits[{split:'train'}].num_examples`",
+    "get_dataset": "`bd.load(name, split='train')`",
+    "splits": "`list(bd.builder(name).info.splits)`",
+    "preprocessors | postprocessor": "`{ds}.map(function)`",
+    # ---------------------------------------------------------------------------------------------------- pandas, Lance
+    "head(n) | show | limit(n) | first": "`{ds}[:{n:5}]`; `bd.show_examples({ds})` shows them in a notebook",
+    "tail(n)": "`{ds}[-{n:5}:]`",
+    "iloc | loc | at | index_select | scanner": "`{ds}[3]`, `{ds}[10:20]` or `{ds}[[3, 1, 2]]`",
+    "describe | value_counts | agg": "`beam-datasets stats NAME --data_dir DIR`",
+    "groupby(by) | group_by(by)": "`{ds}.to_pandas().groupby({by:'label'})`",
+    "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'label = 1'})`",
+    "iterrows | itertuples | to_iter | items | values": "`for example in {ds}`",
+    "drop(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
+    "drop_duplicates | dedup": "`beam-datasets build --ignore_duplicates`; keys are unique within a split",
+    "apply_map | transform(function)": "`{ds}.map({function:function})`",
+    "num_examples": "`len({ds})`",
+    "num_batches | steps_per_epoch": "`len({ds}.batch(32))`",
+    "dataset | datasets | sampler": "`{ds}` itself",
+    "num_workers": _TORCH_LOADER,
+    "random_split(lengths) | split_dataset": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `bd.even_splits('train', 2)`",
+}
+
+STREAM: Mapping[str, str] = {
+    "num_rows | num_samples | size | count | count_rows | cardinality | num_examples": "`sum(1 for _ in {stream})`",
+    "select(indices) | iloc | loc | get_item": "`itertools.islice({stream}, 10)`: what passes is known when it is read",
+    "head(n) | show | limit(n) | first": "`list({stream}.take({n:5}))`",
+    "tail | train_test_split | random_split | to_map_dataset | find": "the dataset before `filter()`, or `bd.materialize(..., where=...)`",
+    "prefetch | mp_prefetch | parallel | raw": "`{name}()` of the dataset, before `filter()`",
+    "state_dict | get_state": "`iter({stream}).get_state()`: the iterator has the state",
+    "to_dataframe | as_dataframe": "`bd.as_dataframe({stream})`",
+    "to_arrow | to_pandas | to_polars": "`{name}()` of the dataset before `filter()`, and filter the table, as in `ds.to_arrow().filter(...)`",
+    "as_jax | to_jax | as_tf_dataset | to_tf_dataset | as_grain_source | as_data_source": (
+        "`iter({stream})`: that adapter divides a dataset by positions, of which a stream has none; `{stream}.as_torch()` takes streams"
+    ),
+}
+"""What a `Stream` has another text for than a Dataset."""
+
+ITERATOR: Mapping[str, str] = {
+    "get_next": "`next({iterator})`",
+    "get_next_as_optional": "`next({iterator}, None)`",
+    "save(path)": "`json.dump({iterator}.get_state(), file)`",
+    "restore(path) | load(path)": "`{iterator}.set_state(json.load(file))`",
+    "skip(n)": "`{iterator}.advance({n:1})`",
+    "reset": "`iter(ds)`, which begins anew; `{iterator}.set_state(state)` goes to a state",
+    "set_epoch(epoch)": "`ds.iterate(epoch={epoch:0})`",
+    "element_spec": "`ds.features`",
+    "as_numpy": "`{iterator}` as it is: values are NumPy's",
+    "batch(batch_size) | map(function) | shuffle(seed) | take(count) | repeat(count)": "`iter(ds.{name}(...))`: operations come before `iter()`",
+    "start_prefetch": "`ds.parallel(threads=4)`",
+}
+
+BUILDER: Mapping[str, str] = {
+    "download_and_prepare | build": "`beam-datasets build MODULE_OR_FILE`, or the builder's class: this version is published",
+    "as_streaming_dataset": "`{builder}.as_dataset('train')`, which reads a store as needed",
+    "data_path | pkg_dir_path | data_dir_root": "`{builder}.dataset_dir`",
+    "builder_config | builder_config_name | builder_configs": "`{builder}.config_name`",
+    "canonical_version | versions | supported_versions": "`{builder}.version`; `beam-datasets list --versions` shows all",
+    "features | splits | description | citation | homepage": "`{builder}.info.{name}`",
+    "get_file_spec(split)": "`{builder}.info.splits[{split:'train'}].file_spec()`",
+    "get_reference": "`{builder}.info.display_name`",
+    "get_metadata": "`{builder}.info`",
+    "is_blocked | assert_is_not_blocked | blocked_versions | release_notes": "the builder's class: a published version has none",
+    "cache_dir | hash | cls": "`{builder}.dataset_dir` and `{builder}.digest`",
+    "load": "`{builder}.as_dataset('train')`",
+}
+
+FEATURES: Mapping[str, str] = {
+    "Features(features)": "`bd.features.FeaturesDict({features:dict})`",
+    "Value(dtype)": "`bd.features.Scalar({dtype:'int64'})`, or `bd.features.Text()` for strings",
+    "List(feature) | LargeList(feature)": "`bd.features.Sequence({feature})`",
+    "Array2D(shape, dtype) | Array3D(shape, dtype) | Array4D(shape, dtype) | Array5D(shape, dtype)": (
+        "`bd.features.Tensor(shape={shape:(2, 3)}, dtype={dtype:'float32'})`"
+    ),
+    "Json": "`bd.features.Text()`, with the JSON text",
+    "Pdf | Nifti | BioSequence | BioStructure | Mesh": "`bd.features.Text()`, which stores bytes unchanged",
+    "TopLevelFeature": "`bd.features.CustomFeature`",
+    "Optional(feature)": "`bd.features.Scalar('int64', optional=True)`",
+    "FixedLenFeature(shape, dtype)": "`bd.features.Tensor(shape={shape:()}, dtype={dtype:'int64'})`",
+    "VarLenFeature(dtype)": "`bd.features.Sequence({dtype:'int64'})`",
+}
+
+PACKAGE: Mapping[str, str] = {
+    # --------------------------------------------------------------------------------------------- TensorFlow Datasets
+    "as_numpy(dataset)": "{dataset:the dataset} as it is: values are NumPy's; `beam_datasets.tfds.as_numpy` converts tf.data",
+    "core | dataset_builders | deprecated | disable_progress_bar | display_progress_bar | download | enable_progress_bar"
+    " | public_api | typing": _TFDS,
+    "builder_cls(name)": "`bd.builder({name})`, or the class itself",
+    "dataset_collection | list_dataset_collections": "`bd.load(name)` for each dataset",
+    "folder_dataset": _FILES + " --help`, for the formats of files; `bd.adopt(pattern, features)` for TFRecord files",
+    "GenerateMode": "a new version; `beam-datasets build --overwrite` replaces a published one",
+    "is_dataset_on_gcs": "`bd.list_builders(data_dir)`; nothing is read from the bucket of TFDS",
+    "show_statistics | visualization": "`beam-datasets stats NAME`, which also writes a page with plots",
+    "transform": "`ds.map(function)`, or a builder that reads the other dataset",
+    "rlds": "`bd.features.Dataset` for the steps of episodes",
+    "proto": "`info.as_json`",
+    "version": "`bd.Version`, or `bd.__version__`",
+    "testing | beam | downloads | tfds | slim | statistics | storage | files": "`import beam_datasets.{name}`",
+    "benchmark(ds)": "`sum(1 for _ in {ds})` and a clock",
+    "data_source(name)": "`bd.load({name}, split='train')`, which has `len` and `ds[i]`",
+    "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --pattern {root_dir:DIR}/**/*.jpg --data_dir DIR`",
+    "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern {root_dir:DIR}/*.txt --data_dir DIR`",
+    # ------------------------------------------------------------------------------------------- Hugging Face datasets
+    "load_dataset(path) | get_dataset(path)": "`bd.load({path}, split='train')`",
+    "load_dataset_builder(path)": "`bd.builder({path})`",
+    "load_from_disk(dataset_path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
+    "DatasetDict | IterableDatasetDict": "`bd.load(name)`, which returns a dict of all splits",
+    "IterableDataset": "`bd.Dataset`, or `ds.as_torch()` for PyTorch's",
+    "concatenate_datasets(dsets) | ConcatDataset(datasets) | ChainDataset(datasets)": (
+        "`bd.load(name, split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')` for {dsets:several datasets}"
+    ),
+    "interleave_datasets(datasets, probabilities) | sample_from_datasets(datasets, weights)"
+    " | CombinedStreamingDataset(datasets, weights) | ParallelStreamingDataset(datasets, weights) | Mixture | RandomMix"
+    " | RoundRobin": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)` for {datasets:several datasets}",
+    "get_dataset_config_names(path)": "`beam-datasets list --data_dir DIR`",
+    "get_dataset_split_names(path)": "`list(bd.builder({path:name}).info.splits)`",
+    "get_dataset_infos | get_dataset_config_info(path)": "`bd.builder({path:name}).info`",
+    "get_dataset_default_config_name": "`bd.builder(name).config_name`",
+    **FEATURES,
+    "ClassLabel | Image | Audio | Video | Sequence | Translation | TranslationVariableLanguages | Text | Tensor | Scalar"
+    " | FeaturesDict": "`bd.features.{name}`",
+    "ArrowBasedBuilder": _BUILDER,
+    "SplitGenerator | SplitBase | SubSplitInfo": "a dict from split names to sources, which `_split_generators` returns",
+    "NamedSplit | NamedSplitAll": "`bd.Split`, or a str",
+    "percent": "`'train[:10%]'`",
+    "DownloadManager | StreamingDownloadManager | DownloadConfig": "the download manager that `_split_generators` gets; `from beam_datasets.downloads import DownloadManager`",
+    "DownloadMode | VerificationMode | disable_caching | enable_caching | is_caching_enabled": (
+        "a version: what is published does not change; `beam-datasets verify` checks it"
+    ),
+    "are_progress_bars_disabled | disable_progress_bars | enable_progress_bars | is_progress_bar_enabled | tqdm": _QUIET,
+    "Column | IterableColumn": "`[e['label'] for e in ds]`",
+    "experimental": "docs/index.md, which lists what there is",
+    # --------------------------------------------------------------------------------------------------------- PyTorch
+    "DataLoader(dataset) | StatefulDataLoader(dataset) | StreamingDataLoader(dataset) | WebLoader(dataset)": (
+        "`torch.utils.data.DataLoader({dataset:ds}.as_torch(), batch_size=32)`"
+    ),
+    "DistributedSampler | BatchSampler | SequentialSampler | RandomSampler | Sampler": _RANKS,
+    "WeightedRandomSampler | SubsetRandomSampler": "`ds.as_torch(map_style=True)` and PyTorch's sampler",
+    "Subset(dataset, indices)": "`{dataset:ds}[{indices}]`, or `split='train[10:20]'`",
+    "TensorDataset | StackDataset": _BUILDER,
+    "random_split(dataset, lengths)": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `bd.even_splits('train', 2)`, for {lengths:any lengths}",
+    "train_test_split": "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, whose slices are random samples",
+    "default_collate | default_convert | litdata_collate": "`ds.batch(32)`",
+    "get_worker_info | with_epoch | with_length": _RANKS,
+    "Stateful": "`iterator.state_dict()` and `iterator.load_state_dict(state)`",
+    "IterDataPipe | MapDataPipe | DFIterDataPipe | DataChunk | functional_datapipe | guaranteed_datapipes_determinism"
+    " | non_deterministic | argument_validation | runtime_validation | runtime_validation_disabled": "`ds.map(function)` and the other operations of a Dataset",
+    # --------------------------------------------------------------------------------------------------------- tf.data
+    "AUTOTUNE": "`ds.parallel(threads=4)`, with a number",
+    "TFRecordDataset(filenames) | TFRecordDataSource(filenames)": "`bd.adopt({filenames:pattern}, features)`, then `bd.load`",
+    "TextLineDataset(filenames)": _FILES + " text_lines --name NAME --pattern {filenames:'*.txt'} --data_dir DIR`",
+    "CsvDataset | make_csv_dataset(file_pattern)": _FILES
+    + " csv --name NAME --pattern {file_pattern:'*.csv'} --data_dir DIR`",
+    "make_batched_features_dataset | parse_example_dataset": "`bd.adopt(pattern, features)`, then `bd.load`",
+    "FixedLengthRecordDataset | SqlDataset | RandomDataset": _BUILDER,
+    "TFRecordWriter | ExampleWriter | SequentialWriter | MDSWriter | CSVWriter | JSONWriter | TSVWriter | XSVWriter"
+    " | ShardWriter | TarWriter | ArrayRecordWriter | optimize | Cached | store_as_tfds_dataset": _BUILDER
+    + "; `beam_datasets.beam.WriteDataset` ends a pipeline of your own",
+    "INFINITE_CARDINALITY | UNKNOWN_CARDINALITY": "`len(ds)`, which is a TypeError where the length is unknown or infinite",
+    "Options | ThreadingOptions | DistributeOptions | OptimizationOptions | AutotuneOptions": "`bd.ReadConfig(...)`",
+    "DatasetSpec | Iterator | IteratorSpec | NumpyIterator | DataLoaderIterator": "`bd.DatasetIterator`, which `iter(ds)` returns",
+    "AutoShardPolicy": "`ds.shard(rank, num_ranks)`",
+    "bucket_by_sequence_length": "`ds.batch_by_length(boundaries, batch_sizes, length='tokens')`",
+    # ----------------------------------------------------------------------------------- MosaicML Streaming and LitData
+    "StreamingDataset(local) | LocalDataset(local) | StreamingRawDataset(input_dir)": (
+        "`bd.load(name, data_dir={local:directory}, split='train')`, where data_dir may be a URL"
+    ),
+    "TokensLoader | TemporalArrayLoader": "`ds.pack(2048, ['tokens'])`",
+    "merge_datasets | dataset_update": "`bd.materialize` of several sources, or `bd.append(name, source)`",
+    "walk | list_media_folder | build_keys_index | index_parquet_dataset | index_hf_dataset | optimize_hf": _FILES
+    + " --help`, for the formats of files",
+    "clean_stale_shared_memory": "nothing: no shared memory is left behind",
+    # ------------------------------------------------------------------------------------------------------ WebDataset
+    "WebDataset(urls) | DataPipeline | FluidInterface | FluidWrapper | MockDataset": (
+        "`bd.load(name, split='train')`; `bd.export(source, to=directory, format='webdataset')` writes the tar files"
+    ),
+    "SimpleShardList | ResampledShards | MultiShardSample | split_by_node | split_by_worker | single_node_only"
+    " | resampled | shardspec | detshuffle": _RANKS,
+    "tarfile_samples | tarfile_to_samples | group_by_keys | gopen": "`bd.load(name, split='train')`",
+    "associate | getfirst | gzfilter | extract_keys | imagehandler | torch_audio | torch_video | Decoder"
+    " | handle_extension": "`ds.map(function)`",
+    "ignore_and_continue | ignore_and_stop | warn_and_continue | warn_and_stop | reraise_exception"
+    " | DecodingError": "`beam-datasets build --skip_bad`, or `beam-datasets verify`; reading skips nothing silently",
+    "torch_loads | torch_dumps | numpy_dumps | pytorch_weights_only": "`bd.features.Tensor(shape=(2, 3), dtype='float32')`",
+    # ----------------------------------------------------------------------------------------------------------- SeqIO
+    "Task | TaskRegistry | MixtureRegistry | get_mixture_or_task | maybe_get_mixture_or_task | get_subtasks": (
+        "`bd.load(name, split='train').map(function)`, and `bd.mix({{a: 0.7, b: 0.3}})` for a mixture"
+    ),
+    "TfdsDataSource(tfds_name)": "`bd.load({tfds_name}, split='train')`, which reads what TFDS wrote",
+    "FunctionDataSource | DataSource | FileDataSource | TextLineDataSource | TFExampleDataSource | ProtoDataSource"
+    " | RandomAccessDataSource | RangeDataSource | DataSourceInterface | DatasetFnCallable": _BUILDER,
+    "ArrayRecordDataSource(paths)": "`ds.as_grain_source()`; `bd.export(source, to=directory, format='arrayrecord')`",
+    "Feature | ContinuousFeature": "`bd.features.Tensor(shape=(2, 3), dtype='float32')` or `bd.features.Sequence('int64')`",
+    "FeatureConverter | EncDecFeatureConverter | LMFeatureConverter | PrefixLMFeatureConverter"
+    " | DecoderFeatureConverter | EncoderFeatureConverter | PassThroughFeatureConverter | GrainFeatureConverter"
+    " | PrePackedEncDecFeatureConverter | PrePackedLMFeatureConverter | PrefixSuffixLMFeatureConverter"
+    " | PrePackedPrefixLMFeatureConverter | trim_and_pack_dataset | trim_and_pad_dataset | trim_dataset"
+    " | make_autoregressive_inputs": "`ds.pack(512, ['inputs', 'targets'])`, or `ds.padded_batch(32, pad_length=512)`",
+    "SentencePieceVocabulary | ByteVocabulary | Vocabulary | PassThroughVocabulary | UnigramVocabulary"
+    " | BertWordPieceVocabulary | FullCodepointVocabulary | PartialCodepointVocabulary | preprocessors | tokenize"
+    " | append_eos | append_eos_after_trim | truncate_inputs_left | rekey | print_dataset"
+    " | tokenize_and_append_eos": "a tokenizer in `ds.map(function)`, or in the builder, before examples are stored",
+    "CacheDatasetPlaceholder | ShardInfo | SourceInfo | add_global_cache_dirs | set_global_cache_dirs"
+    " | get_global_cache_dirs | set_tfds_data_dir_override | set_tfds_read_config_override": "`bd.load(name, data_dir=directory)`",
+    "Evaluator | metrics | evaluation | loggers | Logger | JSONLogger | TensorBoardLogger | PyLoggingLogger"
+    " | MetricManager | get_valid_eval_tasks | PredictFnCallable | ScoreFnCallable | ModelFnCallable": _RUN_MODEL,
+    "mixing_rate_num_examples | mixing_rate_num_characters": "`bd.mix({{a: len(a), b: len(b)}})`",
+    "stateless_shuffle | map_seed_manager | set_preprocessor_seed": "`ds.shuffle(seed=0)`",
+    "map_over_dataset | helpers | test_utils | add_kwargs_to_transform | LazyTfdsLoader | TfdsSplit"
+    " | dict_to_tfexample | tfexample_to_dict | flatten_dict | unflatten_dict": "`ds.map(function)`",
+    # ----------------------------------------------------------------------------------------------------------- Grain
+    "MapDataset(source) | IterDataset(source)": "`bd.load(name, split='train')`; `ds.as_grain_source()` is a source for Grain",
+    "IndexSampler | samplers": "`ds.shuffle(seed=0).repeat(epochs)`",
+    "ShardOptions | ShardByJaxProcess | NoSharding | sharding": "`ds.shard(rank, num_ranks)`, or `bd.split_for_jax_process('train')`",
+    "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`",
+    "Batch(batch_size)": "`ds.batch({batch_size:32})`",
+    "Map | MapTransform | MapWithIndex | RandomMap | RandomMapTransform | FlatMapTransform | transforms"
+    " | Transformation | Transformations": "`ds.map(function)`",
+    "Filter | FilterTransform": "`ds.filter(function)`",
+    "PyGrainCheckpointHandler | CheckpointHandler | checkpoint": "`iterator.get_state()`, a dict that JSON can hold",
+    "Record | RecordMetadata | sources | monitoring | config | constants": "`ds.as_grain_source()` with Grain itself",
+    # ------------------------------------------------------------------------------------------------- words of anybody
+    "open | read | read_dataset | from_directory | open_dataset | dataset": "`bd.load(name, split='train')` or `bd.builder_from_directory(directory)`",
+    "read_csv(path) | from_csv(path)": _FILES + " csv --name NAME --pattern {path:'*.csv'} --data_dir DIR`",
+    "read_json(path) | from_json(path)": _FILES + " jsonl --name NAME --pattern {path:'*.jsonl'} --data_dir DIR`",
+    "read_parquet(path) | from_parquet(path)": _FILES
+    + " parquet --name NAME --pattern {path:'*.parquet'} --data_dir DIR`",
+    "build | create | write | generate | save": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
+    "list | list_datasets | available": "`bd.list_builders()`",
+    "stats | describe": "`beam-datasets stats NAME`",
+    "concat | concatenate | zip | join | merge | interleave": "`bd.mix({{a: 0.7, b: 0.3}})`, or `bd.load(name, split='train+test')`",
+    "Builder | dataset_builder": "`bd.DatasetBuilder`",
+    "Config": "`bd.BuilderConfig`",
+    "as_torch(ds) | as_jax(ds) | as_tf_dataset(ds) | as_grain_source(ds)": "`{ds}.{name}()`",
+    "to_pandas(ds) | to_dataframe(ds)": "`{ds}.to_pandas()`",
+}
+
+ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
+    "ds": DATASET,
+    "stream": STREAM,
+    "iterator": ITERATOR,
+    "builder": BUILDER,
+    "features": FEATURES,
+    "bd": PACKAGE,
+}
+"""The tables, by what the object is called in a text."""
+
+_ORDERED = "nothing: the order is always the same"
+
+ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "map": {
+        "batched | batch_size": "`{ds}.batch({batch_size:32}).map({function})`",
+        "num_proc": "`{ds}.map({function}).parallel(processes={value})`",
+        "num_parallel_calls | num_workers | workers": "`{ds}.map({function}).parallel(threads=4)`",
+        "with_indices": "`enumerate({ds})`, or a feature with the number",
+        "remove_columns | input_columns | features": "a function that returns the features that are wanted",
+        "fn_kwargs": "`{ds}.map(functools.partial({function}, **{value}))`",
+        "deterministic": _ORDERED,
+        "with_rank | desc | load_from_cache_file | keep_in_memory | cache_file_name | writer_batch_size | new_fingerprint"
+        " | name": "`{ds}.map({function})`: nothing is stored, the function is called as examples are read",
+        "map_func | transform | func | fn": "`{ds}.map({value})`",
+    },
+    "filter": {
+        "batched | batch_size | with_indices | input_columns": "`{ds}.filter({function})`, a function of one example",
+        "num_proc": "`{ds}.parallel(processes={value}).filter({function})`",
+        "fn_kwargs": "`{ds}.filter(functools.partial({function}, **{value}))`",
+        "load_from_cache_file | keep_in_memory | name | desc": "`{ds}.filter({function})`: nothing is stored",
+        "predicate | transform | func | fn": "`{ds}.filter({value})`",
+    },
+    "shuffle": {
+        "": "`{ds}.shuffle(seed=0)`, or `{ds}.shuffle(seed=0, window=1000)`, where tf.data's buffer size is the window",
+        "buffer_size | bufsize | shuffle_block_size | buffer | initial": (
+            "`{ds}.shuffle(seed={seed:0}, window={value})`, or leave out the window to shuffle all"
+        ),
+        "reshuffle_each_iteration": "`{ds}.shuffle(seed={seed:0}).repeat()`, or `{ds}.iterate(epoch=...)`",
+        "generator | rng": "`{ds}.shuffle(seed=0)`, with a number",
+        "keep_in_memory | load_from_cache_file | writer_batch_size | name": "`{ds}.shuffle(seed={seed:0})`",
+    },
+    "repeat": {
+        "count | num_epochs | num_times | nepochs | times": "`{ds}.repeat({value})`",
+        "reseed_each_epoch | name": "`{ds}.repeat()`, which shuffles each epoch anew",
+    },
+    "take": {"n | size | num | limit": "`{ds}.take({value})`", "name": "`{ds}.take({count})`"},
+    "skip": {"n | size | num": "`{ds}.skip({value})`", "name": "`{ds}.skip({count})`"},
+    "shard": {
+        "num_shards | index": "`{ds}.shard({index:0}, {num_shards:2})`: the worker's number, then how many there are",
+        "world_size | rank": "`{ds}.shard({rank:0}, {world_size:2})`: the worker's number, then how many there are",
+        "contiguous": "`bd.even_splits('train', 4)`, whose parts are ranges",
+        "name | keep_in_memory | writer_batch_size": "`{ds}.shard(0, 2)`: the worker's number, then how many there are",
+    },
+    "batch": {
+        "drop_last_batch | drop_last": "`{ds}.batch({batch_size:32}, drop_remainder={value})`",
+        "partial": "`{ds}.batch({batch_size:32}, drop_remainder=not {value})`",
+        "num_parallel_calls | num_proc | num_workers": "`{ds}.batch({batch_size:32}).parallel(threads=4)`",
+        "deterministic | name": _ORDERED,
+        "collate_fn | collation_fn | batch_fn": "`{ds}.batch({batch_size:32}).map({value})`",
+        "padding_values | padding_value": "`{ds}.batch({batch_size:32}, pad_value={value})`",
+        "padded_shapes": "`{ds}.batch({batch_size:32}, pad_length=128)`, or a dict of lengths, for {value}",
+        "size | batchsize": "`{ds}.batch({value})`",
+    },
+    "as_torch": {
+        "batch_size": "`DataLoader({ds}.batch({value}).as_torch(), batch_size=None)`",
+        "num_workers | pin_memory | prefetch_factor | persistent_workers | collate_fn | worker_init_fn | timeout": (
+            "`DataLoader({ds}.as_torch(), {argument}={value})`: it is an argument of the DataLoader"
+        ),
+        "shuffle | seed": "`{ds}.shuffle(seed=0).as_torch()`",
+        "drop_last": "`{ds}.as_torch(drop_remainder={value})`",
+        "world_size | num_replicas": "`{ds}.as_torch(rank={rank:0}, num_ranks={value})`",
+        "sampler | batch_sampler": "`DataLoader({ds}.as_torch(map_style=True), {argument}={value})`",
+    },
+    "load": {
+        "": "`bd.load({name}, split='train', data_dir=directory)`: all but the name are given by keyword",
+        "download | try_gcs | download_and_prepare_kwargs | as_dataset_kwargs | download_mode": (
+            "`import beam_datasets.tfds as tfds`, then `tfds.load({name}, ...)`, which takes it; `bd.load` reads what is published"
+        ),
+        "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
+        "streaming": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
+        "data_files": _FILES + " csv --name NAME --pattern {value} --data_dir DIR`, then `bd.load`",
+        "path": "`bd.load({value}, split={split:'train'})`",
+        "revision": "`bd.load({name}, split={split:'train'}, version={value})`",
+        "cache_dir | local | remote | root | data_root": (
+            "`bd.load({name}, split={split:'train'}, data_dir={value})`, which may be a URL"
+        ),
+        "shuffle | seed | shuffle_seed": "`bd.load({name}, split={split:'train'}).shuffle(seed=0)`",
+        "columns | features": "`bd.load({name}, decoders=bd.decode.PartialDecoding({value}))`",
+        "num_proc | num_workers": "`bd.load({name}, split={split:'train'}).parallel(processes={value})`",
+        "token | use_auth_token": "`bd.load({name}, storage_options={{'token': {value}}})`",
+        "trust_remote_code": "an import of the builder's module: nothing else runs code",
+        "keep_in_memory | save_infos | verification_mode | fs": "`bd.load({name}, split={split:'train'})`",
+        "drop_remainder": "`bd.load({name}, split={split:'train'}).batch(32, drop_remainder={value})`",
+        "sequence_length | task_feature_lengths": "`bd.load({name}, split={split:'train'}).pack({value})`",
+        "num_epochs": "`bd.load({name}, split={split:'train'}).repeat({value})`",
+    },
+}

@@ -1,0 +1,114 @@
+"""Every public name of the installed libraries that users of them look for leads somewhere here."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import advice
+from tests.adapters.conftest import needed, write_bare
+
+# Of modules of their own, or names that no user writes.
+INNER = {"annotations", "check_worker_number_rationality", "multiprocessing_context"}
+INNER |= {"gopen_schemes", "pipelinefilter", "pipe_cleaner", "non_empty", "transform_with", "repeatedly", "info"}
+INNER |= {"update_cache_info", "PipelineStage", "Continue", "LMDBCached", "LRUCleanup", "xdecode"}
+
+
+def public(target: Any) -> set[str]:
+    """Returns the public names of a class, or of a module without its modules."""
+    names = {name for name in dir(target) if not name.startswith("_")} - INNER
+    if inspect.ismodule(target):
+        names -= {name for name in names if inspect.ismodule(getattr(target, name, None))}
+    return names
+
+
+def unknown(receiver: str, names: set[str], target: Any) -> set[str]:
+    return {name for name in names if name not in dir(target) and name not in advice._table(receiver)}
+
+
+def test_of_hugging_face() -> None:
+    datasets = needed("datasets")
+    assert not unknown("bd", public(datasets), bd)
+    assert not unknown("ds", public(datasets.Dataset) | public(datasets.IterableDataset), bd.Dataset)
+
+
+def test_of_pytorch(torch: Any, torchdata: Any) -> None:
+    assert not unknown("bd", public(torch.utils.data) | public(torchdata), bd)
+
+
+def test_of_grain(grain: Any) -> None:
+    assert not unknown("bd", public(grain), bd)
+    assert not unknown("ds", public(grain.MapDataset) | public(grain.IterDataset), bd.Dataset)
+
+
+def test_of_webdataset() -> None:
+    webdataset = needed("webdataset")
+    functions = {name for name in public(webdataset) if inspect.isclass(getattr(webdataset, name))}
+    assert not unknown("bd", functions, bd)
+    assert not unknown("ds", public(webdataset.WebDataset), bd.Dataset)
+
+
+def test_of_tf_data(tf: Any) -> None:
+    experimental = public(tf.data.Dataset) & public(tf.data.experimental)
+    assert not unknown("bd", public(tf.data), bd)
+    assert not unknown("ds", public(tf.data.Dataset) | experimental, bd.Dataset)
+    assert not unknown("iterator", public(tf.data.Iterator), bd.DatasetIterator)
+
+
+def test_of_tensorflow_datasets(tf: Any) -> None:
+    tfds = needed("tensorflow_datasets")
+    functions = {name for name in public(tfds) if callable(getattr(tfds, name))}
+    assert functions >= {"load", "as_numpy"}
+    assert not unknown("bd", functions, bd)
+
+
+@pytest.fixture
+def numbers(tmp_path: Any) -> Any:
+    features = {"n": np.int64, "x": bd.features.Tensor(shape=(2,), dtype=np.float32), "text": bd.features.Text()}
+    values = [{"n": n, "x": np.full(2, n, np.float32), "text": f"t{n}"} for n in range(20)]
+    return write_bare(tmp_path / "numbers.tfrecord", features, values)
+
+
+def test_a_loader_of_a_dataset_without_an_adapter_names_it(torch: Any, numbers: Any) -> None:
+    loader = torch.utils.data.DataLoader
+    for dataset in (numbers.shuffle(seed=1), numbers.filter(lambda e: e["n"] > 3), numbers.repeat()):
+        with pytest.raises(TypeError, match=r"A DataLoader of PyTorch takes ds\.as_torch\(\)"):
+            list(loader(dataset, batch_size=4))
+        assert len(next(iter(loader(dataset.as_torch(), batch_size=4)))["n"]) == 4
+    with pytest.raises(TypeError, match=r"ds\.as_torch\(\)"):
+        list(loader(numbers.filter(lambda e: True), batch_size=4, shuffle=True))
+
+
+def test_as_jax(jax: Any, numbers: Any) -> None:
+    arrays = numbers.shuffle(seed=3).batch(8).as_jax(device=jax.devices()[0])
+    expected = list(numbers.shuffle(seed=3).batch(8))
+    assert len(arrays) == 3
+    for batch, array in zip(expected, arrays):
+        assert isinstance(array["x"], jax.Array)
+        assert array["n"].dtype == "int32"
+        assert array["n"].tolist() == batch["n"].tolist()
+        assert array["x"].tolist() == batch["x"].tolist()
+        assert array["text"].tolist() == batch["text"].tolist()
+    iterator = arrays.iterate(epoch=1)
+    next(iterator)
+    state = iterator.get_state()
+    rest = [batch["n"].tolist() for batch in iterator]
+    assert rest == [batch["n"].tolist() for batch in numbers.shuffle(seed=3).batch(8).iterate(epoch=1)][1:]
+    assert [batch["n"].tolist() for batch in arrays.iterate(state=state)] == rest
+    assert int(numbers.as_jax()[7]["n"]) == 7
+
+
+def test_as_jax_divides_by_a_sharding(jax: Any, numbers: Any) -> None:
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data"))
+    features = numbers.map(lambda e: {"x": e["x"]}).batch(4).as_jax(device=sharding)
+    assert next(iter(features))["x"].sharding == sharding
+
+
+def test_as_jax_cuts_no_integer(jax: Any, tmp_path: Any) -> None:
+    wide = write_bare(tmp_path / "wide.tfrecord", {"n": np.int64}, [{"n": 1 << 31}])
+    with pytest.raises(bd.errors.FeatureOverflowError, match="n: expected integers that fit int32.*2147483648"):
+        list(wide.batch(1).as_jax())

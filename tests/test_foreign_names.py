@@ -1,0 +1,283 @@
+"""Guesses of people who know other libraries: each works, or its error says what to write, with their arguments."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import inspect
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beam_datasets as bd
+from beam_datasets import advice, foreign_names
+from tests.foreign_api import NAMES
+from tests.reading.conftest import write_dataset
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a guess may name."""
+    directory = write_dataset(tmp_path_factory.mktemp("guesses") / "d" / "1.0.0", {"train": [7, 5], "test": [4]})
+    builder = bd.builder_from_directory(directory)
+    ds = builder.as_dataset("train")
+    return {
+        "bd": bd,
+        "builder": builder,
+        "data_dir": directory.parents[1],
+        "ds": ds,
+        "f": lambda example: True,
+        "iterator": iter(ds),
+        "stream": ds.filter(lambda example: True),
+    }
+
+
+WORKS = [
+    "iterator.state_dict()['position'] == 0",
+    "iterator.load_state_dict(iterator.state_dict()) is None",
+    "iter(stream).state_dict() == iter(stream).get_state()",
+    "[bd.Split.TRAIN, bd.Split.TEST, bd.Split.VALIDATION, bd.Split.ALL] == ['train', 'test', 'validation', 'all']",
+    "len(bd.load('d', data_dir=data_dir, split=bd.Split.TRAIN, version='1.0.0')) == 12",
+    "len(bd.load('d', data_dir=data_dir, split='train', config=None, version='1.*.*')) == 12",
+    "'d' in bd.list_builders(data_dir)",
+    "repr(bd.show_examples(ds, rows=2)).count('\\n') == 1",
+    "repr(bd.show_examples(stream.take(1))).startswith('0: ')",
+]
+
+
+@pytest.mark.parametrize("guess", WORKS)
+def test_what_is_natural_works(names: dict[str, Any], guess: str) -> None:
+    assert eval(guess, names)
+
+
+# A guess, what its error says to write, and a value of that where it can be evaluated.
+GUESSES = [
+    # TensorFlow Datasets
+    ("bd.core", "import beam_datasets.tfds as tfds", ...),
+    ("bd.data_source('d')", "bd.load('d', split='train')", ...),
+    ("bd.load('d', download=True)", "tfds.load('d', ...)", ...),
+    ("bd.load('d', try_gcs=True)", "tfds.load('d', ...)", ...),
+    ("bd.load('d', 'train')", "bd.load('d', split='train', data_dir=directory)", ...),
+    ("builder.download_and_prepare()", "beam-datasets build MODULE_OR_FILE", ...),
+    # Hugging Face datasets
+    ("ds.num_rows", "len(ds)", 12),
+    ("ds.column_names", "list(ds.features)", ["id", "key", "text"]),
+    ("ds.select_columns(['id'])", "bd.load(..., decoders=bd.decode.PartialDecoding(['id']))", ...),
+    ("ds.remove_columns(['id'])", "without ['id']", ...),
+    ("ds.rename_column('id', 'n')", "ds.map(lambda e: {'n' if name == 'id' else name: e[name] for name in e})", ...),
+    ("ds.rename_columns({'id': 'n'})", "({'id': 'n'}).get(name, name)", ...),
+    ("ds.cast_column('id', float)", "{**e, 'id': convert(e['id'])}", ...),
+    ("ds.unique('id')", "{e['id'] for e in ds}", set(range(12))),
+    ("ds.select([3, 1])", "ds[[3, 1]]", ...),
+    ("ds.select(range(2))", "ds[range(2)]", ...),
+    ("ds.train_test_split(test_size=0.3)", "f'train[{0.3:.0%}:]'", ...),
+    ("ds.sort('id')", "sorted(ds, key=", ...),
+    ("ds.shard(num_shards=4, index=1)", "ds.shard(1, 4)", ...),
+    ("ds.shard(num_shards=4, index=1, contiguous=True)", "ds.shard(1, 4)", ...),
+    ("ds.map(f, batched=True)", "ds.batch(32).map(f)", ...),
+    ("ds.map(f, batched=True, batch_size=64)", "ds.batch(64).map(f)", ...),
+    ("ds.map(f, num_proc=4)", "ds.map(f).parallel(processes=4)", ...),
+    ("ds.map(f, remove_columns=['id'])", "a function that returns the features that are wanted", ...),
+    ("ds.map(f, with_indices=True)", "enumerate(ds)", ...),
+    ("ds.filter(f, num_proc=2)", "ds.parallel(processes=2).filter(f)", ...),
+    ("ds.with_format('torch')", "ds.as_torch()", ...),
+    ("ds.set_format('numpy')", "ds.as_jax()", ...),
+    ("ds.set_epoch(3)", "ds.iterate(epoch=3)", ...),
+    ("ds.iter(batch_size=5)", "ds.batch(5)", ...),
+    ("stream.to_pandas()", "ds.to_arrow().filter(...)", ...),
+    ("ds.to_dict()", "{name: [e[name] for e in ds] for name in ds.features}", ...),
+    ("ds.to_parquet('out')", "bd.export(source, to='out', format='parquet')", ...),
+    ("ds.save_to_disk('out')", "bd.materialize(", ...),
+    ("ds.push_to_hub('me/it')", "bd.export(", ...),
+    ("ds['id']", "[example['id'] for example in ds]", ...),
+    ("ds.state_dict()", "iter(ds).state_dict()", ...),
+    ("bd.Dataset.from_generator(f)", "bd.DatasetBuilder", ...),
+    ("bd.Dataset.from_csv('x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("bd.load_dataset('d')", "bd.load('d', split='train')", ...),
+    ("bd.load('d', streaming=True)", "bd.load('d', split='train')", ...),
+    ("bd.load('d', num_proc=4, split='test')", "bd.load('d', split='test').parallel(processes=4)", ...),
+    ("bd.load('csv', data_files='x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("bd.load('d', revision='1.0.0')", "version='1.0.0'", ...),
+    ("bd.load_from_disk('dir')", "bd.builder_from_directory('dir').as_dataset('train')", ...),
+    ("bd.concatenate_datasets([ds, ds])", "stop='all'", ...),
+    ("bd.interleave_datasets([ds, ds])", "bd.mix({a: 0.7, b: 0.3}, seed=0)", ...),
+    ("bd.Features({})", "bd.features.FeaturesDict({})", ...),
+    ("bd.Value('int32')", "bd.features.Scalar('int32')", ...),
+    ("bd.features.Array2D((2, 3), 'int8')", "bd.features.Tensor(shape=(2, 3), dtype='int8')", ...),
+    ("bd.ClassLabel", "bd.features.ClassLabel", bd.features.ClassLabel),
+    # PyTorch
+    ("ds.to_torch()", "ds.as_torch()", ...),
+    ("ds + ds", "bd.load(..., split='train+test')", ...),
+    ("stream + stream", "bd.mix(", ...),
+    ("ds.as_torch(batch_size=8)", "DataLoader(ds.batch(8).as_torch(), batch_size=None)", ...),
+    ("ds.as_torch(num_workers=2)", "DataLoader(ds.as_torch(), num_workers=2)", ...),
+    ("ds.as_torch(shuffle=True)", "ds.shuffle(seed=0).as_torch()", ...),
+    ("bd.DataLoader(ds)", "torch.utils.data.DataLoader(ds.as_torch(), batch_size=32)", ...),
+    ("bd.random_split(ds, [0.8, 0.2])", "bd.load(..., split=['train[20%:]', 'train[:20%]'])", ...),
+    ("ds.shuffle(seed=1)[0]", "A DataLoader of PyTorch takes ds.as_torch()", ...),
+    ("stream[0]", "A DataLoader of PyTorch takes ds.as_torch()", ...),
+    ("len(stream)", "A DataLoader of PyTorch takes ds.as_torch()", ...),
+    ("len(ds.repeat())", "A DataLoader of PyTorch takes ds.as_torch()", ...),
+    # tf.data
+    ("ds.shuffle(buffer_size=1000)", "ds.shuffle(seed=0, window=1000)", ...),
+    ("ds.shuffle(buffer_size=1000, seed=3)", "ds.shuffle(seed=3, window=1000)", ...),
+    ("ds.shuffle()", "ds.shuffle(seed=0)", ...),
+    ("stream.shuffle(buffer_size=5)", "stream.shuffle(seed=0, window=5)", ...),
+    ("ds.repeat(count=2)", "ds.repeat(2)", ...),
+    ("ds.map(f, num_parallel_calls=-1)", "ds.map(f).parallel(threads=4)", ...),
+    ("ds.padded_batch(4, padding_values=-1)", "ds.batch(4, pad_value=-1)", ...),
+    ("ds.padded_batch(4, padded_shapes=[8])", "pad_length=", ...),
+    ("ds.batch(4, num_parallel_calls=2)", "ds.batch(4).parallel(threads=4)", ...),
+    ("ds.batch(4, drop_last_batch=True)", "ds.batch(4, drop_remainder=True)", ...),
+    (
+        "ds.bucket_by_sequence_length(f, [8, 16], [4, 2, 1])",
+        "ds.batch_by_length([8, 16], [4, 2, 1], length=f)",
+        ...,
+    ),
+    ("ds.unbatch()", "the dataset before `batch()`", ...),
+    ("ds.zip(ds)", "zip(a, b)", ...),
+    ("ds.cache()", "$BEAM_DATASETS_CACHE_DIR", ...),
+    ("ds.prefetch(2)", "ds.parallel(threads=4)", ...),
+    ("ds.cardinality()", "len(ds)", 12),
+    ("ds.concatenate(ds)", "bd.load(..., split='train+test')", ...),
+    ("ds.take_while(f)", "itertools.takewhile(f, ds)", ...),
+    ("ds.as_numpy_iterator()", "iter(ds)", ...),
+    ("ds.to_tf_dataset()", "ds.as_tf_dataset()", ...),
+    ("iterator.get_next()", "next(iterator)", ...),
+    # MosaicML, WebDataset, SeqIO, Grain
+    ("bd.StreamingDataset(local='dir')", "bd.load(name, data_dir='dir', split='train')", ...),
+    ("bd.MDSWriter(out='dir')", "bd.DatasetBuilder", ...),
+    ("ds.size", "len(ds)", 12),
+    ("bd.WebDataset('x.tar')", "bd.load(name, split='train')", ...),
+    ("ds.to_tuple('jpg', 'cls')", "as_supervised=True", ...),
+    ("ds.batched(6)", "ds.batch(6)", ...),
+    ("ds.batched(batchsize=6)", "ds.batch(6)", ...),
+    ("ds.with_epoch(100)", "ds.repeat().take(100)", ...),
+    ("bd.get_mixture_or_task('t')", "bd.load(name, split='train')", ...),
+    ("bd.MapDataset.source(ds)", "ds.as_grain_source()", ...),
+    ("ds.to_iter_dataset()", "iter(ds)", ...),
+    ("ds.seed(7)", "ds.shuffle(seed=7)", ...),
+    # anybody
+    ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("ds.head(3)", "ds[:3]", ...),
+    ("stream.num_rows", "sum(1 for _ in stream)", 12),
+    ("stream.as_jax()", "iter(stream)", ...),
+    ("bd.materialise", "Did you mean 'materialize'?", ...),
+]
+
+
+def problem_of(guess: str, names: dict[str, Any], tmp_path: Path) -> str:
+    """Returns what the error of a guess says; it is in a file, as the caller's source is read."""
+    file = tmp_path / "guess.py"
+    file.write_text(f"import beam_datasets as bd\n\n\nvalue = (\n    {guess}\n)\n", encoding="utf-8")
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {**names, "__name__": "__main__"})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("guess, expected, value", GUESSES, ids=[guess for guess, _, _ in GUESSES])
+def test_an_error_says_what_to_write(
+    names: dict[str, Any], tmp_path: Path, guess: str, expected: str, value: object
+) -> None:
+    problem = problem_of(guess, names, tmp_path)
+    assert expected in problem
+    if value is not ...:
+        assert eval(expected, dict(names)) == value
+
+
+def test_without_source_arguments_have_their_names_or_values(names: dict[str, Any]) -> None:
+    ds = names["ds"]
+    for guess, expected in (
+        ("ds.rename_column('id', 'n')", "{new_column_name if name == original_column_name else name"),
+        ("ds.map(f, num_proc=4)", "ds.map(function).parallel(processes=4)"),
+        ("ds.head(3)", "ds[:5]"),
+    ):
+        with pytest.raises((AttributeError, TypeError)) as caught:
+            eval(guess, {"ds": ds, "f": lambda e: e, "__name__": "__main__"})
+        assert expected in str(caught.value)
+
+
+def test_a_long_argument_is_cut(names: dict[str, Any], tmp_path: Path) -> None:
+    problem = problem_of(f"ds.select({list(range(100))})", names, tmp_path)
+    assert "ds[...]" in problem
+
+
+@pytest.mark.parametrize("receiver, library", [(r, library) for r, of in NAMES.items() for library in of])
+def test_each_public_name_of_other_libraries(names: dict[str, Any], receiver: str, library: str) -> None:
+    unknown = [name for name in NAMES[receiver][library].split() if not _leads_on(names[receiver], receiver, name)]
+    assert not unknown
+
+
+def _leads_on(target: Any, receiver: str, name: str) -> bool:
+    """Returns whether an object has a name, or its table."""
+    return name in dir(target) or name in advice._table(receiver)
+
+
+def test_names_that_exist_are_none_of_other_libraries(names: dict[str, Any]) -> None:
+    assert not _leads_on(names["ds"], "ds", "anything_else")
+    assert not hasattr(names["ds"], "num_rows")
+    assert not hasattr(names["stream"], "set_epoch")  # by which Accelerate and others ask for an ability
+
+
+TABLES = {**foreign_names.ATTRIBUTES, **foreign_names.ARGUMENTS}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_has_each_name_once(table: str) -> None:
+    counts = collections.Counter(name for key in TABLES[table] for name, _ in advice._rows_of({key: ""}))
+    assert not [name for name, count in counts.items() if count > 1]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -> None:
+    """Code in advice is Python or a command, and names what exists."""
+    fields = {"ds": "ds", "stream": "stream", "iterator": "iterator", "builder": "builder"}
+    for name, row in advice.rows_of(TABLES[table]).items():
+        sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
+        for code in re.findall(r"`([^`]+)`", sentence):
+            if not code.startswith(("beam-datasets", "import ", "from ", "for ", "with ")):
+                _check(ast.parse(code), _Names(names))
+
+
+def _check(tree: ast.AST, names: dict[str, Any]) -> None:
+    """Checks that what code names of the package and of its objects exists, and takes such arguments."""
+    for node in ast.walk(tree):
+        path = ast.unparse(node.func if isinstance(node, ast.Call) else node)
+        if not re.fullmatch(r"(bd|ds|iterator|builder|stream)(\.\w+)+", path):
+            continue
+        found = eval(path, {}, names)
+        if isinstance(node, ast.Call):
+            given = [arg for arg in node.args if ast.unparse(arg) != "..."]
+            inspect.signature(found).bind_partial(*given, **{keyword.arg: None for keyword in node.keywords})
+
+
+class _Names(dict[str, Any]):
+    """Names of a guess; others, which stand for what the caller has, are None."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def test_a_buffer_size_for_the_seed_is_named_once(names: dict[str, Any]) -> None:
+    ds = names["ds"]
+    advice._warn_of_buffer_size.cache_clear()
+    with pytest.warns(UserWarning, match=r"1000 is the seed.*shuffle\(seed=0, window=1000\)") as caught:
+        assert len(ds.shuffle(1000)) == len(ds.shuffle(1000)) == 12
+    assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shuffled in (ds.shuffle(seed=1000), ds.shuffle(7), ds.shuffle(1000, 5), ds.shuffle(1000, window=5)):
+            assert len(shuffled) == 12
+
+
+def test_a_data_frame_has_a_column_for_each_feature(names: dict[str, Any]) -> None:
+    pytest.importorskip("pandas")
+    examples = [{"box": {"x": 1, "y": 2.5}, "text": b"a"}, {"box": {"x": 3, "y": 4.5}, "text": b"b"}]
+    frame = bd.as_dataframe(examples)
+    assert list(frame.columns) == ["box/x", "box/y", "text"]
+    assert frame.to_dict("list") == {"box/x": [1, 3], "box/y": [2.5, 4.5], "text": [b"a", b"b"]}
+    assert list(bd.as_dataframe(names["ds"])["id"]) == [example["id"] for example in names["ds"]]
+    assert list(bd.as_dataframe([(1, 2)]).columns) == ["0", "1"]
