@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from beam_datasets.diffing import diff as diff
     from beam_datasets.display import as_dataframe as as_dataframe
     from beam_datasets.display import show_examples as show_examples
+    from beam_datasets.environment import show_versions as show_versions
     from beam_datasets.generate.repair import repair as repair
     from beam_datasets.generate.units import SourceUnits as SourceUnits
     from beam_datasets.jobs import export as export
@@ -76,6 +77,7 @@ _HOMES = {
     ".materializing.appending": ("append",),
     ".diffing": ("DatasetDiff", "diff"),
     ".verifying": ("verify",),
+    ".environment": ("show_versions",),
     ".generate.repair": ("repair",),
     ".generate.units": ("SourceUnits",),
 }

@@ -61,7 +61,7 @@ def test_readme_opens_with_the_two_commands() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.rglob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]:
         for path, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             target = page.parent / path if path else page
             assert target.exists(), f"{page.name} links to {path}"

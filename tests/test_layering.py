@@ -14,7 +14,7 @@ PACKAGE = ROOT / "beam_datasets"
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
     ("arguments", "errors", "foreign_names", "frames", "native"),
-    ("advice", "extras"),
+    ("advice", "environment", "extras"),
     ("storage", "formats"),
     ("intake",),
     ("downloads", "features"),

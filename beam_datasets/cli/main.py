@@ -39,6 +39,7 @@ Generates, describes and shows datasets.
   beam-datasets list --data_dir DIR                 what is published; --versions: when, of what, with which tags
   beam-datasets tag NAME:VERSION TAG                give a name to a version, which `prune` keeps
   beam-datasets prune NAME --keep N                 remove old versions that nothing needs
+  beam-datasets versions                            of Python, packages, engines and the machine, for a report of a bug
   beam-datasets new NAME                            the files of a new dataset: builder, test, description
 
 Options of every command:

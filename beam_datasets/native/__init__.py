@@ -37,11 +37,18 @@ if core is None:
 else:  # without the package, whose import takes an eighth of opening a dataset
     crc32c = core.crc32c
 
-__all__ = ["NoNativeModuleWarning", "core", "crc32c", "note_if_missing"]
+__all__ = ["NoNativeModuleWarning", "core", "crc32c", "note_if_missing", "problem"]
 
 
 class NoNativeModuleWarning(UserWarning):
     """The native module was not built, or cannot be loaded."""
+
+
+def problem() -> str:
+    """Returns why there is no native module; '' if there is one."""
+    if os.environ.get("BEAM_DATASETS_NATIVE", "1") == "0":
+        return "switched off by BEAM_DATASETS_NATIVE=0"
+    return _problem
 
 
 @functools.cache

@@ -1,0 +1,26 @@
+"""`beam-datasets versions`: the environment, for a report of a bug."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from beam_datasets.cli.options import Command
+from beam_datasets.cli.printing import say
+from beam_datasets.environment import versions, versions_text
+
+VERSIONS = Command(
+    "versions",
+    "Versions of Python, of this package, of those that it uses, of engines and of the machine, for a report of a bug. "
+    "It names environment variables that are set, without their values.",
+    """
+--json  print all of it as JSON
+""",
+)
+
+
+def run(args: Sequence[str]) -> int:
+    """Prints the versions."""
+    known = VERSIONS.parse(args)
+    say(json.dumps(versions(), indent=1) if known.json else versions_text())
+    return 0

@@ -1,0 +1,93 @@
+"""What a report of a bug needs to say of the environment: versions of Python, packages, engines and the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from beam_datasets import native
+
+_PACKAGE = "beam_datasets"
+_OF_DEVELOPERS = ("test", "cloud", "docs", "wheels", "lint", "dev", "browser", "adapters", "interop")
+_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+)(?:\[(?P<own>[\w,]+)\])?.*?(?:extra == ['\"](?P<extra>\w+)['\"]|$)")
+_JOB_SERVERS = ("~/.apache_beam/cache/jars/*job-server*.jar", "~/.apache_beam/cache/prism/bin/*")
+_MISSING = "not installed"
+
+
+def versions() -> dict[str, str]:
+    """Returns the facts of the environment, by their names. It shows no values of environment variables."""
+    return dict(_facts())
+
+
+def versions_text() -> str:
+    """Returns the facts of the environment, one a line."""
+    facts = versions()
+    width = max(map(len, facts))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
+
+
+def show_versions() -> None:
+    """Prints versions of Python, of this package, of those that it uses, of engines and of the machine."""
+    print(versions_text())
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    from beam_datasets import __version__
+
+    yield _PACKAGE, f"{__version__} in {Path(__file__).parent}"
+    yield "Python", f"{platform.python_version()} ({platform.python_implementation()}) in {sys.prefix}"
+    yield "platform", platform.platform()
+    yield "machine", f"{os.cpu_count()} cores"
+    yield "native module", "loaded" if native.core else native.problem()
+    yield from _packages()
+    yield "Java", _java()
+    found = [path.name for pattern in _JOB_SERVERS for path in sorted(Path("/").glob(_below_root(pattern)))]
+    yield "job servers", ", ".join(found) or "none in ~/.apache_beam/cache"
+    yield "docker", shutil.which("docker") or _MISSING
+    names = sorted(name for name in os.environ if name.startswith(("BEAM_DATASETS_", "TFDS_")))
+    yield "variables set", ", ".join(names) or "none"
+
+
+def _below_root(pattern: str) -> str:
+    return os.path.relpath(os.path.expanduser(pattern), "/")
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    """Yields the versions of the packages of each extra; of those that are always needed first."""
+    try:
+        requirements = importlib.metadata.requires(_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        yield "packages", f"unknown: {_PACKAGE} is not installed"
+        return
+    packages: dict[str, list[str]] = {}
+    for requirement in requirements:
+        found = _REQUIREMENT.match(requirement)
+        if found and found["package"].replace("-", "_") != _PACKAGE:
+            packages.setdefault(found["extra"] or "", []).append(found["package"])
+    for extra, names in packages.items():
+        if extra not in _OF_DEVELOPERS:
+            yield f"[{extra}]" if extra else "needed", ", ".join(dict.fromkeys(map(_version, names)))
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package} {_MISSING}"
+
+
+def _java() -> str:
+    """Returns the first line of `java -version`, which Beam's job servers need."""
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return _MISSING
+    lines = (done.stderr or done.stdout).splitlines()
+    return lines[0] if lines else _MISSING
