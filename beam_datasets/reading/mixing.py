@@ -14,17 +14,22 @@ from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.decoding import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
-from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, quotas_of
+from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, Schedule, quotas_of
+from beam_datasets.reading.operations import ENDLESS, MAX_ENDLESS
 from beam_datasets.reading.state import fingerprint
 
-Weighted: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]]"
+Sources: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]] | Iterable[Dataset]"
+Weights: TypeAlias = "Mapping[Dataset, float] | Sequence[float]"
 
 STOPS = ("first", "all", "never")
 
 
 def mix(
-    sources: Weighted,
+    sources: Sources,
     *,
+    weights: Weights | None = None,
+    temperature: float | None = None,
+    schedule: Iterable[tuple[int, Weights]] | None = None,
     seed: int = 0,
     stop: str = "first",
     source_key: str | None = None,
@@ -41,7 +46,14 @@ def mix(
     Blocks have at most 1024 positions. If the ratio of the weights needs more, quotas are rounded.
 
     Args:
-        sources: dict from datasets to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`.
+        sources: dict from datasets to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`; or datasets
+            alone, with one of the next three arguments.
+        weights: numbers above 0 in the order of the sources, or a dict from sources to numbers.
+        temperature: a number above 0: the weight of a source is its length to the power of 1 / temperature. So 1 mixes
+            in the ratio of the lengths, and larger numbers favour small sources.
+        schedule: weights that change, as in `[(0, [0.9, 0.1]), (1_000_000, [0.5, 0.5])]`: the positions of the mixture,
+            counted from the beginning of an epoch, from which on the weights hold. The first is 0. A weight of 0, or
+            none in a dict, leaves a source out.
         seed: any integer.
         stop: when an epoch ends: "first", after the last example of the source that ends first; "all", when all
             examples of each source were read, and sources that ended before are repeated (shuffled anew, if they are
@@ -54,9 +66,9 @@ def mix(
         TypeError: an argument has another type.
         ValueError: the number of sources is 0 or above 1024, one is empty or has `parallel()`, a weight is not above 0,
             names are not unique, or the features of two sources differ. Features are not compared if a source has a
-            `map()`.
+            `map()`. A schedule does not begin at 0, does not ascend, or never reads a source.
     """
-    datasets, weights = _sources_of(sources)
+    datasets, stages = _stages_of(sources, weights, temperature, schedule)
     if stop not in STOPS:
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
@@ -69,9 +81,16 @@ def mix(
             raise ValueError(f"source {title!r} has parallel(), which a mixture has for all. Use mix(...).parallel().")
     _check_agreement(datasets, titles)
     steps = _steps(datasets, source_key, titles)
-    pattern = Pattern(quotas_of(weights), seed)
-    parts = [[f"{title}={quota}", what["operations"]] for title, quota, what in zip(titles, pattern.quotas, identities)]
-    text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}, seed={seed}, stop={stop})"
+    patterns = tuple(Pattern(quotas_of(stage), seed) for _, stage in stages)
+    starts = tuple(start for start, _ in stages)
+    pattern = patterns[0] if len(patterns) == 1 else Schedule(starts, patterns)
+    quotas = zip(*(pattern.quotas for pattern in patterns))
+    parts = [
+        [f"{title}={'/'.join(map(str, quota))}", what["operations"]]
+        for title, quota, what in zip(titles, quotas, identities)
+    ]
+    at = f", schedule={list(starts)}" if len(starts) > 1 else ""
+    text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}{at}, seed={seed}, stop={stop})"
     operations = [dataset._operation for dataset in datasets]
     operation = Mixture(operations, pattern, stop, isinstance(steps[0], MixedFirst), text)
     identity = {
@@ -88,22 +107,98 @@ def mix(
     return Dataset(operation, steps, source=None, lookup=None, identity=identity)
 
 
-def _sources_of(sources: Any) -> tuple[list[Dataset], list[float]]:
-    """Returns the datasets and their weights."""
-    pairs = list(sources.items() if isinstance(sources, Mapping) else sources)
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Dataset)):
-            raise TypeError(f"mix() takes a dict from datasets to weights, or pairs (dataset, weight), got {pair!r}.")
-        weight = pair[1]
+def _stages_of(
+    sources: Any, weights: Any, temperature: Any, schedule: Any
+) -> tuple[list[Dataset], list[tuple[int, list[float]]]]:
+    """Returns the datasets, and from which positions on they have which weights."""
+    given = list(sources.items() if isinstance(sources, Mapping) else sources)
+    ways = [way for way in (weights, temperature, schedule) if way is not None]
+    if given and all(isinstance(item, Dataset) for item in given):
+        datasets = given
+        if len(ways) != 1:
+            raise TypeError(
+                "mix() of datasets without weights: expected one of weights=[...], temperature= and schedule=, got "
+                f"{len(ways)} of them. Give one, or a dict from datasets to weights."
+            )
+    else:
+        datasets = [_pair(item)[0] for item in given]
+        if ways:
+            raise TypeError("mix() of datasets with weights: expected no weights=, temperature= or schedule=, got one.")
+        weights = [weight for _, weight in given]
+    if not 1 <= len(datasets) <= MAX_BLOCK:
+        raise ValueError(f"mix() takes from 1 to {MAX_BLOCK} sources, got {len(datasets)}.")
+    if schedule is not None:
+        return datasets, _schedule_of(schedule, datasets)
+    if temperature is not None:
+        return datasets, [(0, _weights_by_length(datasets, temperature))]
+    found = _weights_of(weights, datasets)
+    if not all(found):
+        raise ValueError("the weight of a source must be above 0 and finite, got 0. Leave it out of mix().")
+    return datasets, [(0, found)]
+
+
+def _pair(item: Any) -> tuple[Dataset, Any]:
+    """Returns a pair of a dataset and its weight."""
+    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Dataset)):
+        raise TypeError(
+            "mix() takes a dict from datasets to weights, or pairs (dataset, weight), or datasets with weights=, got "
+            f"{item!r}."
+        )
+    return item
+
+
+def _weights_of(weights: Any, datasets: Sequence[Dataset]) -> list[float]:
+    """Returns a weight, at least 0, for each source."""
+    if isinstance(weights, Mapping):
+        for dataset in weights:
+            if dataset not in datasets:
+                raise ValueError(f"weights: expected sources of mix(), got {dataset!r}.")
+        weights = [weights.get(dataset, 0) for dataset in datasets]
+    found = list(weights)
+    if len(found) != len(datasets):
+        raise ValueError(f"weights: expected one for each of {len(datasets)} sources, got {len(found)}.")
+    for weight in found:
         if isinstance(weight, bool) or not isinstance(weight, (int, float, np.integer, np.floating)):
             raise TypeError(f"the weight of a source must be a number, got {weight!r}.")
-        if not 0 < weight < float("inf"):
+        if not 0 <= weight < float("inf"):
             raise ValueError(
                 f"the weight of a source must be above 0 and finite, got {weight!r}. Leave it out of mix()."
             )
-    if not 1 <= len(pairs) <= MAX_BLOCK:
-        raise ValueError(f"mix() takes from 1 to {MAX_BLOCK} sources, got {len(pairs)}.")
-    return [dataset for dataset, _ in pairs], [float(weight) for _, weight in pairs]
+    return list(map(float, found))
+
+
+def _weights_by_length(datasets: Sequence[Dataset], temperature: Any) -> list[float]:
+    """Returns the length of each source to the power of 1 / temperature."""
+    if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
+        raise TypeError(f"temperature must be a number, got {temperature!r}.")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature!r}.")
+    lengths = [dataset._operation.length for dataset in datasets]
+    if ENDLESS in lengths:
+        raise ValueError("temperature: expected sources with a length, got an endless one. Call repeat() after mix().")
+    largest = max(1, *lengths)  # so that powers do not overflow
+    return [float((length / largest) ** (1 / temperature)) for length in lengths]
+
+
+def _schedule_of(schedule: Any, datasets: Sequence[Dataset]) -> list[tuple[int, list[float]]]:
+    """Returns the positions and weights of a schedule."""
+    pairs = list(schedule)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise TypeError(f"schedule: expected pairs (position, weights), got {pair!r}.")
+    stages = [
+        (integer("a position of schedule", start, at_least=0, at_most=MAX_ENDLESS), _weights_of(weights, datasets))
+        for start, weights in pairs
+    ]
+    starts = [start for start, _ in stages]
+    if starts[:1] != [0] or sorted(set(starts)) != starts:
+        raise ValueError(f"schedule: expected ascending positions from 0 on, got {starts}.")
+    if not all(any(weights) for _, weights in stages):
+        raise ValueError("schedule: expected a weight above 0 at each position, got a position without.")
+    for dataset, weights in zip(datasets, zip(*(weights for _, weights in stages))):
+        if not any(weights):
+            raise ValueError(f"schedule: expected a weight above 0 of each source, got none of {dataset!r}.")
+    return stages
 
 
 def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:

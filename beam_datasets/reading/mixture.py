@@ -42,7 +42,7 @@ class Pattern:
     """Which source each position of a mixture is of.
 
     Attributes:
-        quotas: how many positions of each block are each source's, at least 1.
+        quotas: how many positions of each block are each source's; 0 if it has none.
         seed: of the permutations of the blocks.
     """
 
@@ -72,7 +72,9 @@ class Pattern:
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         is_before = self._offsets(distinct)[rows] < offsets[:, None]
-        within = np.add.reduceat(is_before, self._slots[0], axis=1, dtype=np.int64)
+        within = np.zeros((len(positions), len(self.quotas)), np.int64)
+        used = np.flatnonzero(self.quotas)
+        within[:, used] = np.add.reduceat(is_before, self._slots[0][used], axis=1, dtype=np.int64)
         found: Ints = blocks[:, None] * np.array(self.quotas) + within
         return found
 
@@ -98,7 +100,9 @@ class Pattern:
         return max(1, _CELLS // self.block)
 
     def position(self, source: int, number: int) -> int:
-        """Returns the position of a source's item; `ENDLESS` if it is as large."""
+        """Returns the position of a source's item; `ENDLESS` if it is as large, or if the source has no positions."""
+        if not self.quotas[source]:
+            return ENDLESS
         block, within = divmod(number, self.quotas[source])
         if (block + 1) * self.block >= ENDLESS:
             return ENDLESS
@@ -106,15 +110,83 @@ class Pattern:
         return block * self.block + int(self._offsets(np.array([block]))[0, slot])
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """Patterns that follow each other, each from a position on; the methods are those of a `Pattern`.
+
+    Attributes:
+        starts: the first position of each pattern, from 0 on, ascending.
+        patterns: of the same sources.
+    """
+
+    starts: tuple[int, ...]
+    patterns: tuple[Pattern, ...]
+
+    @functools.cached_property
+    def _taken(self) -> Ints:
+        """How many items of each source are before each pattern, shape (patterns, sources)."""
+        counts = [
+            pattern.before(np.array([stop - start]))[0]
+            for start, stop, pattern in zip(self.starts, self.starts[1:], self.patterns)
+        ]
+        taken: Ints = np.cumsum([np.zeros(len(self.quotas), np.int64), *counts], axis=0)
+        return taken
+
+    @property
+    def quotas(self) -> tuple[int, ...]:
+        """Those of the last pattern."""
+        return self.patterns[-1].quotas
+
+    @property
+    def block(self) -> int:
+        """How many positions a block of the last pattern has."""
+        return self.patterns[-1].block
+
+    @property
+    def at_once(self) -> int:
+        """How many positions to compute at once, in bounded memory."""
+        return min(pattern.at_once for pattern in self.patterns)
+
+    def _parts(self, positions: Ints) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Yields the number of each pattern that has some of the positions, and which these are."""
+        numbers = np.searchsorted(self.starts, positions, side="right") - 1
+        return ((number, numbers == number) for number in np.unique(numbers).tolist())
+
+    def before(self, positions: Ints) -> Ints:
+        """Returns how many items of each source are before positions, shape (positions, sources)."""
+        found = np.empty((len(positions), len(self.quotas)), np.int64)
+        for number, some in self._parts(positions):
+            here = self.patterns[number].before(positions[some] - self.starts[number])
+            found[some] = self._taken[number] + here
+        return found
+
+    def at(self, positions: Ints) -> tuple[Ints, Ints]:
+        """Returns the source of each position, and the position in it."""
+        sources, within = np.empty_like(positions), np.empty_like(positions)
+        for number, some in self._parts(positions):
+            sources[some], here = self.patterns[number].at(positions[some] - self.starts[number])
+            within[some] = self._taken[number][sources[some]] + here
+        return sources, within
+
+    def position(self, source: int, number: int) -> int:
+        """Returns the position of a source's item; `ENDLESS` if it is as large, or if there is none."""
+        stage = int(np.searchsorted(self._taken[1:, source], number, side="right"))
+        within = number - int(self._taken[stage, source])
+        return min(self.starts[stage] + self.patterns[stage].position(source, within), ENDLESS)
+
+
 def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
     """Returns how many positions of a block each source has: the fewest in the ratio of the weights.
 
     If that would be blocks of more than `MAX_BLOCK` positions, blocks have `MAX_BLOCK`, and the quotas are rounded to
-    the nearest, at least 1 each.
+    the nearest, at least 1 each. A weight of 0 has a quota of 0.
 
     >>> quotas_of([0.7, 0.3]), quotas_of([1, 1/2, 1/3]), quotas_of([1e6, 1])
     ((7, 3), (6, 3, 2), (1023, 1))
     """
+    if not all(weights):
+        found = iter(quotas_of([weight for weight in weights if weight]))
+        return tuple(next(found) if weight else 0 for weight in weights)
     shares = np.array(weights, np.float64) / np.sum(np.array(weights, np.float64))
     sizes = np.arange(1, MAX_BLOCK + 1)
     products = np.outer(sizes, shares)
@@ -134,7 +206,9 @@ def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
 class Mixture(Operation):
     """The items of several operations, each at the positions of its source."""
 
-    def __init__(self, children: Sequence[Operation], pattern: Pattern, stop: str, is_tagged: bool, text: str) -> None:
+    def __init__(
+        self, children: Sequence[Operation], pattern: Pattern | Schedule, stop: str, is_tagged: bool, text: str
+    ) -> None:
         """Mixes operations.
 
         Args:
@@ -143,6 +217,9 @@ class Mixture(Operation):
             stop: when an epoch ends: "first", "all" or "never".
             is_tagged: whether items are pairs of the number of the source and the source's item.
             text: what was mixed, for a state's fingerprint.
+
+        Raises:
+            ValueError: a source does not end, and the epoch is to end with it.
         """
         self.pattern = pattern
         self.is_tagged = is_tagged
@@ -151,6 +228,11 @@ class Mixture(Operation):
             for source, child in enumerate(children)
         ]
         length = {"first": min(ends), "all": max(ends), "never": ENDLESS}[stop]
+        if length == ENDLESS and stop == "all" and all(child.length != ENDLESS for child in children):
+            raise ValueError(
+                "stop='all': expected a schedule in which each source is read to its end, got one whose last weight of "
+                f"source number {ends.index(ENDLESS)} is 0. Give stop='first' or 'never', or a weight."
+            )
         self.children = tuple(children)
         if length == ENDLESS:
             self.children = tuple(child if child.length == ENDLESS else Repeat(child, None) for child in children)

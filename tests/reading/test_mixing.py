@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets.reading.mixture import MAX_BLOCK, quotas_of
 from beam_datasets.reading.orders import block_orders
+from tests.cases import cases
 from tests.published import flip
 
 LENGTHS = {"a": [7, 0, 12], "b": [5, 4], "c": [3]}
@@ -40,16 +42,26 @@ def epochs(dataset: Any, first: int, count: int) -> list[Any]:
     return [item for epoch in range(first, first + count) for item in dataset.iterate(epoch=epoch)]
 
 
-def expected(parts: list[Any], weights: list[float], seed: int, stop: str, epoch: int = 0) -> list[Any]:
-    """Returns what a mixture yields, one example after the other."""
+def sources_of(weights: list[float], seed: int) -> Iterator[int]:
+    """Yields the source of each position."""
     quotas = quotas_of(weights)
     slots = np.repeat(np.arange(len(quotas)), quotas)
-    blocks = (slots[block_orders(np.array([block]), len(slots), seed, "mix")[0]] for block in itertools.count())
+    for block in itertools.count():
+        yield from slots[block_orders(np.array([block]), len(slots), seed, "mix")[0]]
+
+
+def expected(parts: list[Any], weights: list[float], seed: int, stop: str, epoch: int = 0) -> list[Any]:
+    """Returns what a mixture yields, one example after the other."""
+    return expected_of(parts, sources_of(weights, seed), stop, epoch)
+
+
+def expected_of(parts: list[Any], sources: Iterable[int], stop: str, epoch: int) -> list[Any]:
+    """Returns what a mixture with these sources yields, one example after the other."""
     order: list[int] = []
     taken = [0] * len(parts)
     ends = [len(part) for part in parts]
     done = any if stop == "first" else all
-    for source in itertools.chain.from_iterable(blocks):
+    for source in sources:
         order.append(int(source))
         taken[source] += 1
         if done(count >= end for count, end in zip(taken, ends)):
@@ -72,6 +84,59 @@ def test_yields_what_loops_yield(builder: Any, weights: list[float], seed: int, 
     assert len(mixed) == len(wanted)
     if stop == "all":
         assert {item for part in parts for item in part} == set(wanted)
+
+
+STAGE = st.lists(st.sampled_from([0, 1, 2, 0.3, 5]), min_size=3, max_size=3).filter(any)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), STAGE), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 1))
+@cases(20)
+def test_a_schedule_is_one_mixture_after_the_other(builder: Any, stages: Any, seed: int, epoch: int) -> None:
+    parts = parts_of(builder)
+    stages = [*stages, (1, [1, 2, 3])]  # each source is read to its end
+    starts = [0, *itertools.accumulate(length for length, _ in stages[:-1])]
+    schedule = [(start, weights) for start, (_, weights) in zip(starts, stages)]
+
+    def sources() -> Iterator[int]:
+        for length, weights in stages[:-1]:
+            yield from itertools.islice(sources_of(weights, seed), length)
+        yield from sources_of(stages[-1][1], seed)
+
+    for stop in ("first", "all"):
+        mixed = bd.mix(parts, schedule=schedule, seed=seed, stop=stop)
+        wanted = expected_of(parts, sources(), stop, epoch)
+        assert list(mixed.iterate(epoch=epoch)) == wanted
+        assert len(mixed) == len(wanted)
+    by_name = [(start, {part: w for part, w in zip(parts, weights) if w}) for start, weights in schedule]
+    assert list(bd.mix(parts, schedule=by_name, seed=seed, stop="all").iterate(epoch=epoch)) == wanted
+    endless = bd.mix(parts, schedule=schedule, seed=seed, stop="never")
+    order = list(itertools.islice(sources(), 60))
+    assert [item // 100 for item in endless.take(60)] == order
+    assert [item // 100 for item in endless.skip(17).take(43)] == order[17:]
+
+
+def test_a_schedule_begins_far_away_by_arithmetic(builder: Any) -> None:
+    parts = parts_of(builder)
+    million = bd.mix(parts, schedule=[(0, [9, 1, 0]), (1_000_000, [1, 1, 2])], stop="never")
+    sources = [item // 100 for item in million.skip(999_990).take(18)]
+    assert sorted(sources[:10]) == [0] * 9 + [1]
+    assert [sorted(sources[at : at + 4]) for at in (10, 14)] == [[0, 1, 2, 2]] * 2
+    iterator = million.skip(999_995).iterate()
+    whole = list(itertools.islice(million.skip(999_995), 20))
+    for position in range(20):
+        state = json.loads(json.dumps(iterator.get_state()))
+        assert list(itertools.islice(million.skip(999_995).iterate(state=state), 20 - position)) == whole[position:]
+        next(iterator)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1, 2.0, 5, 1e9])
+def test_weights_by_temperature(builder: Any, temperature: float) -> None:
+    parts = parts_of(builder)
+    weights = [len(part) ** (1 / temperature) for part in parts]
+    mixed = bd.mix(parts, temperature=temperature, stop="all")
+    assert list(mixed) == list(bd.mix(list(zip(parts, weights)), stop="all"))
+    assert list(mixed) == list(bd.mix(parts, weights=weights, stop="all"))
+    assert list(mixed) == list(bd.mix(parts, weights=dict(zip(parts, weights)), stop="all"))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(0, 100), st.integers(0, 10**6))
@@ -106,11 +171,12 @@ def mixtures(builder: Any) -> dict[str, Any]:
         "window": bd.mix({a: 1, inner.shuffle(1): 1}, stop="all").shuffle(3, window=5),
         "repeated": bd.mix({a: 1, b: 1}).repeat(3),
         "sliced": bd.mix({a: 1, b: 1}, stop="all").skip(2).take(9).repeat(2),
+        "scheduled": bd.mix([a, b, c], schedule=[(0, [5, 1, 0]), (4, [0, 1, 2]), (9, [1, 1, 1])], stop="all"),
         "of endless parts": bd.mix({a.repeat(): 1, b: 1}).repeat(2),
     }
 
 
-NAMES = ["first", "all", "of mixtures", "shuffled", "window", "repeated", "sliced", "of endless parts"]
+NAMES = ["first", "all", "of mixtures", "shuffled", "window", "repeated", "sliced", "scheduled", "of endless parts"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -209,6 +275,7 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
         bd.mix({a: 1, b: 1}, seed=1, stop="all"),
         bd.mix({a: 1, c: 1}, seed=1),
         bd.mix({a: 1, b.shuffle(1): 1}, seed=1),
+        bd.mix([a, b], schedule=[(0, [1, 1]), (5, [1, 1])], seed=1),
     ):
         with pytest.raises(bd.errors.StateError, match="was saved while reading something else"):
             other.iterate(state=state)
@@ -218,7 +285,31 @@ def test_states_of_other_mixtures_are_refused(builder: Any) -> None:
     "call,error,words",
     [
         (lambda d: bd.mix({}), ValueError, "from 1 to 1024 sources, got 0"),
-        (lambda d: bd.mix([d]), TypeError, r"a dict from datasets to weights, or pairs \(dataset, weight\)"),
+        (lambda d: bd.mix([3]), TypeError, r"a dict from datasets to weights, or pairs \(dataset, weight\)"),
+        (lambda d: bd.mix([d]), TypeError, r"expected one of weights=\[...\], temperature= and schedule=, got 0"),
+        (lambda d: bd.mix([d], weights=[1], temperature=1), TypeError, "got 2 of them"),
+        (lambda d: bd.mix({d: 1}, temperature=1), TypeError, "expected no weights=, temperature= or schedule="),
+        (lambda d: bd.mix([d], weights=[1, 2]), ValueError, "expected one for each of 1 sources, got 2"),
+        (
+            lambda d: bd.mix([d], weights={d.take(1): 1}),
+            ValueError,
+            r"weights: expected sources of mix\(\), got <Dataset",
+        ),
+        (lambda d: bd.mix([d, d], weights=[1, 0]), ValueError, "must be above 0 and finite, got 0"),
+        (lambda d: bd.mix([d], temperature=0), ValueError, "temperature must be above 0, got 0"),
+        (lambda d: bd.mix([d], temperature="2"), TypeError, "temperature must be a number, got '2'"),
+        (lambda d: bd.mix([d.repeat()], temperature=2), ValueError, "expected sources with a length, got an endless"),
+        (lambda d: bd.mix([d], schedule=[]), ValueError, r"expected ascending positions from 0 on, got \[\]"),
+        (lambda d: bd.mix([d], schedule=[(1, [1])]), ValueError, r"expected ascending positions from 0 on, got \[1\]"),
+        (lambda d: bd.mix([d], schedule=[(0, [1]), (0, [2])]), ValueError, r"from 0 on, got \[0, 0\]"),
+        (lambda d: bd.mix([d], schedule=[(0, [0])]), ValueError, "a weight above 0 at each position"),
+        (lambda d: bd.mix([d, d], schedule=[(0, [1, 0])]), ValueError, "above 0 of each source, got none of <Dataset"),
+        (lambda d: bd.mix([d], schedule=[0]), TypeError, r"expected pairs \(position, weights\), got 0"),
+        (
+            lambda d: bd.mix([d, d], schedule=[(0, [1, 1]), (2, [1, 0])], stop="all"),
+            ValueError,
+            "each source is read to its end, .* source number 1 is 0",
+        ),
         (lambda d: bd.mix({d: 0}), ValueError, "must be above 0 and finite, got 0"),
         (lambda d: bd.mix({d: float("nan")}), ValueError, "must be above 0 and finite, got nan"),
         (lambda d: bd.mix({d: "1"}), TypeError, "must be a number, got '1'"),
