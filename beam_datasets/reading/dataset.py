@@ -406,6 +406,18 @@ class Dataset(Frameworks):
 
         return Stream(self).pack(max_length, features, **options)
 
+    def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
+        """Returns all items that a function makes of each example (or batch); see `Stream.flat_map`."""
+        from beam_datasets.reading.streams import Stream
+
+        return Stream(self).flat_map(function)
+
+    def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
+        """Returns long examples divided into several of at most `max_length` items; see `Stream.chunk`."""
+        from beam_datasets.reading.streams import Stream
+
+        return Stream(self).chunk(max_length, features, overlap=overlap)
+
     def _one_of(self, processes: int) -> Dataset:
         """Returns the dataset for one of several processes, which share the cores."""
         return self._with(steps=one_of(processes, self._steps)) if processes > 1 else self

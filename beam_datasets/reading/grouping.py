@@ -1,10 +1,10 @@
-"""Groups of a stream whose sizes depend on the examples: batches of similar lengths, and packed sequences."""
+"""Links that depend on the lengths of examples: batches of similar lengths, packed sequences, and chunks."""
 
 from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.stacking import Padding
 from beam_datasets.reading.decoding import Batch
-from beam_datasets.reading.streams import Bin, Grouping, Item
+from beam_datasets.reading.streams import Bin, Dividing, Grouping, Item
 
 Length: TypeAlias = "str | Callable[[Any], int]"
 
@@ -210,6 +210,50 @@ class Packed(Grouping):
             positions[:stop] = np.arange(stop, dtype=np.int32) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             packed |= {name: array, f"{name}_segment_ids": segment_ids, f"{name}_positions": positions}
         return packed
+
+
+@dataclass(frozen=True)
+class Chunked(Dividing):
+    """Examples divided into chunks.
+
+    Attributes:
+        max_length: of a chunk.
+        names: of the features that are divided.
+        overlap: how many items a chunk has in common with the one before.
+    """
+
+    max_length: int
+    names: tuple[str, ...]
+    overlap: int
+
+    @classmethod
+    def of(cls, max_length: int, features: Iterable[str], overlap: int) -> Chunked:
+        """Returns the link for arguments of `chunk()`."""
+        most = integer("max_length", max_length, at_least=1)
+        if isinstance(features, str) or not (names := tuple(features)):
+            raise TypeError("features must be names of features, as in chunk(512, ['tokens']).")
+        return cls(most, names, integer("overlap", overlap, at_least=0, at_most=most - 1))
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        overlap = f", overlap={self.overlap}" if self.overlap else ""
+        return f"chunk({self.max_length}, {list(self.names)}{overlap})"
+
+    def parts(self, value: Any) -> Iterator[Any]:
+        """Yields the chunks of an example."""
+        lengths = {name: _length_of(value, name) for name in self.names}
+        length = lengths[self.names[0]]
+        if len(set(lengths.values())) > 1:
+            raise FeatureValueError(f"chunk(): expected features of one length in an example, got {lengths}.")
+        if length <= self.max_length:
+            yield value
+            return
+        for name in self.names:
+            if isinstance(value[name], RaggedArray):
+                raise FeatureValueError(f"{name}: sequences of sequences have no chunks; flatten them in map().")
+        for start in range(0, length - self.overlap, self.max_length - self.overlap):
+            yield {**value, **{name: value[name][start : start + self.max_length] for name in self.names}}
 
 
 def _length_of(value: Any, name: str) -> int:

@@ -128,8 +128,8 @@ class ReadState:
         number = format_of(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
-                "the state is of a stream, behind filter(), batch_by_length() or pack(), and this dataset has none of "
-                f"them. {_HINT}"
+                "the state is of a stream, behind filter(), flat_map(), batch_by_length() or pack(), and this dataset "
+                f"has none of them. {_HINT}"
             )
         if number not in (FORMAT, FORMAT_WITH_BLOCKS):
             raise StateError(

@@ -1,9 +1,9 @@
 """Streams: what follows a filter, and batches whose sizes depend on the examples.
 
 How many examples a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and passes
-each item through *links*: functions, filters, groups, and cuts. Its state is the position in the dataset and, for each
-link, which items it holds, by their positions. A new iterator fetches these items again and goes on at the position, so
-nothing is replayed.
+each item through *links*: functions, filters, groups, parts of items, and cuts. Its state is the position in the
+dataset and, for each link, which items it holds, by their positions. A new iterator fetches these items again and goes
+on at the position, so nothing is replayed.
 """
 
 from __future__ import annotations
@@ -153,15 +153,86 @@ class Batched(Grouping):
         return self.step.stack(values)
 
 
-Link: TypeAlias = "Mapped | Filtered | Cut | Grouping"
+class Dividing(ABC):
+    """A link that makes several items of one, or none. It is immutable."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What a fingerprint contains."""
+
+    @abstractmethod
+    def parts(self, value: Any) -> Iterable[Any]:
+        """Returns what is made of an item, always the same."""
+
+
+@dataclass(frozen=True)
+class FlatMapped(Dividing):
+    """A link that passes on each of the items that a function returns."""
+
+    function: Callable[[Any], Iterable[Any]]
+
+    @property
+    def text(self) -> str:
+        """What a fingerprint contains."""
+        return "flat_map()"
+
+    def parts(self, value: Any) -> Iterable[Any]:
+        """Returns the items of the function.
+
+        Raises:
+            TypeError: it returned none, such as a single example.
+        """
+        found = self.function(value)
+        if isinstance(found, (Mapping, str, bytes)) or not isinstance(found, Iterable):
+            raise TypeError(
+                f"flat_map(): expected a function that returns a list of items or yields them, got {found!r:.100} of "
+                f"{type(found).__name__}."
+            )
+        return found
+
+
+Link: TypeAlias = "Mapped | Filtered | Cut | Grouping | Dividing"
+
+_END = object()
+
+
+class Parts:
+    """What a link has made of an item, from the next part on.
+
+    Attributes:
+        unit: the origin of the item.
+        number: of the next part.
+    """
+
+    def __init__(self, link: Dividing, unit: Unit, value: Any, number: int = 0) -> None:
+        self.unit = unit
+        self.number = number
+        self._link = link
+        self._value = value
+        self._parts: Iterator[Any] | None = None
+
+    def next(self) -> Any:
+        """Returns the next part, or `_END`. After an error it is made again."""
+        try:
+            if self._parts is None:
+                self._parts = itertools.islice(self._link.parts(self._value), self.number, None)
+            part = next(self._parts, _END)
+        except BaseException:
+            self._parts = None
+            raise
+        self.number += part is not _END
+        return part
 
 
 class Stream:
-    """Examples of a `Dataset` after `filter()`, `batch_by_length()` or `pack()`. It is immutable, as a Dataset is.
+    """Examples of a `Dataset` after `filter()`, `flat_map()`, `chunk()`, `batch_by_length()` or `pack()`.
+
+    It is immutable, as a Dataset is.
 
     The number of items is not known before they are read, so it has neither `len` nor `ds[i]`. `shuffle`, `shard` and
-    `repeat` behind filters alone are applied to the dataset before them: which examples pass does not depend on their
-    order. Behind batches, `repeat` begins new batches in each epoch.
+    `repeat` behind filters and `flat_map` alone are applied to the dataset before them: what these make of an example
+    does not depend on the order. Behind batches, `repeat` begins new batches in each epoch.
 
     The state of a stream counts the examples of the dataset that were read. A stream that `shard()` has divided has a
     state for each worker, which only the same worker of as many can restore: workers pass their examples at different
@@ -179,7 +250,7 @@ class Stream:
         self._epochs = epochs
 
     def _with(self, link: Link) -> Stream:
-        if self._epochs != 1 and not isinstance(link, (Mapped, Filtered)):
+        if self._epochs != 1 and not isinstance(link, (Mapped, Filtered, Dividing)):
             raise ValueError("batches, skip() and take() come before repeat() in a stream: each epoch has its own.")
         return Stream(self._base, (*self._links, link), self._epochs)
 
@@ -215,6 +286,37 @@ class Stream:
     def filter(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the items for which a function is true; see `Dataset.filter`."""
         return self._with(Filtered(checked_function("filter", function)))
+
+    def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
+        """Returns the stream of all items that a function makes of each item, in order.
+
+        The function returns a list of items or yields them, any number of them for an item. What it yields is held one
+        at a time. It must make the same items again for the same item: a state in the middle of them has their number,
+        and the function is called again where it is restored. It is not part of a saved state.
+        """
+        return self._with(FlatMapped(checked_function("flat_map", function)))
+
+    def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
+        """Returns the stream with long examples divided into several of at most `max_length` items.
+
+        All chunks of an example have its other features. An example that is not longer than `max_length` is passed on
+        as it is.
+
+        Args:
+            max_length: the length of all chunks of an example but the last, at least 1.
+            features: names of the features to divide, which have one length in an example.
+            overlap: how many items each chunk has in common with the one before, less than `max_length`.
+
+        Raises:
+            ValueError: an argument is out of range.
+            FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
+                found while reading, and so are features of different lengths.
+        """
+        from beam_datasets.reading.grouping import Chunked
+
+        link = Chunked.of(max_length, features, overlap)
+        check_names("chunk()", link.names, self._steps, have_length=True)
+        return self._with(link)
 
     @names_foreign_arguments("skip")
     def skip(self, count: int) -> Stream:
@@ -252,7 +354,7 @@ class Stream:
         if any(isinstance(link, Cut) for link in self._links):
             raise ValueError(
                 f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, each of which would "
-                "apply them to its part. Move them before filter(), batch_by_length() and pack()."
+                "apply them to its part. Move them before filter(), flat_map(), batch_by_length() and pack()."
             )
         base = self._base._divided(self._base._share(worker_index, worker_count, block))
         return Stream(base, self._links, self._epochs)
@@ -269,8 +371,11 @@ class Stream:
 
     def _state_of(self, state: object) -> StreamState:
         """Returns a saved state of a stream with these links; a StateError if it is none."""
-        groups = [isinstance(link, Grouping) for link in self._links]
-        return StreamState.from_dict(state, list(itertools.accumulate(groups, initial=0)))
+        origins = [
+            ("group",) if isinstance(link, Grouping) else ("part",) if isinstance(link, Dividing) else ()
+            for link in self._links
+        ]
+        return StreamState.from_dict(state, list(itertools.accumulate(origins, initial=())))
 
     def _ungrouped(self, what: str) -> Dataset:
         if self._is_grouped:
@@ -360,7 +465,7 @@ class Stream:
     @property
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the dataset, with one more where the items may not have its features any more."""
-        is_changed = any(isinstance(link, (Mapped, Grouping)) for link in self._links)
+        is_changed = any(isinstance(link, (Mapped, Grouping, FlatMapped)) for link in self._links)
         return (*self._base._steps, Map(same)) if is_changed else self._base._steps
 
     def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
@@ -371,9 +476,9 @@ class Stream:
     def __len__(self) -> int:
         """Raises a TypeError."""
         raise TypeError(
-            "the number of items is unknown: it depends on the examples, because of filter(), batch_by_length() or "
-            "pack(). Count them in a loop, or write what passes with materialize(where=...), which has a length. "
-            "A DataLoader of PyTorch takes ds.as_torch()."
+            "the number of items is unknown: it depends on the examples, because of filter(), flat_map(), chunk(), "
+            "batch_by_length() or pack(). Count them in a loop, or write what passes with materialize(where=...), "
+            "which has a length. A DataLoader of PyTorch takes ds.as_torch()."
         )
 
     __bool__ = __len__
@@ -425,19 +530,21 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
         """Before each link the items that it has not taken, and those that are to be handed out."""
         self._bins: list[list[Bin]] = [[] for _ in self._links]
+        self._parts: list[Parts | None] = [None] * len(self._links)
         self._counts = [0] * len(self._links)
 
     def __next__(self) -> Any:
         try:
             while True:
-                number = len(self._links)
-                while number >= 0 and not self._queues[number]:
-                    number -= 1
+                number = self._last_with_items()
                 if number < 0:
                     if not self._read():
                         break
                     continue
                 queue = self._queues[number]
+                if not queue:
+                    self._queue_part(number - 1)
+                    continue
                 unit, value = queue[0]
                 if isinstance(value, Bin):  # that the link before has completed
                     queue[0] = unit, self._make(number - 1, value)
@@ -447,8 +554,15 @@ class StreamIterator(StateDict, Iterator[Any]):
                     self._pass(number, queue[0])
                     queue.popleft()  # only now: an error leaves it there
         except StopIteration as error:  # it would look like the end
-            raise RuntimeError("a function given to map() or filter() raised StopIteration") from error
+            raise RuntimeError("a function given to map(), filter() or flat_map() raised StopIteration") from error
         raise StopIteration
+
+    def _last_with_items(self) -> int:
+        """Returns the last link before which there are items, or parts that a link before makes; -1 if none has."""
+        number = len(self._links)
+        while number >= 0 and not self._queues[number] and not (number and self._parts[number - 1]):
+            number -= 1
+        return number
 
     def _pass(self, first: int, item: Item) -> None:
         """Passes an item through the links from `first` on, up to one that counts or holds items."""
@@ -463,6 +577,9 @@ class StreamIterator(StateDict, Iterator[Any]):
             elif isinstance(link, Grouping):
                 self._queue_bins(number, link.add(self._bins[number], (unit, value)))
                 return
+            elif isinstance(link, Dividing):
+                self._parts[number] = Parts(link, unit, value)
+                return
             else:
                 if link.start <= self._counts[number] and (link.stop is None or self._counts[number] < link.stop):
                     self._queues[number + 1].append((unit, value))
@@ -472,6 +589,16 @@ class StreamIterator(StateDict, Iterator[Any]):
 
     def _queue_bins(self, number: int, bins: list[Bin]) -> None:
         self._queues[number + 1].extend(([unit for unit, _ in some.items], some) for some in bins)
+
+    def _queue_part(self, number: int) -> None:
+        """Queues the next part that a link makes."""
+        parts: Any = self._parts[number]
+        unit = {"of": parts.unit, "part": parts.number}
+        part = parts.next()
+        if part is _END:
+            self._parts[number] = None
+        else:
+            self._queues[number + 1].append((unit, part))
 
     def _make(self, number: int, complete: Bin) -> Any:
         link: Any = self._links[number]
@@ -488,7 +615,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                 for value in self._open():
                     self._pass(0, (self._position, value))
                     self._position += 1
-                    if any(self._queues):
+                    if self._last_with_items() >= 0:
                         return True
             except BaseException:
                 self.close()  # the item is read again
@@ -529,8 +656,15 @@ class StreamIterator(StateDict, Iterator[Any]):
         `position` counts the examples of the dataset that were read in the epoch.
         """
         held = tuple(
-            Held([unit for unit, _ in queue], [[unit for unit, _ in some.items] for some in bins], count)
-            for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
+            Held(
+                [unit for unit, _ in queue],
+                [[unit for unit, _ in some.items] for some in bins],
+                count,
+                [] if parts is None else [parts.unit, parts.number],
+            )
+            for queue, bins, count, parts in zip(
+                self._queues, [*self._bins, []], [*self._counts, 0], [*self._parts, None]
+            )
         )
         return StreamState(self._epoch, self._position, held, self._fingerprint()).to_dict()
 
@@ -560,8 +694,9 @@ class StreamIterator(StateDict, Iterator[Any]):
 
     def _hold(self, held: Sequence[Held]) -> None:
         """Fetches what links held, and gives it back to them."""
-        positions = sorted(leaves(held))
+        positions = sorted(set(leaves(held)))
         values = dict(zip(positions, self._open().values_at(positions))) if positions else {}
+        self._made_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
         for number, part in enumerate(held):
             self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.queue)
             link = self._links[number] if number < len(self._links) else None
@@ -574,18 +709,38 @@ class StreamIterator(StateDict, Iterator[Any]):
                 if not isinstance(link, Cut):
                     raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
                 self._counts[number] = part.count
+            if part.parts:
+                if not isinstance(link, Dividing):
+                    raise ValueError(f"expected no parts before link {number}, which makes none")
+                unit, count = part.parts
+                self._parts[number] = Parts(link, unit, self._made(number, unit, values), count)
+        self._made_parts = {}
 
     def _made(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
         """Returns the value of a unit before a link."""
-        groups = [i for i, link in enumerate(self._links[:number]) if isinstance(link, Grouping)]
-        first = groups[-1] if groups else -1
-        if groups:
-            value = self._make(first, Bin([(inner, self._made(first, inner, values)) for inner in unit]))
-        else:
+        origins = [i for i, link in enumerate(self._links[:number]) if isinstance(link, (Grouping, Dividing))]
+        first = origins[-1] if origins else -1
+        if not origins:
             value = values[unit]
+        elif isinstance(unit, dict):
+            value = self._made_part(first, unit, values)
+        else:
+            value = self._make(first, Bin([(inner, self._made(first, inner, values)) for inner in unit]))
         for after in self._links[first + 1 : number]:
             value = after.function(value) if isinstance(after, Mapped) else value
         return value
+
+    def _made_part(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
+        """Returns a part that a link has made; the parts of an item are made once for all that are held."""
+        link: Any = self._links[number]
+        key = f"{number}: {unit['of']}"
+        if key not in self._made_parts:
+            self._made_parts[key] = iter(link.parts(self._made(number, unit["of"], values))), []
+        rest, parts = self._made_parts[key]
+        parts += itertools.islice(rest, max(0, unit["part"] + 1 - len(parts)))
+        if unit["part"] >= len(parts):
+            raise ValueError(f"expected more than {unit['part']} parts of an item, got {len(parts)}")
+        return parts[unit["part"]]
 
     def _fingerprint(self) -> dict[str, str]:
         base, links = self._stream._base, [link.text for link in self._links if link.text]

@@ -15,6 +15,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats.tfrecord import frame_all
+from tests.cases import cases
 from tests.reading.test_streams import plain, resumes_everywhere
 
 LENGTHS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3, 5, 8, 2, 7, 2]
@@ -127,6 +128,44 @@ def test_packs_several_features_and_batches_them(tokens: Any) -> None:
     resumes_everywhere(filtered.filter(lambda batch: len(batch["n"]) > 1))
 
 
+# ------------------------------------------------------------ chunks
+
+
+def chunks(row: list[int], most: int, overlap: int) -> list[list[int]]:
+    """Returns the chunks of a list, one item after the other."""
+    found = [row[:most]]
+    at = most
+    while at < len(row):
+        found.append(row[at - overlap : at - overlap + most])
+        at += most - overlap
+    return found
+
+
+@given(st.integers(1, 9), st.integers(0, 8), st.sampled_from([(0, 1), (0, 2), (1, 2), (2, 3)]))
+@cases(60)
+def test_chunks(tokens: Any, most: int, overlap: int, share: tuple[int, int]) -> None:
+    overlap = min(overlap, most - 1)
+    base = tokens.map(lambda example: {**example, "ids": np.arange(len(example["ids"])) + 10 * example["n"]})
+    part = base.shuffle(1).shard(*share, block=2)
+    stream = part.map(dict).chunk(most, ["ids"], overlap=overlap)
+    wanted = [(row["n"], chunk) for row in part for chunk in chunks(row["ids"].tolist(), most, overlap)]
+    assert [(chunk["n"], chunk["ids"].tolist()) for chunk in stream] == wanted
+    resumes_everywhere(stream)
+    together = stream.pack(9, ["ids"], num_bins=2)
+    numbers = packed([len(chunk) for _, chunk in wanted], 9, 2)
+    rows = [[token for i in some for token in wanted[i][1]] for some in numbers]
+    assert [item["ids"].tolist() for item in together] == [row + [0] * (9 - len(row)) for row in rows]
+    resumes_everywhere(together)
+
+
+def test_chunks_of_several_features(tokens: Any) -> None:
+    both = tokens.map(lambda example: {"ids": example["ids"], "mask": [1] * len(example["ids"])})
+    found = [(plain(chunk["ids"]), chunk["mask"]) for chunk in both.chunk(4, ["ids", "mask"])]
+    rows = [chunk for i, length in enumerate(LENGTHS) for chunk in chunks([i + 1] * length, 4, 0)]
+    assert found == [(row, [1] * len(row)) for row in rows]
+    assert sum(len(ids) for ids, _ in found) == sum(LENGTHS)
+
+
 # ------------------------------------------------------------ padding
 
 
@@ -205,6 +244,16 @@ def test_padding(tokens: Any, options: Any, ids: Any, words: Any, mapped: bool) 
         (lambda d: list(d.map(dict).batch(2, pad_value={"no": 1})), FeatureValueError, "padding names feature 'no'"),
         (lambda d: list(d.map(dict).batch(2, pad_length={"no": 3})), FeatureValueError, "padding names feature 'no'"),
         (lambda d: list(d.map(lambda e: {"t": b"a"}).pack(8, ["t"])), FeatureValueError, "a feature with a length"),
+        (lambda d: d.chunk(0, ["ids"]), ValueError, "max_length must be at least 1"),
+        (lambda d: d.chunk(4, ["ids"], overlap=4), ValueError, "overlap must be at most 3, got 4"),
+        (lambda d: d.chunk(4, "ids"), TypeError, "must be names of features"),
+        (lambda d: d.chunk(4, ["idz"]), bd.errors.FeatureError, "Did you mean 'ids'"),
+        (
+            lambda d: list(d.chunk(4, ["ids", "words"])),
+            FeatureValueError,
+            "one length in an example, got {'ids': 3, 'w",
+        ),
+        (lambda d: list(d.map(lambda e: {"r": ROWS}).chunk(1, ["r"])), FeatureValueError, "r: sequences of sequences"),
         (lambda d: list(d.map(lambda e: {"r": ROWS}).pack(8, ["r"])), FeatureValueError, "r: sequences of sequences"),
     ],
 )

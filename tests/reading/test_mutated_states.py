@@ -38,6 +38,10 @@ def tokens(value: int) -> dict[str, Any]:
     return {"t": [value] * (1 + value % 7)}
 
 
+def parts(value: int) -> list[int]:
+    return [100 * value + part for part in range(value % 5)]
+
+
 def length(value: Any) -> int:
     return int(value) % 5
 
@@ -98,6 +102,10 @@ CASES = {
     "batched filters": Case(lambda ds: ds.shuffle(1).batch(4).filter(lambda batch: bool(batch[0] % 2)), WHOLE, (3,)),
     "bucketed": Case(lambda ds: ds.batch_by_length([2, 4], [3, 4, 2], length=length), WHOLE, (5,)),
     "packed": Case(lambda ds: ds.map(tokens).pack(16, ["t"], num_bins=3), WHOLE, (3,)),
+    "parts": Case(lambda ds: ds.flat_map(parts).filter(is_odd).take(40).repeat(2), WHOLE, (3, 47)),
+    "chunked and packed": Case(
+        lambda ds: ds.map(tokens).chunk(3, ["t"], overlap=1).pack(8, ["t"], num_bins=2), WHOLE, (3, 8)
+    ),
     "groups of groups": Case(lambda ds: ds.map(tokens).pack(16, ["t"], num_bins=2).skip(1).batch(2), WHOLE, (3,)),
 }
 
@@ -237,7 +245,9 @@ def test_hundred_thousand_mutated_states(kind: str, train: Any) -> None:
     of_each(kind, Good(CASES[kind], train), 2500)
 
 
-@pytest.mark.parametrize("kind", ["filtered", "cut", "filtered batches", "bucketed", "packed", "groups of groups"])
+@pytest.mark.parametrize(
+    "kind", ["filtered", "cut", "filtered batches", "bucketed", "packed", "parts", "groups of groups"]
+)
 def test_states_of_streams_without_check_sum(kind: str, train: Any) -> None:
     """Those of format 3 go on as they did; damaged ones are refused, or give items: their numbers are all there is."""
     good, draw = Good(CASES[kind], train), random.Random(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ LINKS = st.one_of(
     st.tuples(st.just("take"), st.integers(0, 20)),
     st.tuples(st.just("repeat"), st.integers(0, 3)),
     st.tuples(st.just("batch"), st.integers(1, 4), st.booleans()),
+    st.tuples(st.just("flat_map"), st.integers(1, 4)),
 )
 
 
@@ -70,12 +72,19 @@ def added(item: Any, by: int) -> Any:
     return [added(inner, by) for inner in item] if isinstance(item, list) else int(item) + by
 
 
+def several(item: Any, by: int) -> list[Any]:
+    """Returns from 0 to `by` - 1 items."""
+    return [added(item, part) for part in range(total(item) % by)]
+
+
 def linked(stream: Any, chain: list[Any]) -> Any:
     for name, *arguments in chain:
         if name == "filter":
             stream = stream.filter(lambda item, by=arguments[0]: total(plain(item)) % by != 0)
         elif name == "map":
             stream = stream.map(lambda item, by=arguments[0]: added(plain(item), by))
+        elif name == "flat_map":
+            stream = stream.flat_map(lambda item, by=arguments[0]: iter(several(plain(item), by)))
         elif name == "batch":
             stream = stream.map(plain).batch(arguments[0], drop_remainder=arguments[1])
         else:
@@ -95,6 +104,8 @@ def expected(chain: list[Any], epoch: int, builder: Any) -> list[Any]:
         return [item for item in items if total(item) % arguments[0]]
     if name == "map":
         return [added(item, arguments[0]) for item in items]
+    if name == "flat_map":
+        return [part for item in items for part in several(item, arguments[0])]
     if name == "skip":
         return items[arguments[0] :]
     if name == "take":
@@ -109,13 +120,14 @@ def expected(chain: list[Any], epoch: int, builder: Any) -> list[Any]:
 @example(chain=[("repeat", 3), ("batch", 4, True)])
 @example(chain=[("skip", 2), ("take", 9), ("batch", 2, False), ("map", 1), ("filter", 3)])
 @example(chain=[("take", 3), ("repeat", 3)])
+@example(chain=[("flat_map", 4), ("flat_map", 3), ("skip", 2), ("batch", 2, False), ("flat_map", 3), ("repeat", 2)])
 @settings(max_examples=40)
 def test_chains(builder: Any, chain: list[Any]) -> None:
     if sum(name == "batch" for name, *_ in chain) > 1:
         return  # unequal batches do not stack
     behind = list(itertools.dropwhile(lambda link: link[0] not in ("batch", "skip", "take"), chain))
     refused = list(itertools.dropwhile(lambda link: link[0] != "repeat" or link[1] == 1, behind))[1:]
-    if any(name not in ("map", "filter") for name, *_ in refused):
+    if any(name not in ("map", "filter", "flat_map") for name, *_ in refused):
         with pytest.raises(ValueError, match=r"repeat\(\)"):
             linked(numbered(builder).filter(is_odd), chain)
         return
@@ -171,6 +183,47 @@ def test_an_error_leaves_the_iterator_where_it_is(builder: Any) -> None:
     assert errors == 3
 
 
+def test_an_error_in_the_middle_of_parts(builder: Any) -> None:
+    """The parts before it are yielded once, and it is raised again until it does not occur any more."""
+    base, is_broken = numbered(builder), [True]
+    order = list(base)
+
+    def parts(value: int) -> Any:
+        yield value
+        if value == order[2] and is_broken[0]:
+            raise RuntimeError("broken")
+        yield -value
+
+    stream = base.flat_map(parts)
+    iterator = iter(stream)
+    assert list(itertools.islice(iterator, 5)) == [order[0], -order[0], order[1], -order[1], order[2]]
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken"):
+            next(iterator)
+    state = json.loads(json.dumps(iterator.get_state()))
+    is_broken[0] = False
+    wanted = [-order[2], *(sign * value for value in order[3:] for sign in (1, -1))]
+    assert list(iterator) == wanted
+    assert list(stream.iterate(state=state)) == wanted
+
+
+def test_parts_are_made_one_at_a_time(builder: Any) -> None:
+    made: list[int] = []
+
+    def endless(value: int) -> Iterator[int]:
+        for part in itertools.count():
+            made.append(part)
+            yield part
+
+    iterator = iter(numbered(builder).flat_map(endless).batch(4))
+    assert [next(iterator).tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert made == list(range(8))
+    state = iterator.get_state()
+    assert len(json.dumps(state)) < 1000
+    again = numbered(builder).flat_map(endless).batch(4).iterate(state=state)
+    assert next(again).tolist() == [8, 9, 10, 11]
+
+
 def test_states_of_others_are_refused(builder: Any) -> None:
     base = numbered(builder)
     stream = base.filter(is_odd)
@@ -206,6 +259,10 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         (lambda d: d.filter(is_odd).as_tf_dataset(), AttributeError, r"Use `iter\(stream\)`: that adapter"),
         (lambda d: d.filter(is_odd).take(3)._divided(0, 2, None), ValueError, "expected one worker or rank, got 2"),
         (lambda d: list(d.filter(lambda e: next(iter(())))), RuntimeError, "raised StopIteration"),
+        (lambda d: d.flat_map(3), TypeError, r"flat_map\(\) takes a function"),
+        (lambda d: list(d.flat_map(lambda e: {"a": 1})), TypeError, r"flat_map\(\): expected .* got {'a': 1} of dict"),
+        (lambda d: list(d.flat_map(lambda e: 7)), TypeError, r"list of items or yields them, got 7 of int"),
+        (lambda d: list(d.flat_map(lambda e: next(iter(())))), RuntimeError, "raised StopIteration"),
         (lambda d: bd.mix({d.filter(is_odd): 1}), TypeError, "takes a dict from datasets"),
     ],
 )
