@@ -113,6 +113,8 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
 
 def _engine_problem(text: str) -> str | None:
     """Returns what is wrong with the engine's workers; None if the error is about something else."""
+    if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
+        return f"{different[0]} Nothing was published."
     if _NO_POOL in text:
         return (
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "

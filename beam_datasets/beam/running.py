@@ -20,9 +20,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog
+from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
-from beam_datasets.beam import failures, local_runner
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
+from beam_datasets.beam.flink import FlinkCluster, await_slots, cluster_of, workers_are_here
 from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.progress import Progress, watch
@@ -168,7 +169,7 @@ class _Job:
     result: PipelineResult
     name: str
     page: str
-    cluster: engines.FlinkCluster | None = None
+    cluster: FlinkCluster | None = None
     ends_here: bool = False
 
     def state(self) -> str:
@@ -224,10 +225,13 @@ class _Job:
 
 def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
-    cluster = engines.cluster_of(options)  # asked before the run, which forgets the runner's name
+    cluster = cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
-        is_pool_here = wait and (cluster is None or engines.workers_are_here(options))
-        engines.check_servers(options, is_pool_here=is_pool_here)
+        is_pool_here = wait and (cluster is None or workers_are_here(options))
+        checks.send_versions(options)
+        checks.check_servers(options, is_pool_here=is_pool_here)
+        if cluster is not None:
+            await_slots(cluster, options)
         name = _name(options)
         try:
             result = pipeline.run()
@@ -280,7 +284,7 @@ def _name(options: Any) -> str:
     return str(cloud.job_name)
 
 
-def _identity(result: Any, name: str, options: Any, cluster: engines.FlinkCluster | None) -> tuple[str, str]:
+def _identity(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
     """Returns (id or name, page) of a job."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"

@@ -26,6 +26,7 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from beam_datasets.beam.checks import VERSIONS, version_problem
 from beam_datasets.beam.worker_output import WorkerStream
 from beam_datasets.frames import is_authors
 
@@ -48,6 +49,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Starts a worker that asks the runner for its work."""
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
+        if problem := version_problem(request.params.get(VERSIONS, "")):
+            _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
+            return beam_fn_api_pb2.StartWorkerResponse(error=problem)
         self._forget_ended()
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.

@@ -1,10 +1,12 @@
 """What an engine is asked before a job: servers on loopback, and one that answers as a JobManager of Flink does."""
 
+import contextlib
 import json
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,10 +15,17 @@ from typing import Any
 import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_job_api_pb2,
+    beam_job_api_pb2_grpc,
+)
+from apache_beam.transforms.environments import ExternalEnvironment
 
-from beam_datasets.beam import engine as checks
-from beam_datasets.beam.engine import choose_engine
+from beam_datasets.beam import checks, flink
+from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
+from beam_datasets.beam.worker_pool import WorkerPool
 from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
 
@@ -51,9 +60,88 @@ def pool(address: str) -> PipelineOptions:
     return portable(environment_type="EXTERNAL", environment_config=address)
 
 
-def test_a_job_service_that_listens() -> None:
+@contextlib.contextmanager
+def serving(*servicers: tuple[Callable[..., Any], Any]) -> Iterator[str]:
+    """Runs a gRPC server of some services, and yields its address."""
+    server = grpc.server(futures.ThreadPoolExecutor())
+    for add, servicer in servicers:
+        add(servicer, server)
+    address = f"localhost:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield address
+    server.stop(None).wait()
+
+
+class JobService(beam_job_api_pb2_grpc.JobServiceServicer):
+    """A job service that describes its options, or not."""
+
+    def __init__(self, describes: bool) -> None:
+        self.describes = describes
+
+    def DescribePipelineOptions(self, request: Any, context: Any) -> Any:
+        if not self.describes:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
+        return beam_job_api_pb2.DescribePipelineOptionsResponse()
+
+
+@pytest.mark.parametrize("describes", [True, False])
+def test_a_job_service_that_answers(describes: bool) -> None:
+    with serving((beam_job_api_pb2_grpc.add_JobServiceServicer_to_server, JobService(describes))) as endpoint:
+        checks.check_servers(portable(job_endpoint=endpoint), is_pool_here=True)
+
+
+def test_a_job_endpoint_of_flinks_rest_interface(manager: "JobManager") -> None:
+    """Beam would repeat its question for five minutes, and then fail without a reason."""
+    began = time.monotonic()
+    manager.answers["/"] = "a page"
+    with pytest.raises(checks.EngineError, match=r"job service \(gRPC\), got a server that speaks HTTP \(200 OK\)"):
+        checks.check_servers(portable(job_endpoint=manager.address), is_pool_here=True)
+    assert time.monotonic() < began + checks.CONNECT_SECONDS
+
+
+def test_a_job_endpoint_of_a_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        checks.check_servers(portable(job_endpoint=f"127.0.0.1:{listening.getsockname()[1]}"), is_pool_here=True)
+        endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(checks.EngineError, match=rf"{endpoint}: expected Beam's job service .*, got no answer"):
+            checks.check_servers(portable(job_endpoint=endpoint), is_pool_here=True)
+
+
+@pytest.mark.parametrize(
+    "name, version, message",
+    [
+        ("apache-beam", "2.66.0", r"has apache-beam 2\.66\.0, and the launcher 2\.\d+"),
+        ("Python", "3.9", r"has Python 3\.9, and the launcher 3\.1\d"),
+        ("beam_datasets", "0.0.1", r"has beam_datasets 0\.0\.1, and the launcher \d"),
+    ],
+)
+def test_a_pool_of_other_versions_starts_no_worker(
+    name: str, version: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beam's runners do not compare them: a worker of another version of Beam ends, or waits for ever."""
+    given = pool("localhost:1")
+    checks.send_versions(given)
+    params = checks.pool_of(given)[1]
+    own = checks.versions()
+    monkeypatch.setattr(checks, "versions", lambda: {**own, name: version})
+    with serving((beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server, WorkerPool())) as address:
+        asked = pool(json.dumps({"url": address, "params": params}))
+        with pytest.raises(checks.EngineError, match=rf"the worker pool at {address}: .*{message}"):
+            checks.check_servers(asked, is_pool_here=True)
+
+
+@pytest.mark.parametrize(
+    "config", ["localhost:1", "http://localhost:1", '{"url": "localhost:1", "params": {"a": "b"}}']
+)
+def test_versions_are_sent_to_pools(config: str) -> None:
+    """Beam passes the parameters of the environment to each pool that it asks for a worker."""
+    given = pool(config)
+    checks.send_versions(given)
+    environment = ExternalEnvironment.from_options(given.view_as(PortableOptions))
+    assert environment.url == "localhost:1"
+    assert json.loads(environment.params[checks.VERSIONS]) == checks.versions()
+    assert ("a" in environment.params) == ("params" in config)
+    assert checks.version_problem(environment.params[checks.VERSIONS]) == ""
 
 
 @pytest.mark.slow
@@ -132,7 +220,8 @@ class JobManager:
         self.state = "RUNNING"
         self.cancelled = False
         self.answers: dict[str, Any] = {
-            "/overview": {"flink-version": "1.19.3", "slots-total": 4},
+            "/overview": {"flink-version": "1.19.3", "slots-total": 4, "slots-available": 4, "taskmanagers": 2},
+            "/jobmanager/config": [{"key": "rest.port", "value": "8081"}],
             "/taskmanagers": {"taskmanagers": [{"id": "tm", "path": "pekko.tcp://flink@127.0.0.1:4/user/rpc/tm_0"}]},
         }
 
@@ -179,7 +268,7 @@ def options(address: str, *more: str) -> PipelineOptions:
 
 def test_options_are_completed(manager: JobManager) -> None:
     engine = choose_engine(options(manager.address))
-    assert engine.options.view_as(PortableOptions).environment_cache_millis == checks.CACHE_MILLIS
+    assert engine.options.view_as(PortableOptions).environment_cache_millis == flink.CACHE_MILLIS
     given = choose_engine(options(manager.address, "--environment_cache_millis=5"))
     assert given.options.view_as(PortableOptions).environment_cache_millis == "5"  # as Beam has it
 
@@ -243,12 +332,12 @@ def test_another_server_answers(answer: bytes, told: str) -> None:
     ],
 )
 def test_where_the_cluster_is(runner: str, master: str, url: str | None) -> None:
-    cluster = checks.cluster_of(PipelineOptions([f"--runner={runner}", f"--flink_master={master}"]))
+    cluster = flink.cluster_of(PipelineOptions([f"--runner={runner}", f"--flink_master={master}"]))
     assert (cluster and cluster.url) == url
 
 
 def test_another_version(manager: JobManager) -> None:
-    manager.answers["/overview"] = {"flink-version": "1.20.5"}
+    manager.answers["/overview"]["flink-version"] = "1.20.5"
     with pytest.raises(checks.EngineError, match=r"runs Flink 1.20.5, .*--flink_version=1.20"):
         choose_engine(options(manager.address))
     choose_engine(options(manager.address, "--job_endpoint=there:8099"))  # whose version is its own affair
@@ -267,16 +356,44 @@ def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) ->
 def test_a_local_path_and_no_task_manager(manager: JobManager) -> None:
     """Whether the workers see it depends on where TaskManagers are, of which there are none yet."""
     engine = choose_engine(options(manager.address))
-    checks.check_paths_are_shared(engine, {"data_dir": "/data"})
+    check_paths_are_shared(engine, {"data_dir": "/data"})
     manager.answers["/taskmanagers"] = {"taskmanagers": []}
     engine = choose_engine(options(manager.address))
     with pytest.raises(checks.EngineError, match="data_dir is '/data', and the Flink cluster at .* has no TaskManager"):
-        checks.check_paths_are_shared(engine, {"data_dir": "/data"})
-    checks.check_paths_are_shared(engine, {"data_dir": "s3://bucket-without-options/data"})
+        check_paths_are_shared(engine, {"data_dir": "/data"})
+    check_paths_are_shared(engine, {"data_dir": "s3://bucket-without-options/data"})
+
+
+def test_more_slots_than_the_cluster_has(manager: JobManager) -> None:
+    """Flink would wait for minutes, and hold all slots meanwhile."""
+    choose_engine(options(manager.address, "--parallelism=4"))
+    too_many = options(manager.address, "--parallelism=16")
+    with pytest.raises(checks.EngineError, match=r"expected at most 4, the slots of .* \(2 TaskManagers\), got 16"):
+        choose_engine(too_many)
+    choose_engine(options(manager.address, "--parallelism=16", "--execution_mode_for_batch=BATCH_FORCED"))
+    manager.answers["/jobmanager/config"] = [{"key": "kubernetes.cluster-id", "value": "datasets"}]
+    choose_engine(too_many)  # whose TaskManagers may be started for the job
+
+
+def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any) -> None:
+    """A job waits until they are free, and says so."""
+    overview = manager.answers["/overview"]
+    overview["slots-available"] = 1
+    waits: list[float] = []
+
+    def another_job_ends(seconds: float) -> None:
+        waits.append(seconds)
+        overview["slots-available"] = len(waits)
+
+    monkeypatch.setattr(flink.time, "sleep", another_job_ends)
+    given = options(manager.address, "--parallelism=4")
+    flink.await_slots(flink.FlinkCluster(f"http://{manager.address}"), given)
+    assert len(waits) == 4
+    assert capsys.readouterr().err == f"FlinkRunner: waiting for 4 slots of http://{manager.address}, 1 are free\n"
 
 
 def test_a_job_is_found_by_its_name(manager: JobManager) -> None:
-    cluster = checks.FlinkCluster(f"http://{manager.address}")
+    cluster = flink.FlinkCluster(f"http://{manager.address}")
     assert cluster.is_running("job-b")
     for name in ("job-c", "job-b"):
         cluster.cancel(name)

@@ -77,6 +77,15 @@ def test_an_exception_group_is_the_error_in_it_and_no_traceback():
     assert made == "ExceptionGroup: several\n  (in stage 'Generate train', at /home/me/dataset.py:24 in rows)"
 
 
+def test_versions_that_a_worker_pool_has_compared():
+    text = (
+        "java.lang.RuntimeException: versions differ: the worker on h has apache-beam 2.66.0.\n\tat org.apache.A.java"
+    )
+    assert str(reason(RuntimeError(text))) == (
+        "versions differ: the worker on h has apache-beam 2.66.0. Nothing was published."
+    )
+
+
 def ours() -> None:
     raise errors.DuplicateKeyError("split 'train': two examples\n  a: 1 [while running 'Write']")
 

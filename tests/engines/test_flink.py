@@ -3,10 +3,12 @@
 Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewhere these tests are skipped.
 """
 
+import contextlib
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from tests.engines.jobs import (
 )
 from tests.engines.object_stores import BUCKET, use, versity_store, versitygw
 from tests.engines.test_lost_contact import Proxy, check_message
-from tests.servers import free_port
+from tests.servers import free_port, served
 
 pytestmark = pytest.mark.slow
 SOON_RESTARTED = ["--", "--number_of_execution_retries=1", "--execution_retry_delay=100"]  # of Beam's runner in Java
@@ -221,7 +223,18 @@ def refused(*arguments: Any) -> str:
     return output
 
 
-def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def pool_with_beam(version: str, folder: Path) -> Iterator[str]:
+    """Runs a worker pool that takes its Beam for another version; yields the option that leads to it."""
+    code = f"import apache_beam; apache_beam.__version__ = {version!r}; from beam_datasets.beam import worker_pool"
+    port = free_port()
+    command = [sys.executable, "-c", f"{code}; worker_pool.main()", "--port", str(port)]
+    with served(command, port, folder / "other-pool.log"):
+        yield f"--environment_config=127.0.0.1:{port}"
+
+
+def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    began = time.monotonic()
     before = sum(cluster.overview()[state] for state in ("jobs-running", "jobs-finished", "jobs-failed"))
     here = [option for option in cluster.options() if not option.startswith("--environment")]
     assert "--environment_type=EXTERNAL" in refused("--data_dir", tmp_path, *here)
@@ -233,6 +246,15 @@ def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path) -> None:
         option for option in cluster.options() if not option.startswith(("--job_endpoint", "--flink_version"))
     ]
     assert "--flink_version=1.19" in refused("--data_dir", tmp_path, *own_server)
+    rest = f"--job_endpoint=127.0.0.1:{cluster.ports['rest']}"
+    assert "got a server that speaks HTTP" in refused("--data_dir", tmp_path, *cluster.options(), rest)
+    output = refused("--data_dir", tmp_path, *cluster.options(), "--parallelism=16")
+    assert f"expected at most {cluster.overview()['slots-total']}, the slots of" in output
+    with pool_with_beam("2.66.0", tmp_path_factory.mktemp("pool")) as other:
+        assert "has apache-beam 2.66.0, and the launcher 2." in refused(
+            "--data_dir", tmp_path, *cluster.options(), other
+        )
+    assert time.monotonic() < began + 90
     after = sum(cluster.overview()[state] for state in ("jobs-running", "jobs-finished", "jobs-failed"))
     assert before == after
     assert nothing_is_left(tmp_path)

@@ -1,0 +1,204 @@
+"""Checks of the servers of an engine before a job.
+
+Runners wait for ever for a server that does not answer, or fail after minutes without a reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import platform
+import socket
+import uuid
+
+import apache_beam
+import grpc
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_job_api_pb2,
+    beam_job_api_pb2_grpc,
+    endpoints_pb2,
+)
+
+from beam_datasets import __version__
+from beam_datasets.errors import BeamDatasetsError
+
+CONNECT_SECONDS = 10  # for a server to answer
+WORKER_SECONDS = 60  # for a worker to start
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+VERSIONS = "beam_datasets.versions"
+"""Name of the parameter of a worker pool with the versions of the launcher, as JSON."""
+
+
+class EngineError(BeamDatasetsError):
+    """A server of the runner cannot be reached, or does not serve; nothing was published."""
+
+
+def short_name(runner: str) -> str:
+    """Returns the name of a runner as it may be written: 'flink' for 'FlinkRunner'."""
+    return runner.rpartition(".")[2].lower().removesuffix("runner")
+
+
+def runner_of(options: PipelineOptions) -> str:
+    """Returns the short name of the runner that is asked for; '' for none."""
+    return short_name(str(options.view_as(StandardOptions).runner or ""))
+
+
+# ------------------------------------------------------------------------------------------------------------- versions
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions that the launcher and the workers of a job must have in common: {name: version}."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"Python": python, "apache-beam": apache_beam.__version__, "beam_datasets": __version__}
+
+
+def version_problem(launcher: str) -> str:
+    """Returns how the versions of this process, a worker, differ from those of a launcher; '' if they do not.
+
+    Args:
+        launcher: the versions of the launcher, as JSON; '' if it sends none.
+    """
+    if not launcher:
+        return ""
+    own = versions()
+    different = [
+        f"{name} {own.get(name, 'none')}, and the launcher {version}"
+        for name, version in json.loads(launcher).items()
+        if own.get(name) != version
+    ]
+    if not different:
+        return ""
+    return (
+        f"versions differ: the worker on {socket.gethostname()} has {'; '.join(different)}. "
+        "Install the launcher's versions in the environment of the worker pool, and start the pool again."
+    )
+
+
+def send_versions(options: PipelineOptions) -> None:
+    """Has the runner pass the versions of this process to the worker pools, which compare them with their own."""
+    portable = options.view_as(PortableOptions)
+    if portable.environment_type == "EXTERNAL" and portable.environment_config:
+        url, params = pool_of(options)
+        portable.environment_config = json.dumps({"url": url, "params": {**params, VERSIONS: json.dumps(versions())}})
+
+
+def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
+    """Returns (address of the worker pool, parameters) of --environment_config, an address or JSON as Beam takes it."""
+    config = str(options.view_as(PortableOptions).environment_config or "").strip()
+    params: dict[str, str] = {}
+    if config.startswith("{"):
+        try:
+            content = json.loads(config)
+            config, params = str(content["url"]), dict(content.get("params") or {})
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"environment_config: expected an address such as localhost:50000, or a JSON object with 'url', got "
+                f"{config!r:.200}."
+            ) from None
+    return config.removeprefix("http://"), params
+
+
+# -------------------------------------------------------------------------------------------------------------- servers
+
+
+def check_servers(options: PipelineOptions, *, is_pool_here: bool) -> None:
+    """Checks that the job service answers, and that the worker pool, if it is on this machine, starts a worker.
+
+    Raises:
+        EngineError: nothing answers, no worker starts, or the pool has other versions than this process.
+    """
+    portable = options.view_as(PortableOptions)
+    if portable.job_endpoint and portable.job_endpoint != "embed":
+        check_job_service(portable.job_endpoint)
+    if not is_pool_here or portable.environment_type != "EXTERNAL":
+        return
+    pool, params = pool_of(options)
+    if _address(pool)[0] in HERE:
+        advice = "Start one: python -m beam_datasets.beam.worker_pool --port PORT"
+        _check_listens(pool, "found no worker pool at", advice)
+        _check_starts_worker(pool, params)
+
+
+def check_job_service(endpoint: str) -> None:
+    """Checks that a job service of Beam answers at an address.
+
+    Raises:
+        EngineError: nothing listens, or another server does.
+    """
+    advice = "--job_endpoint is the address of the runner's job service, as it is reached from here."
+    _check_listens(endpoint, "no job service listens at", advice)
+    with grpc.insecure_channel(endpoint) as channel:
+        stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        try:
+            stub.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            if not isinstance(error, grpc.Call) or error.code() not in _NO_ANSWER:
+                return  # a job service need not describe its options
+            got, hint = "no answer", ""
+            if status := _http_status(endpoint):
+                got = f"a server that speaks HTTP ({status})"
+                hint = " Flink's REST interface (port 8081) is --flink_master; the job service (port 8099) is another."
+            raise EngineError(
+                f"{endpoint}: expected Beam's job service (gRPC), got {got}; nothing was published. {advice}{hint}"
+            ) from error
+
+
+def _http_status(address: str) -> str:
+    """Returns the status of a server that speaks HTTP/1.1, such as '200 OK'; '' for any other server."""
+    host, port = _address(address)
+    connection = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+    try:
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        return f"{answer.status} {answer.reason}"
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+
+
+def _check_listens(address: str, problem: str, advice: str) -> None:
+    try:
+        socket.create_connection(_address(address), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise EngineError(f"{problem} {address} ({error}); nothing was published. {advice}") from error
+
+
+def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
+    """Has the pool start a worker that connects to this process, and stop it again.
+
+    Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever.
+    """
+    name = f"check-{uuid.uuid4().hex[:8]}"
+    with socket.create_server(("localhost", 0)) as server, grpc.insecure_channel(pool) as channel:
+        server.settimeout(WORKER_SECONDS)
+        here = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{server.getsockname()[1]}")
+        service = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        try:
+            request = beam_fn_api_pb2.StartWorkerRequest(
+                worker_id=name, control_endpoint=here, logging_endpoint=here, provision_endpoint=here, params=params
+            )
+            problem = service.StartWorker(request, timeout=WORKER_SECONDS).error
+            if not problem:
+                server.accept()[0].close()
+        except (OSError, grpc.RpcError) as error:
+            problem = error.details() if isinstance(error, grpc.Call) else f"none within {WORKER_SECONDS} s"
+        finally:
+            with contextlib.suppress(grpc.RpcError):
+                service.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=name), timeout=CONNECT_SECONDS)
+    if problem:
+        raise EngineError(
+            f"the worker pool at {pool}: expected a worker to start, got: {problem}; nothing was published. "
+            "See what the pool printed. Beam's own pool starts the `python` of its PATH, which may lack apache-beam; "
+            "python -m beam_datasets.beam.worker_pool starts its own Python."
+        )
+
+
+def _address(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdigit() else 0

@@ -1,0 +1,175 @@
+"""Flink: the options of its runner, and its cluster, which is asked by the REST interface of its JobManager."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import math
+import socket
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
+
+from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of
+
+CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
+SAY_SECONDS = 30  # between two lines about a wait
+SLOTS_SECONDS = 1  # between two questions for free slots
+_ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+_ON_DEMAND = ("kubernetes.", "yarn.")  # prefixes of settings of clusters that start TaskManagers for a job
+
+
+class _FlinkOptions(PipelineOptions):
+    """An option of Flink's runner that Beam's Python side does not know."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkCluster:
+    """A cluster that is reached by the REST interface of its JobManager.
+
+    Attributes:
+        url: of that interface.
+    """
+
+    url: str
+
+    def get(self, path: str, *, method: str = "GET") -> Any:
+        """Returns what the JobManager answers.
+
+        Raises:
+            EngineError: it does not.
+        """
+        try:
+            request = urllib.request.Request(f"{self.url}/{path}", method=method)
+            with urllib.request.urlopen(request, timeout=CONNECT_SECONDS) as answer:
+                return json.loads(answer.read() or b"null")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise EngineError(
+                f"no Flink JobManager answers at {self.url} ({str(reason)!r:.100}). --flink_master is the "
+                "address of its REST interface, HOST:PORT; is the cluster running, and does that lead there from here?"
+            ) from error
+
+    def is_running(self, name: str) -> bool:
+        """Returns whether a job of this name is there that has not ended.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
+
+    def cancel(self, name: str) -> None:
+        """Asks for the end of the jobs of this name."""
+        for job in self.get("jobs/overview")["jobs"]:
+            if job["name"] == name and job["state"] not in _ENDED:
+                self.get(f"jobs/{job['jid']}?mode=cancel", method="PATCH")
+
+    def is_on_demand(self) -> bool:
+        """Returns whether the cluster may start TaskManagers for a job, as on Kubernetes or YARN."""
+        return any(setting["key"].startswith(_ON_DEMAND) for setting in self.get("jobmanager/config"))
+
+    def task_managers(self) -> list[str]:
+        """Returns the hosts of the TaskManagers."""
+        paths = [manager["path"] for manager in self.get("taskmanagers")["taskmanagers"]]
+        return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
+
+
+def cluster_of(options: PipelineOptions) -> FlinkCluster | None:
+    """Returns the cluster of --flink_master; None without that option, and for other runners."""
+    master = str(options.view_as(FlinkRunnerOptions).flink_master or "").strip().rstrip("/")
+    if runner_of(options) != "flink" or not master or master.startswith("["):
+        return None
+    return FlinkCluster(master if "://" in master else f"http://{master}")
+
+
+def prepare_flink(options: PipelineOptions) -> None:
+    """Checks that a pipeline can run with these options, and completes them.
+
+    Raises:
+        EngineError: the cluster does not answer, or is of another version.
+        ValueError: --environment_type is missing, so Flink would start containers.
+    """
+    cluster = cluster_of(options)
+    portable = options.view_as(PortableOptions)
+    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
+        portable.environment_cache_millis = CACHE_MILLIS
+    if not portable.environment_type and (cluster or portable.job_endpoint):
+        raise ValueError(
+            "FlinkRunner needs to know where Python code runs; without --environment_type it would start Docker "
+            "containers on the TaskManagers. With a worker pool beside each of them "
+            "(python -m beam_datasets.beam.worker_pool): "
+            "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
+            "--environment_type=DOCKER --environment_config=IMAGE."
+        )
+    if cluster is not None:
+        overview = cluster.get("overview")
+        if not isinstance(overview, dict) or "flink-version" not in overview:
+            raise EngineError(f"what answers at {cluster.url} is not a Flink JobManager: it has no version of Flink.")
+        _check_version(cluster, overview, options)
+        _check_slots(cluster, overview, options)
+
+
+def _check_version(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:
+    runs = str(overview["flink-version"])
+    asked = str(options.view_as(FlinkRunnerOptions).flink_version)
+    beam_starts_job_server = not options.view_as(PortableOptions).job_endpoint
+    if beam_starts_job_server and not runs.startswith(f"{asked}."):
+        raise EngineError(
+            f"{cluster.url} runs Flink {runs}, and --flink_version is {asked}, Beam's default where it was not given; "
+            f"the job server must be of the cluster's version: --flink_version={runs.rpartition('.')[0]}"
+        )
+
+
+def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:
+    """Checks that the cluster has the slots that the job needs, free or not.
+
+    Raises:
+        EngineError: it has fewer, and starts no TaskManagers for a job.
+    """
+    needed, total = needed_slots(options), int(overview["slots-total"])
+    if needed <= total or cluster.is_on_demand():
+        return
+    raise EngineError(
+        f"parallelism: expected at most {total}, the slots of {cluster.url} ({overview['taskmanagers']} TaskManagers), "
+        f"got {needed}. Lower --parallelism, start more TaskManagers, or run one stage at a time, with any number of "
+        "slots: --execution_mode_for_batch=BATCH_FORCED."
+    )
+
+
+def needed_slots(options: PipelineOptions) -> int:
+    """Returns the slots without which a job does not start; 0 if any number will do, or the cluster decides."""
+    if options.get_all_options().get("execution_mode_for_batch") == "BATCH_FORCED":
+        return 0
+    return max(int(options.view_as(FlinkRunnerOptions).parallelism or 0), 0)
+
+
+def await_slots(cluster: FlinkCluster, options: PipelineOptions) -> None:
+    """Waits until the slots that the job needs are free, and says so; otherwise the job would hold those that are.
+
+    Raises:
+        EngineError: the cluster does not answer.
+    """
+    needed, said_at = needed_slots(options), -math.inf
+    while needed and (free := int(cluster.get("overview")["slots-available"])) < needed and not cluster.is_on_demand():
+        if time.monotonic() - said_at >= SAY_SECONDS:
+            said_at = time.monotonic()
+            print(f"FlinkRunner: waiting for {needed} slots of {cluster.url}, {free} are free", file=sys.stderr)
+        time.sleep(SLOTS_SECONDS)
+
+
+def workers_are_here(options: PipelineOptions) -> bool:
+    """Returns whether all TaskManagers, which have their workers beside them, are on this machine."""
+    cluster = cluster_of(options)
+    if cluster is None:
+        return True  # then Beam starts Flink itself, here
+    hosts = cluster.task_managers()
+    return bool(hosts) and {*HERE, socket.gethostname()}.issuperset(hosts)
