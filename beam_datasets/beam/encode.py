@@ -221,6 +221,7 @@ class _EncodeUnits(beam.DoFn):
 
     def __init__(self, options: EncodeUnits) -> None:
         self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
+        self._has_units = len(options.reader.units) > 1
         self._engine, self._hash_shift = options.engine, options.hash_shift
         self._encoders = {
             split: EncodeBlocks(split, options.features, options.engine, options.hash_shift)
@@ -278,7 +279,8 @@ class _EncodeUnits(beam.DoFn):
             self._reporting.close()
             if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
                 raise  # as it is: ours say where by themselves
-            raised, after = what_raised(error, pair[0], count, self._label)
+            own_name = name.removeprefix(f"{self._label}: ") if self._has_units else ""
+            raised, after = what_raised(error, pair[0], count, self._label, own_name)
             raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
         self._encoded.inc()
         if self._engine.spill_dir is not None:

@@ -36,9 +36,11 @@ _WORKER_LOST = (
 )
 _NO_POOL = "java.net.ConnectException"
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
+_CAUSE = "Caused by: "
+_JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(", re.MULTILINE)
 _STAGE = re.compile(r"\s*\[while running '(.*?)'\]")
 _SOURCE = re.compile(r"(?:.*/)?WriteExamples/Encode (.+?)/Read(?:/.*)?")  # of what is not Beam's; see `beam.encode`
-_AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of '\w+'\))\]")
+_AFTER = re.compile(r"\s*\[(after key [^\n]* \(example [\d,]+ of (?:unit [^\n]* of )?'[\w, ]+'\))\]")
 
 
 class WorkerDiedError(GenerationError):
@@ -89,7 +91,9 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
         )
     if problem := _engine_problem(text):
         return GenerationError(problem)
-    if "Traceback" in text:
+    if "Traceback" not in text:
+        text = without_java_frames(text)
+    else:
         text = _GROUP_MARGIN.sub("", text)
     places = list(_FRAME.finditer(text)) if "Traceback" in text else []
     last = _EXCEPTION.search(text, places[-1].end()) if places else None
@@ -109,6 +113,15 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
     return GenerationError(f"{name}: {message.strip()}{place}")
+
+
+def without_java_frames(text: str) -> str:
+    """Returns an error of Java as its message and the last cause, without the stack; other texts as they are."""
+    if not _JAVA_FRAME.search(text):
+        return text
+    lines = [line for line in text.splitlines() if line.strip() and not line[0].isspace()]
+    causes = [number for number, line in enumerate(lines) if line.startswith(_CAUSE)]
+    return "\n".join([*lines[: causes[0]], *lines[causes[-1] :]] if causes else lines)
 
 
 def _engine_problem(text: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -117,26 +118,21 @@ def generate(
         skip_empty_splits=skip_empty_splits,
         ordered=builder.info.disable_shuffling,
     )
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
-    engines.refuse_template(engine)
-    publication = publishing.announce(
-        builder.info,
-        builder.dataset_dir,
-        sharding=sharding,
-        runner=engine.name,
-        builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
-        check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
+    prepared = prepare(
+        builder,
+        sharding,
+        beam_options=beam_options,
+        num_workers=num_workers,
+        payload=payload,
+        spill_dir=spill_dir,
+        shared_disk=shared_disk,
+        check_against=check_against,
+        resume=resume,
+        check_images=check_images,
+        wait=wait,
     )
-    if check_images is not None:
-        features = with_image_checks(publication.info.features, check_images)
-        publication = dataclasses.replace(publication, info=publication.info.replace(features=features))
-    if resume and payload == "inline":
-        raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
-    payload = "spilled" if resume else payload
-    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
-    engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spilled})
-    publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    publication, resumable = _resumed(builder, publication, resume)
+    engine, publication, resumable = prepared.engine, prepared.publication, prepared.resumable
+    spilled = publication.spill_dir
     transport = engine.transport(spilled, block_size)
 
     def build(pipeline: beam.Pipeline) -> None:
@@ -160,6 +156,61 @@ def generate(
     if counters and engine.waits:
         counters(_counted(result))
     return publication.target
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that can start.
+
+    Attributes:
+        engine: where it runs.
+        publication: what is going to be published.
+        resumable: what a later run needs to continue it.
+    """
+
+    engine: engines.Engine
+    publication: Publication
+    resumable: Resumable
+
+
+def prepare(
+    builder: DatasetBuilder,
+    sharding: ShardingOptions,
+    *,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    payload: str | None = None,
+    spill_dir: str | None = None,
+    shared_disk: bool = False,
+    check_against: str | None = None,
+    resume: bool | str = False,
+    check_images: str | None = None,
+    wait: bool = True,
+) -> PreparedRun:
+    """Returns a run after all checks that need no job and no server of the engine; changes nothing.
+
+    For the arguments and errors see `generate`.
+    """
+    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engines.refuse_template(engine)
+    publication = publishing.announce(
+        builder.info,
+        builder.dataset_dir,
+        sharding=sharding,
+        runner=engine.name,
+        builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
+        check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
+    )
+    if check_images is not None:
+        features = with_image_checks(publication.info.features, check_images)
+        publication = dataclasses.replace(publication, info=publication.info.replace(features=features))
+    if resume and payload == "inline":
+        raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
+    payload = "spilled" if resume else payload
+    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
+    engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spilled})
+    publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
+    return PreparedRun(engine, *_resumed(builder, publication, resume))
 
 
 def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:

@@ -32,6 +32,7 @@ from beam_datasets.generate.runs import Run, is_complete
 
 if TYPE_CHECKING:
     import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
 
@@ -223,13 +224,23 @@ class _Job:
         )
 
 
+def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
+    """Checks the servers of a remote runner, and has it send the versions of this process to its worker pools.
+
+    Raises:
+        EngineError: one does not answer, or a worker pool of this machine starts no worker.
+    """
+    checks.send_versions(options)
+    cluster = cluster_of(options)
+    is_pool_here = wait and (cluster is None or workers_are_here(options))
+    checks.check_servers(options, is_pool_here=is_pool_here)
+
+
 def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
     cluster = cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
-        is_pool_here = wait and (cluster is None or workers_are_here(options))
-        checks.send_versions(options)
-        checks.check_servers(options, is_pool_here=is_pool_here)
+        check_servers(options, wait=wait)
         if cluster is not None:
             await_slots(cluster, options)
         name = _name(options)

@@ -108,6 +108,8 @@ def run(args: Sequence[str]) -> int:
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
     if known.dry_run:
         fails = builder.is_prepared() and not known.overwrite
+        if not fails:
+            _check_run(builder, known, beam_options)
         done = " The version is published already; building it again fails." if fails else ""
         read = "A sample of the source was read and encoded; nothing was built."
         say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\n{read}{done}")
@@ -126,6 +128,19 @@ def run(args: Sequence[str]) -> int:
             return 0
         _say_published(builder, directory, time.monotonic() - started)
     return 0
+
+
+def _check_run(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> None:
+    """Makes the checks that `build` makes before a job, also of the engine's servers."""
+    from beam_datasets.beam.generate import prepare
+    from beam_datasets.beam.running import check_servers
+
+    with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
+        checked = builder.elsewhere(folder) if known.overwrite and builder.is_prepared() else builder
+        sharding = ShardingOptions.of(**given(known, ShardingOptions))
+        prepared = prepare(checked, sharding, beam_options=beam_options, **given(known, prepare))
+        if not prepared.engine.local:
+            check_servers(prepared.engine.options, wait=prepared.engine.waits)
 
 
 def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> None:
@@ -201,7 +216,7 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
     from beam_datasets.beam.engine import check_code_is_shared
 
     file = re.match(r".+\.py(?=[:/]|$)", known.dataset)
-    if file and not known.dry_run:
+    if file:
         with as_usage_errors("build"):
             check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
 

@@ -151,17 +151,19 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
         yield (key if is_integer else position), example
 
 
-def what_raised(error: BaseException, key: Any, count: int, split: str) -> tuple[str, str]:
+def what_raised(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:
     """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
 
     Args:
         error: what was raised.
         key: of the last example before it.
-        count: examples before it.
+        count: examples before it, of the unit if there are several.
         split: the split's name.
+        unit: name of the unit; '' if the split has only one.
     """
+    place = f"unit {unit} of {split!r}" if unit else repr(split)
     said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
-    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {split!r})"
+    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {place})"
 
 
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -86,6 +86,26 @@ def test_versions_that_a_worker_pool_has_compared():
     )
 
 
+JAVA = """org.apache.flink.runtime.client.JobInitializationException: Could not start the JobMaster.
+\tat org.apache.flink.runtime.A.create(A.java:97)
+\tat java.base/java.lang.Thread.run(Thread.java:840) [?:?]
+Caused by: java.util.concurrent.CompletionException: java.lang.RuntimeException: no quorum
+\tat java.base/java.util.concurrent.B.run(B.java:1)
+\t... 3 more
+Caused by: java.lang.RuntimeException: no quorum
+\t... 4 more
+\tSuppressed: java.lang.Exception: not the reason
+\t\tat org.apache.C.close(C.java:1)
+"""
+
+
+def test_an_error_of_java_is_its_message_and_its_cause():
+    assert str(reason(RuntimeError(f"Pipeline job_1 failed in state FAILED: {JAVA}"))) == (
+        "RuntimeError: org.apache.flink.runtime.client.JobInitializationException: Could not start the JobMaster.\n"
+        "Caused by: java.lang.RuntimeException: no quorum"
+    )
+
+
 def ours() -> None:
     raise errors.DuplicateKeyError("split 'train': two examples\n  a: 1 [while running 'Write']")
 
@@ -190,6 +210,14 @@ def test_what_a_generator_raises_names_the_example_before(error, message, in_wor
     assert "\n  (in stage 'Encode train', after key \"a]'b\" (example 2,000 of 'train'), at " in made
     assert made.endswith("in behind_example)")
     assert made.count("after key") == 1
+
+
+def test_an_example_is_counted_within_its_unit():
+    raised, after = what_raised(ValueError("bad row"), "a", 1000, "train, test", "'b) of c'")
+    after_key = "after key 'a' (example 1,000 of unit 'b) of c' of 'train, test')"
+    assert after == after_key
+    made = str(reason(SourceError(f"{raised} [{after}] [while running 'Encode train']")))
+    assert made == f"ValueError: bad row\n  (in stage 'Encode train', {after_key})"
 
 
 def test_a_pair_is_one():

@@ -248,3 +248,33 @@ def test_slow_splits_share_the_time(monkeypatch):
     sources["split0"] = SourceUnits([], read)  # what one leaves is for the others
     found = take_samples(sources, lambda example: b"x", share=1.0)
     assert min(found[split].examples for split in ("split1", "split2", "split3")) >= 6
+
+
+@pytest.mark.parametrize(
+    "options, code, message",
+    [
+        (
+            ["--runner=PortableRunner", "--job_endpoint=there:1"],
+            2,
+            "a path of this machine that workers of PortableRunner",
+        ),
+        (["--shared_disk", "--runner=PortableRunner", "--job_endpoint=localhost:1"], 1, "no job service listens at"),
+        (["--runner=FlinkRunner", "--payload=inline"], 2, "payload is 'inline'; expected 'spilled'"),
+        (["--resume", "--payload=inline"], 2, "resume needs payload='spilled'"),
+    ],
+)
+def test_a_plan_makes_the_checks_of_a_build(tmp_path, capsys, options, code, message):
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    source = [
+        "jsonl",
+        "--pattern",
+        str(tmp_path / "rows.jsonl"),
+        "--name",
+        "rows",
+        "--data_dir",
+        str(tmp_path / "data"),
+    ]
+    for command in ("build", "plan"):
+        assert main([command, *source, *options]) == code
+        assert message in capsys.readouterr().err
+    assert not list(tmp_path.glob("data/**/incomplete.*"))
