@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import operator
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,19 @@ _STRING_BYTES = 64  # an estimate
 
 
 def as_tf_dataset(
-    dataset: Dataset, *, output_signature: Any = None, state: Mapping[str, Any] | None = None, fill: Any = None
+    dataset: Dataset,
+    *,
+    output_signature: Any = None,
+    state: Mapping[str, Any] | None = None,
+    fill: Any = None,
+    epoch: int | None = None,
 ) -> Any:
     """Returns a dataset as a `tf.data.Dataset` of the same items in the same order.
 
     Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional features
     are filled in as in `Dataset.batch()`.
+
+    Each further iteration, such as an epoch of `repeat()` or of Keras, reads the next epoch of the dataset.
 
     Each transfer from Python to TensorFlow takes a fraction of a millisecond. Examples of fixed shapes are transferred
     in groups. For other examples, and after `map()`, batch before (`ds.batch(256).as_tf_dataset()`), not after.
@@ -45,8 +52,10 @@ def as_tf_dataset(
         dataset: the dataset to read.
         output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()` from
             the rank and dtype of each tensor of the first item.
-        state: a state of a `DatasetIterator`, where every iteration begins; None means the beginning.
+        state: a state of a `DatasetIterator`, where the first iteration begins; None means the beginning of epoch 0.
+            With it, the cardinality is unknown unless the dataset is endless, as later epochs have more items.
         fill: other values for missing ones; see `Dataset.batch()`.
+        epoch: epoch of the first iteration, such as `initial_epoch` of Keras; None for that of the state, or 0.
 
     Raises:
         MissingDependencyError: TensorFlow is not installed.
@@ -56,15 +65,17 @@ def as_tf_dataset(
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
     dataset = dataset._with(steps=tuple(map(_without_inner_datasets, dataset._steps)))
     known = _signature(tf, dataset._steps) if output_signature is None else None
-    left = _left(dataset, state)
+    cardinality = _cardinality(tf, dataset, state, epoch)
     at_once = _at_once(tf, dataset._steps, known)
     if at_once > 1:
         batches = dataset._in_groups(at_once, fill)
-        made = _generated(tf, batches, _signature(tf, batches._steps), state).unbatch()
+        made = _generated(tf, batches, _signature(tf, batches._steps), state, epoch).unbatch()
     else:
         filled = dataset._with_filler(fill)
-        made = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state)
-    return made.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY if left is None else left))
+        made = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state, epoch)
+    if cardinality == tf.data.UNKNOWN_CARDINALITY:
+        return made
+    return made.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
 def _without_inner_datasets(step: Any) -> Any:
@@ -74,11 +85,16 @@ def _without_inner_datasets(step: Any) -> Any:
     return replace(step, features=as_sequences(step.features)) if step.kind == "decode" else step
 
 
-def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None) -> Any:
+def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None) -> Any:
+    """Returns a tf.data.Dataset of which each iteration is the next pass over a dataset."""
     converted = dataset.map(_converter(tf, spec))  # map() adds the record to errors of decoding
+    passes = itertools.count(dataset._pass_of((epoch or 0) if state is None else state["epoch"]))
+    starts = iter([] if state is None else [state])  # of the first iteration
 
     def generate() -> Iterator[Any]:
-        return converted.iterate(state=state)
+        in_pass, epoch = converted._in_pass(next(passes))
+        start = next(starts, None)
+        return in_pass.iterate(epoch=epoch) if start is None else in_pass.iterate(state=start)
 
     return tf.data.Dataset.from_generator(generate, output_signature=spec)
 
@@ -95,13 +111,21 @@ def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
     return max(1, min(_BYTES_AT_ONCE // max(size, 1), _MOST_AT_ONCE))
 
 
-def _left(dataset: Dataset, state: Mapping[str, Any] | None) -> int | None:
-    """Returns the number of items; None if the dataset is endless."""
+def _cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
+    """Returns the number of items of each iteration, as tf.data means it.
+
+    Raises:
+        StateError: the state does not fit the dataset, or the epoch.
+        ValueError: no iteration begins with the epoch, because of `repeat(epochs)`.
+    """
+    if state is None:
+        dataset._first_pass(epoch or 0)
+    else:
+        dataset.iterate(state=state, epoch=epoch)
     try:
-        len(dataset)
+        return len(dataset) if state is None else int(tf.data.UNKNOWN_CARDINALITY)
     except TypeError:
-        return None
-    return operator.length_hint(dataset.iterate(state=state))
+        return int(tf.data.INFINITE_CARDINALITY)
 
 
 # -------------------------------------------------------------------------------------------------- what an element is

@@ -39,11 +39,22 @@ FORMAT, FORMAT_OF_EVEN = 1, 2
 """Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
 the format needs a new number."""
 
-_EPOCH, _STARTED_BY, _READ_BY_WORKERS = range(3)
-"""Indices of the shared integers: the epoch; the iteration of a DataLoader that used the loaded state; whether workers
-have iterated."""
+_PINNED, _PASS, _STARTED_BY, _READ_BY_WORKERS, _BEGUN = range(5)
+"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the number of the last
+pass, with the seed of its DataLoader; the number of the pass that used the loaded state; whether workers have iterated;
+and from `_BEGUN` on, for each worker, the number of the last pass that it has begun."""
 
 _NOBODY = -1
+_MAX_WORKERS = 256  # of a process
+_BITS = 31  # of a seed
+_NO_SEED = (1 << _BITS) - 1  # of a process without workers
+
+
+def _new_shared(first_pass: int = 0) -> list[int]:
+    """Returns the shared integers before the first pass, of which the number is given."""
+    return [_NOBODY, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, *[_NOBODY] * _MAX_WORKERS]
+
+
 _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 
 
@@ -102,7 +113,7 @@ class Divided:
             num_ranks: number of ranks; None with rank None.
             block: number of consecutive items for a worker; None as in `Dataset.shard`.
             drop_remainder: whether to drop items at the end that cannot be divided equally.
-            shared: three integers in memory that this process shares with its workers; see `_EPOCH` and so on.
+            shared: the integers of `_new_shared()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
             found: the ranks that the process found that starts this DataLoader worker.
 
@@ -115,10 +126,11 @@ class Divided:
         self._found = found
         self._block = None if block is None else integer("block", block, at_least=1)
         self._drop_remainder = boolean("drop_remainder", drop_remainder)
-        self._shared: MutableSequence[Any] = [0, _NOBODY, 0] if shared is None else shared
+        self._shared: MutableSequence[Any] = _new_shared() if shared is None else shared
         self._start = start
         self._current: Any = None
         self._num_ranks = 1  # of the last iteration
+        self._number = 0  # of the last pass of this process
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = self._given
@@ -171,7 +183,8 @@ class Divided:
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this DataLoader worker, or of the rank in other processes.
 
-        Starts once at a loaded state, otherwise at the beginning of the epoch.
+        Starts once at a loaded state, otherwise at the beginning of the epoch of `set_epoch()`, or else of the epoch
+        after that of the pass before.
 
         Raises:
             StateError: the loaded state is of another worker.
@@ -182,50 +195,65 @@ class Divided:
             _LOGGER.info("%r: %s", self._dataset, ranks)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
-        start = self._start if self._may_start(iteration) else None
-        self._start = None
+        start = self._begin_pass(worker, iteration)
         if self._current is not None:
             self._current.close()
         items: Iterator[Any] = self._items(start, index, count, num_workers, is_worker=iteration is not None)
         self._current = items
         return items
 
+    def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
+        """Sets the number of the pass that begins, the same in all workers of a DataLoader; returns its loaded state.
+
+        The workers of a pass have the seed of their DataLoader in common. A worker that has begun the last pass with
+        the same seed begins the next one: persistent workers do, and those of DataLoaders with equal generators.
+
+        A process without workers discards the loaded state after its use. One with workers does not see its use, and
+        would hand it to the workers of the next pass, too. So these compare the number of the pass that used it.
+
+        Number and seed are one integer, which workers that begin at the same time all write alike.
+        """
+        shared, place = self._shared, _BEGUN + worker % _MAX_WORKERS
+        started_by = int(shared[_STARTED_BY])  # is written last, so it is read first
+        number, seed_of_last = divmod(int(shared[_PASS]), 1 << _BITS)
+        seed = _NO_SEED if iteration is None else iteration % _NO_SEED
+        if iteration is None or seed != seed_of_last or shared[place] == number:
+            number += 1
+        start, self._start = self._start, None
+        if iteration is not None and started_by not in (_NOBODY, number):
+            start = None
+        self._number = number if start is None else self._pass_of(start)
+        shared[_PASS] = self._number << _BITS | seed
+        shared[place] = self._number
+        if iteration is not None:
+            shared[_READ_BY_WORKERS] = 1
+            if start is not None:
+                shared[_STARTED_BY] = self._number
+        return start
+
     def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         """Returns the iterator of share `index` of `count`."""
-        begun, taken, share = self._place(start, self._dataset._share(index, count, self._block))
-        return _Items(self._dataset._one_of(num_workers), share, begun, taken, self._even, is_worker=is_worker)
+        begin = self._beginning(self._number) if start is None else start
+        dataset = self._dataset_of(begin)
+        begun, taken, share = self._place(begin, dataset, dataset._share(index, count, self._block))
+        return _Items(dataset._one_of(num_workers), share, begun, taken, self._even, is_worker=is_worker)
 
-    def _may_start(self, iteration: int | None) -> bool:
-        """Returns whether the loaded state is for this iteration.
-
-        A process without workers discards the state after its use. A process with workers does not see its use, and the
-        workers of the next epoch would get it again, so the first workers record their iteration.
-        """
-        if iteration is None:
-            return True
-        self._shared[_READ_BY_WORKERS] = 1
-        if self._shared[_STARTED_BY] == _NOBODY:
-            self._shared[_STARTED_BY] = iteration
-        return bool(self._shared[_STARTED_BY] == iteration)
-
-    def _place(self, start: State | None, share: Share) -> tuple[State, int, Share]:
+    def _place(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share.
 
         With the default block size, the same worker continues with the blocks of the state. A state of the same worker
         of another rank, such as rank 0, of which Lightning saves it, is one of this rank: all have taken as much.
         """
-        if start is None:
-            return self._beginning(), 0, share
         if "begun" not in start:
             return start, 0, share
-        saved = self._saved_share(start)
+        saved = _saved_share(dataset, start)
         is_divided_so = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
         if is_divided_so and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
             here = replace(saved, worker_index=share.worker_index)
             if here == share or self._block is None:
                 return start["begun"], start["taken"], here
         if start["workers"] == start["ranks"]:  # then all have taken as much
-            return _state_after(self._dataset, start["begun"], saved, start["taken"]), 0, share
+            return _state_after(dataset, start["begun"], saved, start["taken"]), 0, share
         raise StateError(
             f"the state is of worker {saved.worker_index} of {saved.worker_count} with blocks of {saved.block}, but "
             f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. Workers that "
@@ -233,13 +261,35 @@ class Divided:
             "Restore it with as many ranks and workers, or go on from the state that state_after() gives."
         )
 
-    def _beginning(self) -> dict[str, Any]:
-        """Returns the state at the beginning of the epoch."""
-        return self._dataset.iterate(epoch=int(self._shared[_EPOCH])).get_state()
+    @property
+    def _pinned(self) -> int | None:
+        """The epoch of `set_epoch()`."""
+        epoch = int(self._shared[_PINNED])
+        return None if epoch == _NOBODY else epoch
+
+    @property
+    def _last_pass(self) -> int:
+        """The number of the last pass; -1 before the first one."""
+        return int(self._shared[_PASS]) >> _BITS
+
+    def _pass_of(self, state: State) -> int:
+        """Returns the number of the pass that a state is of."""
+        return self._dataset._pass_of(state.get("begun", state)["epoch"])
+
+    def _dataset_of(self, state: State) -> Dataset:
+        """Returns the dataset as the pass reads it that a state is of."""
+        return self._dataset._in_pass(self._pass_of(state))[0]
+
+    def _beginning(self, number: int) -> dict[str, Any]:
+        """Returns the state at the beginning of a pass, or of the epoch of `set_epoch()`."""
+        if self._pinned is not None:
+            return self._dataset.iterate(epoch=self._pinned).get_state()
+        dataset, epoch = self._dataset._in_pass(number)
+        return dataset.iterate(epoch=epoch).get_state()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch of the next iterations, also for persistent workers."""
-        self._shared[_EPOCH] = operator.index(epoch)
+        """Sets the epoch of all further passes, also for persistent workers; without it each reads the next one."""
+        self._shared[_PINNED] = integer("epoch", epoch, at_least=0)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the last iteration in this process, or that at the start of the next one.
@@ -256,7 +306,7 @@ class Divided:
             return dict(self._start)
         if self._current is not None:
             return self._state(self._current)
-        return self._beginning()
+        return self._beginning(self._last_pass + 1)
 
     def _state(self, current: Any) -> dict[str, Any]:
         return {"ranks": self._num_ranks, **current.state()}
@@ -276,7 +326,14 @@ class Divided:
             self._check_worker(state)
         else:
             self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
-        self._start = state
+        self._start_at(state)
+
+    def _start_at(self, state: State) -> None:
+        """Sets the checked state at which the next pass of this process starts, or of its workers."""
+        self._start = dict(state)
+        worker, _, iteration = _worker()
+        for place in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
+            self._shared[_BEGUN + place] = _NOBODY
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0
 
@@ -292,21 +349,17 @@ class Divided:
                 f"a worker's state of format {FORMAT} or {FORMAT_OF_EVEN} has the fields {sorted(_FIELDS)}; this "
                 f"one of format {shown(number)} is {shown(state)}. Restore it with the version that saved it."
             )
-        begun = self._dataset.iterate()
-        begun.set_state(state["begun"])  # raises a StateError if it does not fit
-        left = operator.length_hint(begun)
+        self._dataset.iterate().set_state(state["begun"])  # raises a StateError if it does not fit
+        dataset = self._dataset_of(state)
+        left = operator.length_hint(dataset.iterate(state=state["begun"]))
         try:
             ranks = integer("ranks", state["ranks"], at_least=1, at_most=integer("workers", state["workers"]))
             if state["workers"] % ranks:
                 raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
             integer("block", state["block"], at_least=1)
-            integer("taken", state["taken"], at_least=0, at_most=self._saved_share(state).of(left).count(left) + 1)
+            integer("taken", state["taken"], at_least=0, at_most=_saved_share(dataset, state).of(left).count(left) + 1)
         except (TypeError, ValueError) as error:
             raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
-
-    def _saved_share(self, state: State) -> Share:
-        is_even = state["format"] == FORMAT_OF_EVEN
-        return self._dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
     def state_after(
         self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
@@ -316,7 +369,7 @@ class Divided:
         Args:
             examples: number of examples that all ranks together have taken, such as steps * batch_size * num_ranks.
             batches: number of batches instead, such as steps * num_ranks: those of the dataset, or of `block` examples.
-            start: the state at which they began; None for the beginning of the epoch that is read.
+            start: the state at which they began; None for the beginning of the epoch of the last pass, or of the first.
 
         Raises:
             TypeError: expected either examples or batches, or the number of examples in a batch is not known.
@@ -325,7 +378,8 @@ class Divided:
         """
         if (examples is None) == (batches is None):
             raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
-        name, count, dataset = "batches", batches, self._dataset
+        begun = self._beginning(max(self._last_pass, 0)) if start is None else start
+        name, count, dataset = "batches", batches, self._dataset_of(begun)
         if batches is None:
             name, count, dataset = "examples", examples, dataset._unbatched()
         elif dataset._steps[0].kind != "batch":
@@ -335,7 +389,6 @@ class Divided:
                     "as_torch(block=...) the batch_size of the DataLoader, or state_after(examples=...)."
                 )
             count = integer("batches", batches, at_least=0) * self._block
-        begun = self._beginning() if start is None else start
         count = integer(name, count, at_least=0)
         return _state_after(dataset, begun, dataset._share(0, 1, 1), count, may_end=False)
 
@@ -350,10 +403,14 @@ class DividedStream(Divided):
 
     def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
         stream = self._dataset._divided(index, count, self._block)
-        saved = None if start is None else stream._state_of(start)
-        if saved is None or saved.is_beginning:  # for any worker
-            epoch = int(self._shared[_EPOCH]) if saved is None else saved.epoch
+        if start is None and self._pinned is not None:
+            return _StreamItems(stream.iterate(epoch=self._pinned), is_worker)
+        stream, epoch = stream._in_pass(self._number)
+        if start is None:
             return _StreamItems(stream.iterate(epoch=epoch), is_worker)
+        saved = stream._state_of(start)
+        if saved.is_beginning:  # for any worker
+            return _StreamItems(stream.iterate(epoch=saved.epoch), is_worker)
         return _StreamItems(stream.iterate(state=start), is_worker)
 
     def _state(self, current: Any) -> dict[str, Any]:
@@ -367,9 +424,7 @@ class DividedStream(Divided):
             StateError: it is not a state of a stream. When the iteration begins, also if it does not fit.
         """
         self._dataset._state_of(state)
-        self._start = state
-        self._shared[_STARTED_BY] = _NOBODY
-        self._shared[_READ_BY_WORKERS] = 0
+        self._start_at(state)
 
     def state_after(
         self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
@@ -436,6 +491,12 @@ class _Items(Iterator[Any]):
         self._iterator.close()
 
 
+def _saved_share(dataset: Dataset, state: State) -> Share:
+    """Returns the share that a state of `state_dict()` is of."""
+    is_even = state["format"] == FORMAT_OF_EVEN
+    return dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
+
+
 def _divide(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
     return dataset._divided(share).iterate(state=begun)
 
@@ -473,12 +534,15 @@ def as_torch(
     block: int | None = None,
     drop_remainder: bool = False,
     fill: Any = None,
+    epoch: int = 0,
 ) -> Any:
     """Returns a dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
 
     A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader with
     batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or `map()`
     them to one shape.
+
+    Each pass over it, by one DataLoader or several, reads the next epoch.
 
     Args:
         dataset: the dataset or stream to read. Its functions are pickled if workers are spawned. Each worker filters,
@@ -493,6 +557,8 @@ def as_torch(
             batch_size, its batches are the same for any number of workers.
         drop_remainder: drops items at the end that cannot be divided equally.
         fill: values for missing ones, which a DataLoader cannot batch; see `Dataset.batch()`.
+        epoch: epoch of the first pass, such as that at which training is restarted. `set_epoch(epoch)` sets that of all
+            further passes.
 
     Raises:
         MissingDependencyError: PyTorch is not installed.
@@ -506,16 +572,16 @@ def as_torch(
     elif fill is not None or drop_remainder:
         raise ValueError("as_torch() of a stream: expected no fill or drop_remainder. Give them to its batch().")
     if boolean("map_style", map_style):
-        if (rank, num_ranks, block, drop_remainder) != (None, None, None, False):
+        if (rank, num_ranks, block, drop_remainder, epoch) != (None, None, None, False, 0):
             raise ValueError(
-                "map_style=True: expected no rank, num_ranks, block or drop_remainder, as the DataLoader's sampler "
-                "divides the indices. Use torch.utils.data.DistributedSampler."
+                "map_style=True: expected no rank, num_ranks, block, drop_remainder or epoch, as the DataLoader's "
+                "sampler orders and divides the indices. Use torch.utils.data.DistributedSampler."
             )
         return _map_style(dataset)
     if (rank is None) != (num_ranks is None):
         raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop_remainder}
-    shared = torch.tensor([0, _NOBODY, 0], dtype=torch.int64).share_memory_()
+    shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
     divided = _divided(dataset, {**options, "shared": shared})
     divided.ranks  # noqa: B018  # raises now what would be raised when an iteration begins
     return divided

@@ -35,6 +35,7 @@ from beam_datasets.reading.operations import (
     Shuffle,
     Slice,
     Window,
+    moved_on,
     stream_of,
 )
 from beam_datasets.reading.source import Lookup, Source
@@ -113,6 +114,18 @@ class Frameworks(metaclass=_NamesForeign):
         from beam_datasets.adapters import as_grain_source
 
         return as_grain_source(cast("Dataset", self), fill=fill)
+
+    def _first_pass(self: Any, epoch: int) -> int:
+        """Returns the number of the pass that begins with an epoch.
+
+        Raises:
+            ValueError: no pass does, because of `repeat(epochs)`.
+        """
+        number: int = self._pass_of(integer("epoch", epoch, at_least=0))
+        begin = self._in_pass(number)[1]
+        if begin != epoch:
+            raise ValueError(f"epoch: expected {begin}, with which a pass over repeat() begins, got {epoch}.")
+        return number
 
 
 _COMPILED = ("function", "function_of_many", "maker")  # attributes that are made again where they do not pickle
@@ -568,6 +581,22 @@ class Dataset(Frameworks):
         if epoch is not None and first != state["epoch"]:
             raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {first}. Leave one of them out.")
         return iterator
+
+    def _pass_of(self, epoch: int) -> int:
+        """Returns the number of the pass that reads an epoch: all epochs of `repeat(epochs)` are read by one."""
+        stream = stream_of(self._operation)
+        return epoch // ((isinstance(stream, Repeat) and stream.times) or 1)
+
+    def _in_pass(self, number: int) -> tuple[Dataset, int]:
+        """Returns the dataset and the epoch to begin with in a pass of an adapter.
+
+        Each pass reads other epochs. So the dataset of pass 1 of `repeat(3)` ends with epoch 5.
+        """
+        stream = stream_of(self._operation)
+        if not isinstance(stream, Repeat) or not stream.times or not number:
+            return self, number
+        longer = Repeat(stream.child, stream.times * (number + 1))
+        return self._with(moved_on(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
         stream = stream_of(self._operation)

@@ -242,6 +242,7 @@ class Stream:
     _has_positions = False
     as_torch = Frameworks.as_torch
     __add__ = Frameworks.__add__
+    _first_pass = Frameworks._first_pass
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""
@@ -368,6 +369,17 @@ class Stream:
             raise ValueError("repeat() after repeat(): expected one of them behind batches. Give it all epochs.")
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
         return Stream(self._base.skip(0), self._links, times)  # a repeat() before is part of each epoch
+
+    def _pass_of(self, epoch: int) -> int:
+        """Returns the number of the pass that reads an epoch; see `Dataset._pass_of`."""
+        return epoch // self._epochs if self._epochs and self._epochs > 1 else self._base._pass_of(epoch)
+
+    def _in_pass(self, number: int) -> tuple[Stream, int]:
+        """Returns the stream and the epoch to begin with in a pass of an adapter; see `Dataset._in_pass`."""
+        if self._epochs and self._epochs > 1:
+            return Stream(self._base, self._links, self._epochs * (number + 1)), self._epochs * number
+        base, epoch = self._base._in_pass(number)
+        return Stream(base, self._links, self._epochs), epoch
 
     def _state_of(self, state: object) -> StreamState:
         """Returns a saved state of a stream with these links; a StateError if it is none."""

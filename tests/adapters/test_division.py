@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_datasets.adapters import torch_data
-from beam_datasets.adapters.torch_data import Divided, MapStyle
+from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
 from beam_datasets.reading import state as positions
 from tests.adapters.conftest import flat
@@ -41,8 +41,16 @@ class Loader:
 
     count = 0
 
-    def __init__(self, dataset: Divided, batch_size: int, num_workers: int, states: list[Any] | None = None) -> None:
-        Loader.count += 1
+    def __init__(
+        self,
+        dataset: Divided,
+        batch_size: int,
+        num_workers: int,
+        states: list[Any] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        Loader.count += 10
+        seed = Loader.count if seed is None else seed
         self.batch_size = batch_size
         # Copies that share memory with the original, as those of a fork.
         self.datasets = [_copy(dataset) for _ in range(num_workers)] or [dataset]
@@ -50,7 +58,7 @@ class Loader:
         for worker, copy in enumerate(self.datasets):
             if states:
                 copy.load_state_dict(json.loads(json.dumps(states[worker])))
-            with as_worker(worker, num_workers, Loader.count):
+            with as_worker(worker, num_workers, seed):
                 self.iterators.append(iter(copy))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -70,7 +78,7 @@ class Loader:
 def _copy(dataset: Divided) -> Divided:
     rebuild, (inner, options) = dataset.__reduce__()
     assert rebuild is torch_data._divided
-    return Divided(inner, **options)
+    return type(dataset)(inner, **options)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +97,10 @@ def divided(
     if state is not None:
         made.load_state_dict(json.loads(json.dumps(state)))
     return made
+
+
+def _stream(stream: Any) -> DividedStream:
+    return DividedStream(stream, rank=0, num_ranks=1, block=1, drop_remainder=False)
 
 
 def rest_of(dataset: Any, state: Any, num_ranks: int, block: int | None) -> list[int]:
@@ -245,9 +257,46 @@ def test_epochs(items: Any) -> None:
     copy = _copy(dataset)
     dataset.set_epoch(2)
     with as_worker(0, 0, 1):
-        assert list(copy) == list(shuffled.iterate(epoch=2))
+        for _ in range(2):
+            assert list(copy) == list(shuffled.iterate(epoch=2))
     assert copy.state_dict()["begun"]["epoch"] == 2
     assert list(shuffled.iterate(epoch=2)) != list(shuffled)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(NUM_WORKERS, st.integers(0, 2)), min_size=2, max_size=5), st.integers(1, 2), st.booleans())
+def test_each_pass_is_the_next_epoch(items: Any, passes: list[tuple[int, int]], times: int, is_filtered: bool) -> None:
+    """For any numbers of workers of the passes, and seeds of their DataLoaders, which may be the same."""
+    shuffled = items.shuffle(seed=3).repeat(times)
+    kept = shuffled.filter(lambda item: True) if is_filtered else shuffled
+    dataset = divided(kept) if not is_filtered else _stream(kept)
+    before: tuple[int, int] | None = None
+    for number, (num_workers, seed) in enumerate(passes):
+        if before is not None and before[1] == seed and before[0] < num_workers:
+            seed += 3  # a new worker cannot tell passes with one seed apart
+        before = num_workers, seed
+        expected = [
+            item for epoch in range(times) for item in items.shuffle(seed=3).iterate(epoch=number * times + epoch)
+        ]
+        got = flat(Loader(dataset, 1, num_workers, seed=seed))
+        assert got == expected if num_workers < 2 else sorted(got) == sorted(expected)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_pass_after_a_loaded_state_is_the_next_epoch(items: Any, num_workers: int) -> None:
+    shuffled = items.shuffle(seed=3)
+    for epoch in (0, 4):
+        iterator = shuffled.iterate(epoch=epoch)
+        before = list(itertools.islice(iterator, 9))
+        dataset = divided(shuffled)
+        dataset.load_state_dict(iterator.get_state())
+        assert sorted(before + flat(Loader(dataset, 1, num_workers))) == list(range(N))
+        expected = list(shuffled.iterate(epoch=epoch + 1))
+        assert (
+            flat(Loader(dataset, 1, num_workers))[::2]
+            == flat(Loader(divided(items.map(expected.__getitem__)), 1, num_workers))[::2]
+        )
+        assert dataset.state_after(examples=5)["epoch"] == epoch + 1
 
 
 def test_repeated(items: Any) -> None:

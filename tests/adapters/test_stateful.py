@@ -52,6 +52,8 @@ def test_resumes_at_every_step(make: Any, num_workers: int, options: dict[str, A
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_resumes_twice_and_goes_on_to_the_next_epoch(make: Any, num_workers: int) -> None:
+    from torch.utils.data import DataLoader
+
     whole = ids(make(num_workers, block=4))
     loader, got = make(num_workers, block=4), []
     for _ in range(2):
@@ -60,7 +62,15 @@ def test_resumes_twice_and_goes_on_to_the_next_epoch(make: Any, num_workers: int
         loader = make(num_workers, block=4)
         loader.load_state_dict(state)
     assert got + ids(loader) == whole
-    assert ids(loader) == whole
+    dataset = make(num_workers, block=4).dataset
+    dataset.set_epoch(1)
+    next_epoch = ids(DataLoader(dataset, batch_size=4, num_workers=num_workers))
+    assert ids(loader) == next_epoch != whole
+    ended = copy.deepcopy(loader.state_dict())
+    later = make(num_workers, block=4)
+    later.load_state_dict(ended)
+    dataset.set_epoch(2)
+    assert ids(later) == ids(DataLoader(dataset, batch_size=4, num_workers=num_workers))
 
 
 def test_two_ranks_go_on_together(make: Any, three: Any) -> None:
@@ -110,8 +120,11 @@ def test_streams(torchdata: Any, three: Any, num_workers: int, kind: str) -> Non
         "by length": train.batch_by_length([12], [2, 3], length=lambda example: int(example["idx"])),
     }[kind]
 
-    def make() -> Any:
-        return torchdata.StatefulDataLoader(stream.as_torch(), batch_size=None, num_workers=num_workers)
+    def make(epoch: int = 0) -> Any:
+        dataset = stream.as_torch()
+        if epoch:
+            dataset.set_epoch(epoch)
+        return torchdata.StatefulDataLoader(dataset, batch_size=None, num_workers=num_workers)
 
     def numbers(items: Any) -> list[Any]:
         return [item["n" if kind == "pack" else "idx"].tolist() for item in items]
@@ -128,7 +141,8 @@ def test_streams(torchdata: Any, three: Any, num_workers: int, kind: str) -> Non
         later = make()
         later.load_state_dict(states[step])
         assert numbers(later) == whole[step + 1 :]
-    assert numbers(loader) == whole
+    assert numbers(loader) == numbers(make(epoch=1)) != whole
+    assert numbers(later) == numbers(make(epoch=1))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.errors import FeatureValueError
+from beam_datasets.errors import FeatureValueError, StateError
 from beam_datasets.formats.tfrecord import frame_all
 from tests.adapters.conftest import DATA, ids, write_bare
 
@@ -132,10 +132,31 @@ def test_resumes_from_a_state(tf: Any, three: Any) -> None:
     for _ in range(9):
         next(iterator)
     made = train.as_tf_dataset(state=iterator.get_state())
-    expected = ids(iterator)
-    assert int(made.cardinality()) == len(expected) == 14
-    for _ in range(2):  # every iteration begins there
-        assert [int(element["idx"]) for element in made] == expected
+    assert int(made.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+    expected = ids(iterator) + ids(train.iterate(epoch=1))  # only the first epoch begins at the state
+    assert len(expected) == 14 + 23
+    assert [int(element["idx"]) for element in made.repeat(2)] == expected
+    with pytest.raises(StateError, match="slices was"):
+        three.as_dataset("test").as_tf_dataset(state=iterator.get_state())
+
+
+def test_each_iteration_is_the_next_epoch(tf: Any, three: Any) -> None:
+    train = three.as_dataset("train").shuffle(seed=3)
+    epochs = [ids(train.iterate(epoch=epoch)) for epoch in range(4)]
+    assert epochs[0] != epochs[1]
+    made = train.as_tf_dataset()
+    assert [[int(element["idx"]) for element in made] for _ in range(3)] == epochs[:3]
+    assert [int(element["idx"]) for element in train.as_tf_dataset().repeat(2)] == epochs[0] + epochs[1]
+    assert [int(element["idx"]) for element in train.as_tf_dataset(epoch=2).repeat(2)] == epochs[2] + epochs[3]
+    with pytest.raises(ValueError, match="expected 2, with which a pass"):
+        train.repeat(2).as_tf_dataset(epoch=3)
+    with pytest.raises(StateError, match="the state is of epoch 1"):
+        train.as_tf_dataset(state=train.iterate(epoch=1).get_state(), epoch=2)
+    twice = train.repeat(2).as_tf_dataset()
+    assert [[int(element["idx"]) for element in twice] for _ in range(2)] == [
+        epochs[0] + epochs[1],
+        epochs[2] + epochs[3],
+    ]
 
 
 def test_optional_features_that_have_no_value(tf: Any, tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_epochs_reach_workers_that_persist(three: Any, loader: Any) -> None:
     del batches
 
 
+@pytest.mark.parametrize("num_workers, persistent", [(0, False), (2, False), (2, True)])
+def test_each_pass_is_the_next_epoch(torch: Any, three: Any, loader: Any, num_workers: int, persistent: bool) -> None:
+    shuffled = three.as_dataset("train").shuffle(seed=5)
+    dataset = shuffled.as_torch(block=4, epoch=3)
+    expected = [batches_of(ids(shuffled.iterate(epoch=epoch)), 4) for epoch in range(3, 6)]
+    batches = loader(dataset, batch_size=4, num_workers=num_workers, persistent_workers=persistent)
+    assert [ids(batches) for _ in range(2)] == expected[:2]
+    torch.manual_seed(1)  # another DataLoader has the seed of the next pass
+    again = loader(dataset, batch_size=4, num_workers=num_workers)
+    assert ids(again) == expected[2]
+    torch.manual_seed(1)
+    assert ids(again) == batches_of(ids(shuffled.iterate(epoch=6)), 4)
+    with pytest.raises(ValueError, match="expected 4, with which a pass"):
+        shuffled.repeat(2).as_torch(epoch=5)
+    del batches
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_loop_that_ends_early(three: Any, order: list[int], loader: Any, num_workers: int) -> None:
     dataset = three.as_dataset("train").as_torch(block=4)
