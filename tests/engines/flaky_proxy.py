@@ -1,7 +1,8 @@
 """A proxy that stands before an object store and is as unreliable as it is told; run with `python flaky_proxy.py`.
 
 Of the requests, drawn by a seed, some are answered with 503 (half of these after the store has carried them out, so
-that the answer is what was lost), and some get no answer until the client has given up.
+that the answer is what was lost), and some get no answer until the client has given up. Of the answers with bytes of
+shards and indexes, some have a flipped bit, end half-way, are delayed or do not come.
 With `--dialect gcs` it also speaks the XML interface of Google's store to one that speaks S3, which differ in the names
 of headers: https://cloud.google.com/storage/docs/xml-api/reference-headers
 """
@@ -14,6 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host", "content-length"}
+FAULTS = ("flip", "cut", "drop", "delay")
 GCS_NAMES = {"x-goog-copy-source": "x-amz-copy-source"}
 
 
@@ -39,12 +41,24 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(503, [], b"<Error><Code>SlowDown</Code></Error>")
             return
         status, headers, content = self.forward(body)
+        if ".tfrecord" in self.path and self.command == "GET" and status < 300 and content:
+            with self.lock:
+                fault = self.fate.choice(FAULTS) if self.fate.random() < self.options.damage else ""
+            if fault == "delay":
+                time.sleep(0.1)
+            elif fault == "drop":
+                self.close_connection = True
+                return
+            elif fault:
+                self.answer(status, headers, content, fault)
+                return
         if fails:
             status, headers, content = 503, [], b"<Error><Code>InternalError</Code></Error>"
         self.answer(status, headers, content)
 
     def forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+        headers["Host"] = self.headers["Host"]  # it is part of what the client has signed
         if self.options.dialect == "gcs":
             headers = {GCS_NAMES.get(name.lower(), name): value for name, value in headers.items()}
             headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
@@ -67,7 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+    def answer(self, status: int, headers: list[tuple[str, str]], content: bytes, fault: str = "") -> None:
+        """Sends an answer, whose body is cut off or has another bit if that is its fault."""
         self.send_response_only(status)
         length = str(len(content))
         for name, value in headers:
@@ -77,6 +92,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", length)
         self.end_headers()
+        if fault == "cut":
+            self.close_connection = True
+            content = content[: len(content) // 2]
+        if fault == "flip":
+            with self.lock:
+                place, bit = self.fate.randrange(len(content)), self.fate.randrange(8)
+            content = content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
         if self.command != "HEAD":
             self.wfile.write(content)
 
@@ -93,6 +115,7 @@ def main() -> None:
     parser.add_argument("--dialect", choices=["s3", "gcs"], default="s3")
     parser.add_argument("--fail", type=float, default=0.0, help="share of the requests")
     parser.add_argument("--stall", type=float, default=0.0, help="share of the requests")
+    parser.add_argument("--damage", type=float, default=0.0, help="share of the answers with bytes of shards")
     parser.add_argument("--stall_seconds", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     Handler.options = parser.parse_args()

@@ -109,6 +109,15 @@ def versitygw(*, build: bool) -> Path | None:
 
 
 @contextlib.contextmanager
+def faulty(store: ObjectStore, directory: Path, *, damage: float) -> Iterator[ObjectStore]:
+    """Runs a proxy before an S3 server; it damages, cuts, drops or delays a share of the answers with bytes of shards."""
+    port, behind = free_port(), store.env["AWS_ENDPOINT"].rpartition(":")[2]
+    front = ["tests.engines.flaky_proxy", "--port", str(port), "--store", behind, "--damage", str(damage)]
+    with server(front, port, directory / f"proxy-{port}.log"):
+        yield ObjectStore(store.url, {**store.env, "AWS_ENDPOINT": f"http://127.0.0.1:{port}"})
+
+
+@contextlib.contextmanager
 def versity_store(program: Path, directory: Path) -> Iterator[ObjectStore]:
     """Runs versitygw with an empty bucket.
 
