@@ -110,7 +110,7 @@ def versitygw(*, build: bool) -> Path | None:
 
 @contextlib.contextmanager
 def faulty(store: ObjectStore, directory: Path, *, damage: float) -> Iterator[ObjectStore]:
-    """Runs a proxy before an S3 server; it damages, cuts, drops or delays a share of the answers with bytes of shards."""
+    """Runs a proxy before an S3 server, which damages, cuts, drops or delays a share of the answers."""
     port, behind = free_port(), store.env["AWS_ENDPOINT"].rpartition(":")[2]
     front = ["tests.engines.flaky_proxy", "--port", str(port), "--store", behind, "--damage", str(damage)]
     with server(front, port, directory / f"proxy-{port}.log"):
