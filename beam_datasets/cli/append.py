@@ -20,8 +20,9 @@ from beam_datasets.cli.options import (
     given,
     with_underscores,
 )
-from beam_datasets.cli.printing import bytes_bar, say, size_text, table
+from beam_datasets.cli.printing import bytes_bar, say, table
 from beam_datasets.cli.resolve import FORMATS, BuilderRequest, format_of, is_builder, resolve
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import did_you_mean
 from beam_datasets.extras import importing_beam
 

@@ -27,8 +27,9 @@ from beam_datasets.cli.options import (
     parse_with_beam,
     with_underscores,
 )
-from beam_datasets.cli.printing import progress_bars, progress_lines, say, size_text, splits_table, table
+from beam_datasets.cli.printing import progress_bars, progress_lines, say, splits_table, table
 from beam_datasets.cli.resolve import BuilderRequest, builder_file, known_names, resolve
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder

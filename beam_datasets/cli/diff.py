@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError
 from beam_datasets.cli.printing import line_width, progress_bar, say, table
 from beam_datasets.diffing import DatasetDiff, ExampleChange, SplitDiff, diff
 from beam_datasets.diffing.diffing import open_versions
 from beam_datasets.diffing.result import KINDS
+from beam_datasets.display.values import feature_at, value_text
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import FeatureConnector
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import storage
-from beam_datasets.cli.examples import feature_lines, to_image
 from beam_datasets.cli.options import DATASET, Command, UsageError
-from beam_datasets.cli.printing import line_width, printable, say, size_text, table
+from beam_datasets.cli.printing import line_width, say, table
+from beam_datasets.display.text import printable, size_text
+from beam_datasets.display.values import feature_lines, to_image
 from beam_datasets.errors import FeatureError
 from beam_datasets.exporting.writing import ending_of, numbers_json
 from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, compile_decoder

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, UsageError, as_usage_errors, given
-from beam_datasets.cli.printing import plural, say, size_text, table
+from beam_datasets.cli.printing import plural, say, table
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import StorageError
 from beam_datasets.generate.leftovers import WEEK, Leftover, find_leftovers, give_up, remove_leftover
 from beam_datasets.generate.publish import publish_as

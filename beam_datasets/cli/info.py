@@ -10,7 +10,8 @@ from typing import Any
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.options import DATA_DIR, DATASET, STORAGE_OPTIONS, Command
-from beam_datasets.cli.printing import say, size_text, splits_table, table
+from beam_datasets.cli.printing import say, splits_table, table
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, PathNotFoundError, PathPermissionError
 from beam_datasets.generate.runs import utc
 from beam_datasets.materializing.history import tags_in

@@ -21,8 +21,9 @@ from beam_datasets.cli.options import (
     as_usage_errors,
     given,
 )
-from beam_datasets.cli.printing import bytes_bar, say, size_text, splits_table, table
+from beam_datasets.cli.printing import bytes_bar, say, splits_table, table
 from beam_datasets.cli.resolve import make_importable
+from beam_datasets.display.text import size_text
 from beam_datasets.exporting.run import FORMATS, ExportPlan, plan_export
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.materializing.plan import Job, plan_job

@@ -17,13 +17,14 @@ import numpy as np
 
 from beam_datasets import catalog, storage
 from beam_datasets.cli.diff import as_json, text_lines
-from beam_datasets.cli.examples import feature_at, value_text
 from beam_datasets.cli.explorer import pages
 from beam_datasets.cli.explorer.pages import MAX_SHOWN, PICTURES, SOUNDS, media, media_of
 from beam_datasets.cli.info import info_json
 from beam_datasets.cli.options import STORAGE_OPTIONS, Command, UsageError
-from beam_datasets.cli.printing import plural, printable, say
+from beam_datasets.cli.printing import plural, say
 from beam_datasets.diffing import diff
+from beam_datasets.display.text import printable
+from beam_datasets.display.values import feature_at, value_text
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict

@@ -13,7 +13,8 @@ from typing import Any
 
 from beam_datasets import storage
 from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
-from beam_datasets.cli.printing import cut, plural, printable, say, table
+from beam_datasets.cli.printing import plural, say, table
+from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.reading.blocks import usable_cores
 from beam_datasets.statistics import Statistics

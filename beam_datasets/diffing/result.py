@@ -164,6 +164,11 @@ class DatasetDiff:
         """Paths of the features whose values were not compared, because their types changed."""
         return tuple(change.path for change in self.features if change.kind == "changed")
 
+    def _repr_html_(self) -> str:
+        from beam_datasets.display.html import diff_html
+
+        return diff_html(self)
+
     def __str__(self) -> str:
         reasons = (f"{reason.needs}  {reason.text}" for reason in self.verdict.reasons)
         return "\n".join([f"{self.old} -> {self.new}", *reasons, str(self.verdict)])

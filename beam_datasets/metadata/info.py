@@ -333,6 +333,11 @@ class DatasetInfo(DatasetIdentity):
             files[LICENSE_FILE] = self.license
         return files
 
+    def _repr_html_(self) -> str:
+        from beam_datasets.display.html import info_html
+
+        return info_html(self)
+
     def __repr__(self) -> str:
         names = "full_name description homepage data_dir file_format dataset_size features supervised_keys "
         names += "disable_shuffling splits citation license"

@@ -70,6 +70,12 @@ class Frameworks(metaclass=_NamesForeign):
                 raise error
             return object.__getattribute__(self, name)  # raises what it raised before
 
+    def _repr_html_(self) -> str:
+        """Returns a table for notebooks: of the first examples, or of the arrays of the first batch."""
+        from beam_datasets.display.examples import dataset_html
+
+        return dataset_html(self)
+
     def __add__(self, other: object) -> Any:
         """Raises a TypeError."""
         raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")

@@ -243,6 +243,7 @@ class Stream:
     as_torch = Frameworks.as_torch
     __add__ = Frameworks.__add__
     _first_pass = Frameworks._first_pass
+    _repr_html_ = Frameworks._repr_html_
 
     def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
         """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_datasets.display.html import paragraph, table
 from beam_datasets.statistics.report import SIZES, TOP, Statistics, constant_size
 from beam_datasets.statistics.sketches import bar_edges
 
@@ -444,6 +445,29 @@ def bars_table(
 
 
 # ----------------------------------------------------------------------------------------------------------- wording
+
+
+def notebook_tables(statistics: Statistics) -> str:
+    """Returns a table for each slice, with a row for each feature, without styles and scripts."""
+    header = ["feature", "type", "values", "missing", "distinct", "min", "mean", "max", "frequent"]
+    tables = [
+        table(
+            header,
+            [[path, *_cells(found)] for path, found in part["features"].items()],
+            f"{name}: {part['examples']:,} examples",
+        )
+        for name, part in statistics.slices.items()
+    ]
+    return paragraph(f"{statistics.dataset}, digest {statistics.digest[:16]}") + "".join(tables)
+
+
+def _cells(found: dict[str, Any]) -> list[str]:
+    """Returns what a row of a table says of a feature, behind its name."""
+    labels = sorted(found.get("labels", ()), key=lambda label: -label[2])
+    top = [(number if name is None else name, count) for number, name, count in labels] or found.get("top", [])
+    numbers = (number_text(found[name]) if name in found else "" for name in ("min", "mean", "max"))
+    frequent = ", ".join(f"{_shown(value)} ({count:,})" for value, count in top[:3])
+    return [found["type"], f"{found['values']:,}", f"{found['missing']:,}", _distinct(found), *numbers, frequent]
 
 
 def number_text(value: Any) -> str:

@@ -58,6 +58,11 @@ class Statistics:
     slices: dict[str, Any]
     unknown: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        from beam_datasets.statistics.page import notebook_tables
+
+        return notebook_tables(self)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the statistics as JSON values, without the directory, which may be moved."""
         content = {

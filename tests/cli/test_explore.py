@@ -24,7 +24,7 @@ from beam_datasets.cli import main
 from beam_datasets.cli.explorer import app, pages, searching
 from beam_datasets.cli.explorer.app import find
 from beam_datasets.cli.explorer.pages import Catalogue, rows_page
-from beam_datasets.cli.printing import printable
+from beam_datasets.display.text import printable
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.statistics.summary import image_size
 from tests.exporting.conftest import dataset_of

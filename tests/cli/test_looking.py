@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets import features
-from beam_datasets.cli.examples import to_image, value_text
 from beam_datasets.cli.head import bar
+from beam_datasets.display.values import to_image, value_text
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features import ClassLabel
 from beam_datasets.features.decode import SkipDecoding

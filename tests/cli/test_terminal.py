@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import printable, progress_bars, progress_lines, table, text_width
+from beam_datasets.cli.printing import progress_bars, progress_lines, table
+from beam_datasets.display.text import printable, text_width
 from beam_datasets.generate.progress import Progress
 from tests.exporting.conftest import dataset_of
 

@@ -10,7 +10,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli.main import main
-from beam_datasets.cli.printing import size_text
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, PathExistsError, PathNotFoundError
 from beam_datasets.materializing import history
 from tests.materializing.generated import generate

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import shlex
-import wave
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from beam_datasets import catalog
-from beam_datasets.cli.examples import to_image, value_text
 from beam_datasets.cli.explorer.searching import opened, search
 from beam_datasets.cli.info import lineage_facts, list_dataset, listed, totals
-from beam_datasets.cli.printing import printable, size_text
+from beam_datasets.display.media import thumbnail, wav
+from beam_datasets.display.text import printable, size_text
+from beam_datasets.display.values import value_text
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError, FeatureValueError
 from beam_datasets.exporting.writing import ending_of
 from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset, RaggedArray, Video
@@ -324,7 +323,7 @@ def sample_images(
 PICTURES, SOUNDS = (Image, Video), (Audio,)
 MAX_PIXELS = 30_000_000  # that are decoded for a small image
 MAX_SHOWN, SMALL = 4, 96  # images of a value; pixels of the longer side of a small one
-_MAX_SECONDS, _DEFAULT_RATE = 600, 16_000
+_DEFAULT_RATE = 16_000
 _TYPES = {"wav": "audio/wav", "flac": "audio/flac", "mp3": "audio/mpeg", "ogg": "audio/ogg"}
 
 
@@ -388,13 +387,7 @@ def media(
 def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
     if note := _unfit(data):
         raise FeatureValueError(f"{path}: cannot show the image: {note}")
-    array = leaf.unpacker(path)(data)
-    step = max(1, max(array.shape[:2]) // (2 * pixels))  # so that colours are converted of few pixels
-    image = to_image(array[::step, ::step])
-    image.thumbnail((pixels, pixels))
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+    return thumbnail(leaf.unpacker(path)(data), pixels)
 
 
 def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
@@ -405,13 +398,4 @@ def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
             return value, _TYPES.get(ending, "application/octet-stream")
         sound = read_sound(value)
         value, rate = sound.samples, sound.info.sample_rate
-    unit = 1.0 if np.asarray(value).dtype.kind == "f" else 32768.0
-    samples = np.asarray(value)[: rate * _MAX_SECONDS].astype(np.float64)
-    scaled = samples / max(float(np.abs(samples).max(initial=0)), unit)
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(samples.shape[1] if samples.ndim > 1 else 1)
-        out.setsampwidth(2)
-        out.setframerate(rate)
-        out.writeframes((np.nan_to_num(scaled) * 32767).astype("<i2").tobytes())
-    return file.getvalue(), "audio/wav"
+    return wav(np.asarray(value), rate), "audio/wav"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.cli.printing import cut, printable, text_width
+from beam_datasets.display.text import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
 from beam_datasets.features.sequence import innermost, leaves_with_features

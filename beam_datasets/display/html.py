@@ -1,0 +1,208 @@
+"""Tables of HTML for notebooks. Whatever a value contains is escaped text, and nothing is a script or a link.
+
+They have no colours and no styles of their own, so that they look as the notebook's other tables, light or dark.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.display.media import thumbnail, wav
+from beam_datasets.display.text import printable, size_text
+from beam_datasets.display.values import value_text
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image, LabeledImage, Video
+from beam_datasets.features.base import STRING
+from beam_datasets.features.sequence import below, display_names, leaves_with_features
+
+_PIXELS = 96  # of the longer side of a thumbnail
+_MAX_IMAGES = 4  # of a value
+_WIDTH = 80  # characters of a value
+_MAX_TEXT = 300  # characters of a description
+_SECONDS, _RATE = 10, 16_000  # of sound
+_MAX_FEATURES = 100
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def text(value: object) -> Html:
+    """Returns a value as escaped text.
+
+    >>> text("<b>")
+    '&lt;b&gt;'
+    """
+    return value if isinstance(value, Html) else Html(escape(printable(str(value))))
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]], caption: object = "") -> Html:
+    """Returns a table; cells that are not `Html` are escaped."""
+    head = "".join(f'<th scope="col">{text(cell)}</th>' for cell in header)
+    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    titled = f"<caption>{text(caption)}</caption>" if caption else ""
+    return Html(f"<table>{titled}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def facts(known: Mapping[str, object]) -> Html:
+    """Returns a table of two columns, without the facts that are empty."""
+    rows = "".join(
+        f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in known.items() if value
+    )
+    return Html(f"<table><tbody>{rows}</tbody></table>")
+
+
+def paragraph(*parts: object) -> Html:
+    """Returns a paragraph."""
+    return Html(f"<p>{' '.join(map(text, parts))}</p>")
+
+
+def examples_table(
+    examples: Sequence[Any], features: FeatureConnector | None, keys: Sequence[Any] | None = None
+) -> Html:
+    """Returns examples as rows with a column for each feature: small pictures, sounds to play, names of labels.
+
+    Args:
+        examples: values as they are read; an exception stands for one that cannot be read.
+        features: of the examples; None if they are not known.
+        keys: names of the features in examples that are tuples.
+    """
+    if keys is not None and all(isinstance(key, str) for key in keys):
+        examples = [dict(zip(keys, each)) if isinstance(each, tuple) else each for each in examples]
+    names = display_names(features) if isinstance(features, FeaturesDict) else {}
+    rows: list[dict[str, Html]] = []
+    for example in examples:
+        if isinstance(example, Exception):
+            rows.append({"error": text(example)})
+        elif isinstance(example, tuple):
+            rows.append({str(number): cell(value, None) for number, value in enumerate(example)})
+        else:
+            leaves = leaves_with_features(example, features)
+            rows.append({names.get(path, path) or "value": cell(value, leaf) for path, value, leaf in leaves})
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    body = ([number, *(row.get(name, "") for name in columns)] for number, row in enumerate(rows))
+    return table(["", *columns], body)
+
+
+def cell(value: Any, feature: Any) -> Html:
+    """Returns a value of a feature, as it is decoded."""
+    try:
+        return _media(value, feature) or text(value_text(value, feature, _WIDTH))
+    except (BeamDatasetsError, TypeError, ValueError):  # Pillow is missing, or map() has made something else of it
+        return text(value_text(value, feature, _WIDTH))
+
+
+def _media(value: Any, feature: Any) -> Html | None:
+    if isinstance(feature, (Image, Video)) and not isinstance(feature, LabeledImage):
+        pictures = _pictures(value)
+        shown = [_image(picture) for picture in pictures[:_MAX_IMAGES]]
+        more = f" ... ({len(pictures):,})" if len(pictures) > _MAX_IMAGES else ""
+        return Html(" ".join(shown) + more) if pictures else None
+    if isinstance(feature, Audio) and isinstance(value, np.ndarray) and value.ndim in (1, 2) and value.size:
+        data = base64.b64encode(wav(value, feature.sample_rate or _RATE, _SECONDS)).decode()
+        return Html(f'<audio controls preload="none" src="data:audio/wav;base64,{data}"></audio>')
+    return None
+
+
+def _pictures(value: Any) -> list[Any]:
+    """Returns the images of shape (height, width, channels) in a value."""
+    if isinstance(value, np.ndarray) and value.ndim == 3:
+        return [value] if value.size else []
+    if isinstance(value, (list, np.ndarray)) and np.ndim(value[0] if len(value) else 0) == 3:
+        return list(value)
+    return []
+
+
+def _image(array: Any) -> str:
+    height, width = array.shape[:2]
+    data = base64.b64encode(thumbnail(array, _PIXELS)).decode()
+    return f'<img alt="{width} x {height} pixels" src="data:image/png;base64,{data}">'
+
+
+def batch_table(batch: Any) -> Html:
+    """Returns the arrays of a batch as rows: name, dtype, shape, and some of the values."""
+    leaves = ((path, value) for path, value, _ in leaves_with_features(batch))
+    rows = [
+        [path, getattr(value, "dtype", type(value).__name__), str(getattr(value, "shape", "")), _range_of(value)]
+        for path, value in leaves
+    ]
+    return table(["feature", "dtype", "shape", "values"], rows)
+
+
+def _range_of(value: Any) -> str:
+    shown = value_text(value, None, _WIDTH)
+    return shown.rpartition("), ")[2] if isinstance(value, np.ndarray) and "), " in shown else shown
+
+
+def features_table(features: FeatureConnector) -> Html:
+    """Returns the features as rows: name, class, shape, dtype and description."""
+    names = display_names(features) if isinstance(features, FeaturesDict) else {}
+    rows = [
+        [
+            names.get(path, path) or "value",
+            type(child).__name__,
+            str(getattr(child, "shape", "")),
+            "text" if getattr(child, "dtype", None) == STRING else getattr(child, "dtype", ""),
+            _cut(getattr(getattr(child, "doc", None), "desc", None) or ""),
+        ]
+        for path, _, child in list(below(features))[:_MAX_FEATURES]
+    ]
+    return table(["feature", "class", "shape", "dtype", "description"], rows)
+
+
+def info_html(info: Any) -> Html:
+    """Returns what is known of a dataset: a `DatasetInfo`."""
+    known = {
+        "dataset": info.full_name,
+        "description": _cut(info.description),
+        "homepage": info.homepage or "",
+        "license": _cut(info.license or ""),
+        "citation": _cut(info.citation or ""),
+        "supervised_keys": info.supervised_keys or "",
+    }
+    splits = [[name, f"{s.num_examples:,}", f"{s.num_shards:,}", _size(s)] for name, s in info.splits.items()]
+    tables = [facts(known), table(["split", "examples", "shards", "size"], splits) if splits else ""]
+    return Html("".join([*tables, features_table(info.features) if info.features is not None else ""]))
+
+
+def _size(split: Any) -> str:
+    return "" if split.num_bytes is None else size_text(split.num_bytes)
+
+
+def _cut(known: str) -> str:
+    return known if len(known) <= _MAX_TEXT else f"{known[:_MAX_TEXT]}..."
+
+
+def diff_html(diff: Any) -> Html:
+    """Returns how two versions differ: a `DatasetDiff`."""
+    counts = ("old_examples", "new_examples", "same", "changed", "added", "removed", "moved")
+    rows = [[name, *(_count(getattr(split, kind)) for kind in counts)] for name, split in diff.splits.items()]
+    reasons = [[reason.needs, reason.text] for reason in diff.verdict.reasons]
+    parts: list[object] = [
+        paragraph(f"{diff.old} \u2192 {diff.new}: {diff.verdict}"),
+        table(["needs", "reason"], reasons) if reasons else "",
+        table(["split", "old", "new", *counts[2:]], rows),
+        *(_changes(name, split) for name, split in diff.splits.items() if split.examples),
+    ]
+    return Html("".join(map(str, parts)))
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _changes(name: str, split: Any) -> Html:
+    """Returns the first examples of a split that differ."""
+    rows = [[change.kind, _values(change.old), _values(change.new)] for change in split.examples]
+    return table(["change", "old", "new"], rows, f"{name}: the first examples that differ")
+
+
+def _values(values: Mapping[str, Any]) -> Html:
+    return Html("<br>".join(f"{text(name)}: {text(value_text(value, None, _WIDTH))}" for name, value in values.items()))

@@ -1,0 +1,57 @@
+"""Text for people: escapes for control characters, and text of a given width."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - set(map(ord, "\n\t"))
+_DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # reorder a line
+_ESCAPES = {code: ascii(chr(code))[1:-1] for code in _CONTROLS | _DIRECTIONS}
+
+
+def printable(text: str) -> str:
+    r"""Returns a text with escapes for its control characters, except line breaks and tabs.
+
+    >>> print(printable("\x1b[2J cat\u202e"))
+    \x1b[2J cat\u202e
+    """
+    return text.translate(_ESCAPES)
+
+
+def text_width(text: str) -> int:
+    """Returns the columns of a terminal that a text takes.
+
+    >>> text_width("cat"), text_width("日本"), text_width("e\u0301")
+    (3, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text if not unicodedata.combining(c))
+
+
+def cut(text: str, width: int) -> str:
+    """Returns a text of at most `width` columns, 4 or more; the end of a longer one is replaced by `...`.
+
+    >>> cut("elephant", 8), cut("elephants", 8), cut("日本日本日本", 8)
+    ('elephant', 'eleph...', '日本...')
+    """
+    if text_width(text) <= width:
+        return text
+    text = text[: width - 3]
+    while text_width(text) > width - 3:
+        text = text[:-1]
+    return f"{text}..."
+
+
+def size_text(num_bytes: int) -> str:
+    """Returns a size for people.
+
+    >>> size_text(999), size_text(1536), size_text(5 << 30)
+    ('999 B', '1.5 KiB', '5.0 GiB')
+    """
+    if num_bytes < 1024:
+        return f"{num_bytes} B"
+    size, unit = float(num_bytes), 0
+    while size >= 1024 and unit < 4:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {' KMGT'[unit]}iB"
