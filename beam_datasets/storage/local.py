@@ -28,6 +28,7 @@ _WRITEBACK_BYTES = 8 << 20  # written before the disk is asked to begin with the
 _SYNC_FILE_RANGE_WRITE = 2
 _SMALL = 64 << 10  # bytes of a file that are read in less time than they are mapped
 _SPECIAL = {stat.S_IFIFO: "a FIFO (a named pipe)", stat.S_IFSOCK: "a socket"}  # else it is a device
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 _REMOVALS, _REMOVAL_SECONDS = 5, 0.1
 _SYNCS_AT_ONCE = 32  # the journal takes them together: 2,000 files of 4 kB take 0.3 s, one after another 15 s
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}  # file systems that cannot sync a directory
@@ -314,6 +315,10 @@ def remove_tree(path: str) -> None:
                 os.rename(path, trash)
             except FileNotFoundError:
                 return
+            except OSError as error:
+                if error.errno not in _DISK_IS_FULL:
+                    raise
+                trash = path  # a quota of BTRFS that is used up allows no other name
             shutil.rmtree(trash)
         if not os.path.lexists(path):
             return
@@ -430,7 +435,7 @@ def _as_storage_error(path: str, error: OSError) -> StorageError:
 
 
 def _reason(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _DISK_IS_FULL:
         return (
             f"the disk is full ({error.strerror}); nothing was kept of this file. Free some space, or write elsewhere"
         )

@@ -404,3 +404,14 @@ def test_a_path_that_this_user_may_not_look_at_is_not_taken_for_missing(act):
     """Permission denied, with the path."""
     with closed_directory("ds") as folder, pytest.raises(PermissionError, match=f"^{folder}/ds/1.0.0: "):
         act(f"{folder}/ds/1.0.0")
+
+
+def test_a_tree_is_removed_where_a_quota_allows_no_other_name(tmp_path, monkeypatch):
+    def rename(source, target):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").touch()
+    monkeypatch.setattr(os, "rename", rename)
+    storage.remove_tree(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
