@@ -319,6 +319,9 @@ def remove_tree(path: str) -> None:
                 if error.errno not in _DISK_IS_FULL:
                     raise
                 trash = path  # a quota of BTRFS that is used up allows no other name
+                for name in os.listdir(path):  # metadata first: without it, nobody takes the rest for a version
+                    if name.endswith(".json"):
+                        os.unlink(os.path.join(path, name))
             shutil.rmtree(trash)
         if not os.path.lexists(path):
             return

@@ -411,7 +411,11 @@ def test_a_tree_is_removed_where_a_quota_allows_no_other_name(tmp_path, monkeypa
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "file").touch()
+    for name in ("a/b/file", "a/1", "a/dataset_info.json", "a/features.json"):
+        (tmp_path / name).touch()
+    removed, unlink = [], os.unlink
     monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "unlink", lambda path, **where: (removed.append(Path(path).name), unlink(path, **where)))
     storage.remove_tree(tmp_path / "a")
     assert not list(tmp_path.iterdir())
+    assert set(removed[:2]) == {"dataset_info.json", "features.json"}  # it is no version from there on
