@@ -6,19 +6,16 @@ with a wrong CRC, which is an error even if decoders do not need the chunk.
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections.abc import Callable
 
 from beam_datasets.errors import InputError
 from beam_datasets.intake import image_formats as formats
-from beam_datasets.intake import jpeg, png, tiff
+from beam_datasets.intake import jpeg, limits, png, tiff
 from beam_datasets.intake.image_formats import DamagedError, ImageHeader, format_of
+from beam_datasets.intake.limits import check_num_elements
 from beam_datasets.intake.png import chunk_name
-
-DEFAULT_MAX_PIXELS = 1 << 28
-MAX_PIXELS_VARIABLE = "BEAM_DATASETS_MAX_PIXELS"
 
 _TRAILER, _IMAGE, _EXTENSION = 0x3B, 0x2C, 0x21  # first bytes of blocks of GIF
 
@@ -28,7 +25,7 @@ def check_image(data: bytes) -> ImageHeader:
 
     Raises:
         InputError: it is damaged, its format is not in `image_formats.READABLE`, or it has more pixels than
-            `max_pixels`; the caller adds the name of the file.
+            the limit; the caller adds the name of the file.
     """
     kind = format_of(data)
     reader = _READERS.get(kind)
@@ -60,33 +57,15 @@ def why_unusable(data: bytes, expected: str = "", advice: str = "convert it to P
     return f"not an image (it begins with {data[:12]!r})"
 
 
-def max_pixels() -> int:
-    """Returns the maximal number of pixels of an image: $BEAM_DATASETS_MAX_PIXELS, or 2**28 if it is not set.
-
-    Raises:
-        InputError: the variable is not a positive integer.
-    """
-    text = os.environ.get(MAX_PIXELS_VARIABLE, "")
-    if not text:
-        return DEFAULT_MAX_PIXELS
-    if not text.isdecimal() or not int(text):
-        raise InputError(f"{MAX_PIXELS_VARIABLE}: expected a positive integer, got {text!r}")
-    return int(text)
-
-
 def check_size(height: int, width: int) -> None:
     """Checks the size of an image in pixels, before memory is allocated for it.
 
     Raises:
-        InputError: it has no pixels, or more than `max_pixels`.
+        InputError: it has no pixels, or more than the limit.
     """
     if not height or not width:
         raise InputError(f"a damaged image: its size is {height} x {width}")
-    if height * width > DEFAULT_MAX_PIXELS and height * width > (limit := max_pixels()):
-        raise InputError(
-            f"the image has {height} x {width} pixels, more than {limit:,}. If that is right, set the environment "
-            f"variable {MAX_PIXELS_VARIABLE}={height * width} where datasets are built and read"
-        )
+    check_num_elements(height * width, limits.MAX_PIXELS, f"the image has {height} x {width} pixels")
 
 
 def _gif_header(data: bytes) -> ImageHeader:

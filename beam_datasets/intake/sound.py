@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 from beam_datasets.errors import BeamDatasetsError, InputError
 from beam_datasets.extras import needs
 from beam_datasets.intake.errors import reason
+from beam_datasets.intake.limits import MAX_SAMPLES, check_num_elements
 from beam_datasets.intake.sound_layout import CONVERT, GET_AGAIN, Layout, layout_of
-
-MAX_SAMPLES = 1 << 29
-"""Maximal number of samples of a sound, in all channels: 3 hours of CD audio. A small compressed file can have more."""
 
 _BLOCK = 1 << 20  # number of samples, in all channels, that are decoded at once
 _SAMPLES = {  # subtype of libsndfile -> (sample type, bytes per sample in the file; 0 if compressed)
@@ -119,7 +117,7 @@ def read_sound(data: bytes) -> Sound:
     """Decodes the content of a WAV, FLAC, OGG, MP3 or AIFF file.
 
     Raises:
-        InputError: it is damaged or truncated, has more than MAX_SAMPLES samples, or its samples cannot be decoded
+        InputError: it is damaged or truncated, has more samples than the limit, or its samples cannot be decoded
             exactly. The message does not name the file.
         MissingDependencyError: soundfile is not installed.
     """
@@ -190,9 +188,8 @@ class _File(io.BytesIO):
 
 
 def _check_size(num_samples: int) -> None:
-    """Raises InputError if a sound has more than MAX_SAMPLES samples in all channels."""
-    if num_samples > MAX_SAMPLES:
-        raise InputError(f"expected at most {MAX_SAMPLES:,} samples, got {num_samples:,}. Cut the sound into parts")
+    """Raises InputError if a sound has more samples in all channels than the limit."""
+    check_num_elements(num_samples, MAX_SAMPLES, f"the sound has {num_samples:,} samples")
 
 
 def _decode(stream: Any, dtype: str) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from beam_datasets.features import image_codec
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.image import with_image_checks
 from beam_datasets.formats import example
-from beam_datasets.intake import images as intake_images
+from beam_datasets.intake import limits
 from tests.images import page, tiff
 
 RGB = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [100, 150, 200]]], np.uint8)
@@ -405,11 +405,11 @@ def test_a_build_can_decode_each_image(tmp_path):
 def test_too_many_pixels_are_not_read(monkeypatch):
     """The limit is compared with the header, before memory is taken."""
     files = [png(RGB), saved(Pillow.fromarray(RGB), "JPEG"), saved(Pillow.fromarray(RGB), "BMP")]
-    monkeypatch.setattr(intake_images, "DEFAULT_MAX_PIXELS", 3)
+    monkeypatch.setattr(limits, "MAX_PIXELS", 3)
     for data in (*files, files[1] + b"more"):
-        with pytest.raises(FeatureError, match="1 x 4 pixels, more than 3. .*BEAM_DATASETS_MAX_PIXELS=4 "):
+        with pytest.raises(FeatureError, match="1 x 4 pixels, more than 3. .*BEAM_DATASETS_MAX_ELEMENTS=4 "):
             read(data)
-    monkeypatch.setenv("BEAM_DATASETS_MAX_PIXELS", "4")
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "4")
     for data in files:
         assert read(data).shape == (1, 4, 3)
 

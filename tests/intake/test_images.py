@@ -232,11 +232,11 @@ def test_too_many_pixels(monkeypatch):
     """The limit is of the header, so that no memory is taken; the error says how it is raised, and that helps."""
     header = struct.pack(">IIBBBBB", 1 << 20, 1 << 20, 8, 2, 0, 0, 0)
     data = png_of([(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")])
-    with pytest.raises(InputError, match=f"1048576 x 1048576 pixels, more than 268,435,456.*MAX_PIXELS={1 << 40} "):
+    with pytest.raises(InputError, match=f"1048576 x 1048576 pixels, more than 268,435,456.*MAX_ELEMENTS={1 << 40} "):
         check_image(data)
-    monkeypatch.setenv("BEAM_DATASETS_MAX_PIXELS", str(1 << 40))
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", str(1 << 40))
     assert check_image(data).width == 1 << 20
-    monkeypatch.setenv("BEAM_DATASETS_MAX_PIXELS", "many")
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "many")
     with pytest.raises(InputError, match="expected a positive integer, got 'many'"):
         check_size(1 << 20, 1 << 20)
     check_size(1 << 14, 1 << 14)

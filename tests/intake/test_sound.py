@@ -11,7 +11,8 @@ import pytest
 import soundfile
 
 from beam_datasets.errors import InputError
-from beam_datasets.intake.sound import MAX_SAMPLES, checked, read_sound
+from beam_datasets.intake.limits import MAX_SAMPLES
+from beam_datasets.intake.sound import checked, read_sound
 from beam_datasets.intake.sound_layout import _mpeg_frame, ogg_checksum
 from tests.sounds import ALAW, FLOAT, NOISE, ULAW, chunk, encoded, flac, packed, wav
 
@@ -305,6 +306,14 @@ def test_clipped_samples_of_lossy_files():
         np.testing.assert_allclose(read_sound(data).samples[:, 0], expected, rtol=0, atol=1)
 
 
+def test_the_limit_of_samples_can_be_raised(monkeypatch):
+    monkeypatch.setattr("beam_datasets.intake.sound.MAX_SAMPLES", 3)
+    data = wav(np.arange(4, dtype="<i2").tobytes())
+    assert "the sound has 4 samples, more than 3. If that is right, set the environment variable" in problem_of(data)
+    monkeypatch.setenv("BEAM_DATASETS_MAX_ELEMENTS", "4")
+    assert read_sound(data).samples.size == 4
+
+
 def test_a_header_allocates_nothing():
     huge = flac(NOISE[:40], 16)
     fields = int.from_bytes(huge[18:26], "big")
@@ -314,7 +323,7 @@ def test_a_header_allocates_nothing():
         problem = problem_of(data)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert f"expected {frames:,} samples" in problem or f"at most {MAX_SAMPLES:,}" in problem
+        assert f"expected {frames:,} samples" in problem or f"more than {MAX_SAMPLES:,}. If" in problem
         assert peak < 64 << 20
     data = wav(bytes(24))
     assert "the end of the file is missing" in problem_of(data[:40] + struct.pack("<I", 1 << 31) + data[44:])

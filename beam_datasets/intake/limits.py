@@ -1,0 +1,39 @@
+"""Limits of the size of decoded values, read from file headers before memory is allocated.
+
+A file of a few bytes can declare an image or a sound that does not fit in memory.
+"""
+
+from __future__ import annotations
+
+import os
+
+from beam_datasets.errors import InputError
+
+MAX_PIXELS = 1 << 28
+MAX_SAMPLES = 1 << 29  # in all channels: 100 minutes of stereo CD audio
+VARIABLE = "BEAM_DATASETS_MAX_ELEMENTS"
+"""Environment variable with a higher limit of both pixels and samples."""
+
+
+def check_num_elements(number: int, most: int, what: str) -> None:
+    """Checks a number of pixels or samples that a header declares.
+
+    Args:
+        number: what the header declares.
+        most: the limit, which the environment variable can raise.
+        what: what has them and what they are, such as "the sound has 9 samples".
+
+    Raises:
+        InputError: there are more than the limit; or the variable is not a positive integer.
+    """
+    if number <= most:
+        return
+    text = os.environ.get(VARIABLE, "")
+    if text and not (text.isdecimal() and int(text)):
+        raise InputError(f"{VARIABLE}: expected a positive integer, got {text!r}")
+    limit = int(text or most)
+    if number > limit:
+        raise InputError(
+            f"{what}, more than {limit:,}. If that is right, set the environment variable {VARIABLE}={number} where "
+            "datasets are built and read"
+        )
