@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +34,12 @@ def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None) -> JaxData
 
 
 class JaxDataset:
-    """The items of a dataset, with arrays of JAX. Each `for` loop reads epoch 0, as that over the dataset."""
+    """The items of a dataset, with arrays of JAX. Each pass reads the next epoch; `iterate()` reads the given one."""
 
     def __init__(self, dataset: Dataset, device: Any) -> None:
         self._dataset = dataset
         self._device = device
+        self._passes = itertools.count()
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -51,7 +53,8 @@ class JaxDataset:
         return [self._on_device(item) for item in found] if isinstance(found, list) else self._on_device(found)
 
     def __iter__(self) -> JaxIterator:
-        return self.iterate()
+        in_pass, epoch = self._dataset._in_pass(next(self._passes))
+        return JaxIterator(in_pass.iterate(epoch=epoch), self._on_device)
 
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> JaxIterator:
         """Returns an iterator of an epoch, or from a state on; see `Dataset.iterate`."""

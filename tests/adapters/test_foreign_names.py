@@ -93,11 +93,13 @@ def test_as_jax(jax: Any, numbers: Any) -> None:
         assert array["n"].tolist() == batch["n"].tolist()
         assert array["x"].tolist() == batch["x"].tolist()
         assert array["text"].tolist() == batch["text"].tolist()
+    second = [batch["n"].tolist() for batch in numbers.shuffle(seed=3).batch(8).iterate(epoch=1)]
+    assert [batch["n"].tolist() for batch in arrays] == second  # each pass reads the next epoch
     iterator = arrays.iterate(epoch=1)
     next(iterator)
     state = iterator.get_state()
     rest = [batch["n"].tolist() for batch in iterator]
-    assert rest == [batch["n"].tolist() for batch in numbers.shuffle(seed=3).batch(8).iterate(epoch=1)][1:]
+    assert rest == second[1:]
     assert [batch["n"].tolist() for batch in arrays.iterate(state=state)] == rest
     assert int(numbers.as_jax()[7]["n"]) == 7
 
