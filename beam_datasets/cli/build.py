@@ -33,6 +33,7 @@ from beam_datasets.display.text import size_text
 from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.extras import importing_beam
 from beam_datasets.features import compile_encoder
+from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate.plan import ShardingOptions
@@ -307,7 +308,9 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Name
         prices = estimates.read_prices(known.prices)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
     found = estimates.estimate(samples, sharding, prices)
-    rows = [[name, split.examples, split.shards, size_text(split.num_bytes)] for name, split in found.splits.items()]
+    rows = [
+        [name, s.examples, s.shards, size_text(s.num_bytes - OVERHEAD * s.examples)] for name, s in found.splits.items()
+    ]
     unknown = [name for name in sources if name not in found.splits]
     rows += [[name, "unknown", "", ""] for name in unknown]
     splits = table(["split", "examples", "shards", "size"], rows)

@@ -16,6 +16,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import main
+from beam_datasets.display.text import size_text
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate import histogram, plan, shard_writer
@@ -76,6 +77,8 @@ def test_the_command_against_the_run(tmp_path, capsys, share, error):
         examples, shards = re.search(rf"^{split} +([\d,]+) +(\d+)", planned, re.MULTILINE).groups()
         assert int(examples.replace(",", "")) == pytest.approx(made.num_examples, rel=error)
         assert int(shards) == made.num_shards
+        size = re.search(rf"^{split} .* {shards} +(\S+ \S+)$", planned, re.MULTILINE)[1]
+        assert size == size_text(made.num_bytes) or share < 1  # which `build`, `list` and `info` print, too
     assert "machine hours, of one core: 0.00" in planned
     assert "cost: below 0.01 for the run" in planned
 
@@ -105,6 +108,7 @@ def test_figures_leave_out_splits_that_are_not_known(tmp_path, capsys):
 SOURCES = """
 import apache_beam as beam
 import beam_datasets as bd
+from beam_datasets.display.text import size_text
 import numpy as np
 
 def units(unit):
