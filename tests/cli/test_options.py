@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import collections.abc as abc
 import dataclasses
 import datetime
 import decimal
 import enum
+import importlib
+import inspect
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.builders import DatasetBuilder
+from beam_datasets.cli import options
 from beam_datasets.cli.builder_options import add_builder_options, builder_arguments
 from beam_datasets.cli.options import (
     Command,
@@ -410,3 +414,37 @@ def test_arguments_with_the_names_of_options_of_the_command() -> None:
     args = parser.parse_args(["--builder.imports", "x", "--builder.debug", "--builder.salt=3", "--salt=9"])
     assert builder_arguments(args, OptionsOfTheCommand) == {"imports": "x", "debug": True, "salt": 3}
     assert args.salt == "9"
+
+
+FILES = sorted(Path(options.__file__).parent.glob("*.py"))
+MODULES_OF_COMMANDS = [path for path in FILES if "Command(" in path.read_text()]
+
+
+def names_read(tree: ast.Module) -> set[str]:
+    """Returns the names of options that a module reads, itself or as arguments of functions that `given` gets."""
+    space: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("beam_datasets"):
+            exec(ast.unparse(node), space)  # the imports inside of functions, too
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    found = {node.attr for node in attributes if ast.unparse(node.value) == "known"}
+    found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "given":
+            for function in node.args[1:]:
+                if ast.unparse(function).split(".")[0] in space:
+                    found |= set(inspect.signature(eval(ast.unparse(function), space)).parameters)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES_OF_COMMANDS, ids=lambda path: path.stem)
+def test_every_option_of_a_command_is_read(path: Path) -> None:
+    """`given` leaves out what no function takes, so an argument with another name would be an option without effect."""
+    module = importlib.import_module(f"beam_datasets.cli.{path.stem}")
+    commands = [value for value in vars(module).values() if isinstance(value, Command)]
+    declared = {action.dest for command in commands for action in command.parser()._actions} - {"help"}
+    read = names_read(ast.parse(path.read_text()))
+    if declared & set(options.ENGINE_NAMES) and "ENGINE_NAMES" in path.read_text():
+        read |= set(options.ENGINE_NAMES)
+    assert declared
+    assert declared <= read
