@@ -28,6 +28,7 @@ from beam_datasets.extras import Self, framework
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
+    from beam_datasets.reading.operations import Even
     from beam_datasets.reading.state import Share
     from beam_datasets.reading.streams import Stream
 
@@ -39,10 +40,10 @@ FORMAT, FORMAT_OF_EVEN = 1, 2
 """Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
 the format needs a new number."""
 
-_PINNED, _PASS, _STARTED_BY, _READ_BY_WORKERS, _BEGUN = range(5)
+_PINNED, _PASS, _STARTED_BY, _READ_BY_WORKERS, _ANNOUNCED, _BEGUN = range(6)
 """Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the number of the last
 pass, with the seed of its DataLoader; the number of the pass that used the loaded state; whether workers have iterated;
-and from `_BEGUN` on, for each worker, the number of the last pass that it has begun."""
+whether ranks were announced; and from `_BEGUN` on, for each worker, the number of the last pass that it has begun."""
 
 _NOBODY = -1
 _MAX_WORKERS = 256  # of a process
@@ -52,7 +53,7 @@ _NO_SEED = (1 << _BITS) - 1  # of a process without workers
 
 def _new_shared(first_pass: int = 0) -> list[int]:
     """Returns the shared integers before the first pass, of which the number is given."""
-    return [_NOBODY, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, *[_NOBODY] * _MAX_WORKERS]
+    return [_NOBODY, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
 
 
 _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
@@ -61,28 +62,48 @@ _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 class MapStyle:
     """Examples by their index in dataset order; PyTorch's sampler chooses the order."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, even: str | None = None, block: int | None = None) -> None:
+        """Wraps a dataset.
+
+        Args:
+            dataset: the dataset to read.
+            even: how its length is a multiple of ranks and `block`: "drop" or "pad"; None for its own length.
+            block: batch size of the DataLoader.
+        """
         dataset[:0]  # raises a TypeError if the order was changed
+        dataset._even(even, 1, block)
         self._dataset = dataset
+        self._even = even
+        self._block = block
         self._of_worker: Dataset | None = None  # in the process of a DataLoader worker
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        """Returns the number of examples of all ranks, which a sampler divides."""
+        length = len(self._dataset)
+        ranks = ranks_of_process() or _ALONE
+        even = self._dataset._even(self._even, ranks.world_size, self._block)
+        return length if even is None else even.length(length)
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[operator.index(index)]
+        place = operator.index(index)
+        return self._dataset[self._indices([place])[0] if place < len(self) else place]
+
+    def _indices(self, indices: Sequence[int]) -> list[int]:
+        """Returns indices of the dataset, of which the first ones come again after its end with `even="pad"`."""
+        length = len(self._dataset)
+        return [index % length if index >= length else index for index in indices] if self._even else list(indices)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Returns the examples of a batch; called by a DataLoader."""
         info = _torch_data().get_worker_info()
         if info is None:
-            return self._dataset[list(indices)]  # type: ignore[no-any-return]
+            return self._dataset[self._indices(indices)]  # type: ignore[no-any-return]
         if self._of_worker is None:
             self._of_worker = self._dataset._one_of(info.num_workers)
-        return list(map(transferred, self._of_worker[list(indices)]))
+        return list(map(transferred, self._of_worker[self._indices(indices)]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _map_style, (self._dataset,)
+        return _map_style, (self._dataset, self._even, self._block)
 
 
 class Divided:
@@ -100,7 +121,7 @@ class Divided:
         rank: int | None,
         num_ranks: int | None,
         block: int | None,
-        drop_remainder: bool,
+        even: str | None,
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
         found: Ranks | None = None,
@@ -112,7 +133,7 @@ class Divided:
             rank: rank of this process, in [0, num_ranks); None to find it when an iteration begins.
             num_ranks: number of ranks; None with rank None.
             block: number of consecutive items for a worker; None as in `Dataset.shard`.
-            drop_remainder: whether to drop items at the end that cannot be divided equally.
+            even: how all ranks get the same number of whole blocks: "drop" or "pad"; None for neither.
             shared: the integers of `_new_shared()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
             found: the ranks that the process found that starts this DataLoader worker.
@@ -125,7 +146,9 @@ class Divided:
         self._given = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
         self._found = found
         self._block = None if block is None else integer("block", block, at_least=1)
-        self._drop_remainder = boolean("drop_remainder", drop_remainder)
+        if even is not None:
+            dataset._even(even, 1, block)  # raises a ValueError if it does not exist
+        self._even = even
         self._shared: MutableSequence[Any] = _new_shared() if shared is None else shared
         self._start = start
         self._current: Any = None
@@ -139,7 +162,7 @@ class Divided:
             "num_ranks": given and given.num_ranks,
             "found": None if given else detect_ranks(),
             "block": self._block,
-            "drop_remainder": self._drop_remainder,
+            "even": self._even,
             "shared": self._shared,
             "start": self._start,
         }
@@ -148,11 +171,30 @@ class Divided:
     def __len__(self) -> int:
         """Returns the number of items that all workers of the rank get in an epoch.
 
+        A DataLoader divides it by its batch size. If several workers make smaller last batches, it gets a number of
+        which the quotient is the number of batches.
+
         Raises:
             TypeError: the dataset is endless.
         """
-        items, ranks = len(self._dataset), self.ranks
-        return self._dataset._share(ranks.rank, ranks.num_ranks, self._block).count(self._even(items))
+        len(self._dataset)  # raises a TypeError if it is endless
+        ranks = self.ranks
+        num_workers, batch_size, drop_last = _loader_that_asks()
+        if num_workers < 2 or batch_size is None:
+            return self._num_items(ranks.rank, ranks.num_ranks)
+        counts = [
+            self._num_items(worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks)
+            for worker in range(num_workers)
+        ]
+        return batch_size * sum(count // batch_size if drop_last else -(-count // batch_size) for count in counts)
+
+    def _num_items(self, index: int, count: int) -> int:
+        """Returns the number of items of share `index` of `count` in an epoch."""
+        return len(self._dataset._divided(self._dataset._share(index, count, self._block), self._evenly(self._dataset)))
+
+    def _evenly(self, dataset: Dataset) -> Even | None:
+        """Returns how all ranks get as many items."""
+        return dataset._even(self._even, self.ranks.world_size, self._block)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._dataset!r}, {self.ranks})"
@@ -167,7 +209,7 @@ class Divided:
         ranks = self._given or detect_ranks()
         if ranks is None and _worker()[2] is not None:  # a spawned worker, whose parent knows
             ranks = self._found
-        ranks = ranks or Ranks(0, 1, "no other ranks were found")
+        ranks = ranks or _ALONE
         base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
         if self._given is None and ranks.num_ranks > 1 and any(t.startswith("shard(") for t in base._operation.texts):
             raise ValueError(
@@ -175,10 +217,6 @@ class Divided:
                 "ranks. Leave shard() out, or set rank=0, num_ranks=1."
             )
         return ranks
-
-    def _even(self, items: int) -> int:
-        """Returns how many items are used."""
-        return items - items % (self.ranks.num_ranks * (self._block or 1)) if self._drop_remainder else items
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the items of this DataLoader worker, or of the rank in other processes.
@@ -191,8 +229,10 @@ class Divided:
         """
         worker, num_workers, iteration = _worker()
         ranks = self.ranks
-        if worker == 0:
+        if worker == 0 and not self._shared[_ANNOUNCED]:
+            self._shared[_ANNOUNCED] = 1
             _LOGGER.info("%r: %s", self._dataset, ranks)
+            self._announce_unequal(ranks)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         start = self._begin_pass(worker, iteration)
@@ -201,6 +241,29 @@ class Divided:
         items: Iterator[Any] = self._items(start, index, count, num_workers, is_worker=iteration is not None)
         self._current = items
         return items
+
+    def _announce_unequal(self, ranks: Ranks) -> None:
+        """Logs a warning if ranks take different numbers of steps, at the end of which some wait for others."""
+        try:
+            len(self._dataset)
+        except TypeError:  # it is endless, or the number of items is not known
+            return
+        if ranks.rank or self._even is not None:
+            return
+        unit, name = (self._block or 1), "batches"
+        if self._dataset._steps[0].kind != "batch" and self._block is None:
+            name = "examples"
+        most, least = (-(-self._num_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1))
+        if most != least:
+            _LOGGER.warning(
+                "%r: rank 0 gets %d %s in an epoch, and rank %d gets %d. Where ranks wait for each other, training "
+                "fails or hangs at the end. as_torch(even='drop') or as_torch(even='pad') gives all the same number.",
+                self._dataset,
+                most,
+                name,
+                ranks.num_ranks - 1,
+                least,
+            )
 
     def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
         """Sets the number of the pass that begins, the same in all workers of a DataLoader; returns its loaded state.
@@ -236,7 +299,8 @@ class Divided:
         begin = self._beginning(self._number) if start is None else start
         dataset = self._dataset_of(begin)
         begun, taken, share = self._place(begin, dataset, dataset._share(index, count, self._block))
-        return _Items(dataset._one_of(num_workers), share, begun, taken, self._even, is_worker=is_worker)
+        divided = dataset._one_of(num_workers)._divided(share, self._evenly(dataset))
+        return _Items(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
 
     def _place(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share.
@@ -357,7 +421,8 @@ class Divided:
             if state["workers"] % ranks:
                 raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
             integer("block", state["block"], at_least=1)
-            integer("taken", state["taken"], at_least=0, at_most=_saved_share(dataset, state).of(left).count(left) + 1)
+            share = _saved_share(dataset, state).of(left)
+            integer("taken", state["taken"], at_least=0, at_most=share.count(left) + share.block)  # with even="pad"
         except (TypeError, ValueError) as error:
             raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
 
@@ -452,18 +517,18 @@ class _StreamItems(Iterator[Any]):
 class _Items(Iterator[Any]):
     """Iterates over the items of a share, starting at a state."""
 
-    def __init__(self, dataset: Dataset, share: Share, begun: State, taken: int, even: Any, *, is_worker: bool) -> None:
+    def __init__(
+        self, divided: Dataset, share: Share, begun: State, taken: int, is_even: bool, *, is_worker: bool
+    ) -> None:
         self._is_worker = is_worker
-        whole = dataset.iterate(state=begun)
-        items = operator.length_hint(whole)
-        self._limit = share.of(items).count(even(items))
+        self._iterator = divided.iterate(state=begun)
+        self._limit = operator.length_hint(self._iterator)
         # After the end this is one more than the limit if other ranks may have one more item: then all are at the end.
-        self._asked_in_vain = self._limit + (even(items) == items)
+        self._asked_in_vain = self._limit + (not is_even)
         self._share = share
         self._begun = dict(begun)
         self._taken = min(taken, self._asked_in_vain)  # another rank may have one more
-        self._iterator = _divide(dataset, share, begun)
-        self._iterator.advance(taken)
+        self._iterator.advance(self._taken)
 
     def __next__(self) -> Any:
         if self._taken >= self._limit:
@@ -532,7 +597,7 @@ def as_torch(
     rank: int | None = None,
     num_ranks: int | None = None,
     block: int | None = None,
-    drop_remainder: bool = False,
+    even: str | None = None,
     fill: Any = None,
     epoch: int = 0,
 ) -> Any:
@@ -555,7 +620,10 @@ def as_torch(
             num_ranks=1` reads everything on each rank.
         block: number of consecutive items for a worker; by default as in `Dataset.shard`. If it is the DataLoader's
             batch_size, its batches are the same for any number of workers.
-        drop_remainder: drops items at the end that cannot be divided equally.
+        even: how all ranks get the same number of batches, which all have the same size: "drop" leaves out the last
+            examples of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
+            batch_size of the DataLoader, unless the dataset is in batches. With map_style, the length is a multiple of
+            ranks times `block`, so that "drop" leaves out the same examples in each epoch.
         fill: values for missing ones, which a DataLoader cannot batch; see `Dataset.batch()`.
         epoch: epoch of the first pass, such as that at which training is restarted. `set_epoch(epoch)` sets that of all
             further passes.
@@ -563,27 +631,37 @@ def as_torch(
     Raises:
         MissingDependencyError: PyTorch is not installed.
         TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-        ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `fill` or `drop_remainder`
-            with a stream.
+        ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `even` without a batch
+            size; or `fill` or `even` with a stream.
     """
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if dataset._has_positions:
         dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))
-    elif fill is not None or drop_remainder:
-        raise ValueError("as_torch() of a stream: expected no fill or drop_remainder. Give them to its batch().")
+    elif fill is not None or even is not None:
+        raise ValueError(
+            "as_torch() of a stream: expected no fill or even, as its number of items is not known. batch() of the "
+            "stream has fill; end the epoch after a number of steps that all ranks have."
+        )
+    if even is not None and block is None and dataset._steps[0].kind != "batch":
+        raise ValueError(
+            f"even={even!r}: expected block=, the batch_size of the DataLoader (1 for batch_size=None), or batch() "
+            "before as_torch()."
+        )
     if boolean("map_style", map_style):
-        if (rank, num_ranks, block, drop_remainder, epoch) != (None, None, None, False, 0):
+        if (rank, num_ranks, epoch) != (None, None, 0) or (block is not None and even is None):
             raise ValueError(
-                "map_style=True: expected no rank, num_ranks, block, drop_remainder or epoch, as the DataLoader's "
+                "map_style=True: expected no rank, num_ranks or epoch, and no block without even, as the DataLoader's "
                 "sampler orders and divides the indices. Use torch.utils.data.DistributedSampler."
             )
-        return _map_style(dataset)
+        return _map_style(dataset, even, block)
     if (rank is None) != (num_ranks is None):
         raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
-    options = {"rank": rank, "num_ranks": num_ranks, "block": block, "drop_remainder": drop_remainder}
+    options = {"rank": rank, "num_ranks": num_ranks, "block": block, "even": even}
     shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
     divided = _divided(dataset, {**options, "shared": shared})
-    divided.ranks  # noqa: B018  # raises now what would be raised when an iteration begins
+    if even is not None:
+        len(divided)  # raises now what would be raised when an iteration begins, as the next line does
+    divided.ranks  # noqa: B018
     return divided
 
 
@@ -594,11 +672,13 @@ class Ranks(NamedTuple):
         rank: rank of this process, in [0, num_ranks).
         num_ranks: number of ranks.
         source: where the two numbers come from, for messages, such as `from torch.distributed`.
+        world_size: number of ranks that train together, also if something else divides among them.
     """
 
     rank: int
     num_ranks: int
     source: str
+    world_size: int
 
     @classmethod
     def of(cls, rank: Any, num_ranks: Any, source: str) -> Ranks:
@@ -611,10 +691,13 @@ class Ranks(NamedTuple):
         checked_num_ranks, checked_rank = integer("num_ranks", num_ranks, at_least=1), integer("rank", rank)
         if not 0 <= checked_rank < checked_num_ranks:
             raise ValueError(f"rank must be in [0, {checked_num_ranks}), got {checked_rank}.")
-        return cls(checked_rank, checked_num_ranks, source)
+        return cls(checked_rank, checked_num_ranks, source, checked_num_ranks)
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.num_ranks} ({self.source})"
+
+
+_ALONE = Ranks.of(0, 1, "no other ranks were found")
 
 
 def detect_ranks() -> Ranks | None:
@@ -623,11 +706,17 @@ def detect_ranks() -> Ranks | None:
     Returns rank 0 of 1, which reads all items, if Accelerate or the Trainer of Hugging Face is reading: they divide the
     items of an iterable dataset among ranks themselves.
     """
-    torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
+    ranks = ranks_of_process()
     if _is_divided_by_caller():
-        return Ranks(0, 1, "Accelerate divides what it reads")
+        return Ranks(0, 1, "Accelerate divides what it reads", ranks.world_size if ranks else 1)
+    return ranks
+
+
+def ranks_of_process() -> Ranks | None:
+    """Returns the ranks from torch.distributed, or else from the environment; None if neither has them."""
+    torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size(), "from torch.distributed")
+        return Ranks.of(torch.distributed.get_rank(), torch.distributed.get_world_size(), "from torch.distributed")
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher sets them before the group is initialized
         return Ranks.of(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "from $RANK and $WORLD_SIZE")
     return None
@@ -661,6 +750,20 @@ def _worker() -> tuple[int, int, int | None]:
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
+def _loader_that_asks() -> tuple[int, int | None, bool]:
+    """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` asks for that of its dataset.
+
+    PyTorch does not tell a dataset how many workers will divide it.
+
+    Returns:
+        (0, None, False) if something else asks.
+    """
+    caller = sys._getframe(2).f_locals.get("self")
+    if not isinstance(caller, _torch_data().DataLoader):
+        return 0, None, False
+    return caller.num_workers, caller.batch_size, caller.drop_last
+
+
 def _torch_data() -> Any:
     return framework("torch.utils.data", needed_by="as_torch()", name="PyTorch", extra="torch")
 
@@ -674,8 +777,8 @@ def _derived(ours: type[Any], theirs: str) -> type[Any]:
 # pickle cannot find classes that are created at run time; it can find these functions.
 
 
-def _map_style(dataset: Any) -> Any:
-    return _derived(MapStyle, "Dataset")(dataset)
+def _map_style(dataset: Any, even: str | None, block: int | None) -> Any:
+    return _derived(MapStyle, "Dataset")(dataset, even, block)
 
 
 def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:

@@ -29,12 +29,14 @@ from beam_datasets.reading.operations import (
     ENDLESS,
     MAX_ENDLESS,
     Batches,
+    Even,
     Operation,
     Repeat,
     Shared,
     Shuffle,
     Slice,
     Window,
+    divide,
     moved_on,
     stream_of,
 )
@@ -318,7 +320,9 @@ class Dataset(Frameworks):
         return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
     @names_foreign_arguments("shard")
-    def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Dataset:
+    def shard(
+        self, worker_index: int, worker_count: int, *, block: int | None = None, even: str | None = None
+    ) -> Dataset:
         """Returns one worker's part of the examples (or batches).
 
         All workers share one order, which does not depend on their number: worker i takes block i of it, then block
@@ -331,15 +335,25 @@ class Dataset(Frameworks):
             block: number of consecutive examples of a worker. The default is the batch size of a following `batch()`,
                 or 1 after `batch()`; otherwise at most 16, with 64 blocks for each worker if possible. With the
                 default, workers differ by at most one example: the last incomplete blocks are divided one by one.
+            even: how all workers get the same number of examples, of whole blocks if there are blocks of a given size
+                or batches: "drop" leaves out the last examples of an epoch, "pad" adds its first ones after them. None
+                for neither.
 
         Raises:
             TypeError: a number is not an integer.
-            ValueError: the worker does not exist, or the block is less than 1.
+            ValueError: the worker does not exist, or the block is less than 1; or `even` where an operation follows a
+                batch() of which the last batch is smaller.
         """
-        return self._divided(self._share(worker_index, worker_count, block))
+        share = self._share(worker_index, worker_count, block)
+        return self._divided(share, self._even(even, share.worker_count, block))
 
-    def _divided(self, share: Share) -> Dataset:
-        return self._with(Shared(self._operation, share))
+    def _divided(self, share: Share, even: Even | None = None) -> Dataset:
+        """Returns a share of the examples (or batches)."""
+        return self._with(divide(self._operation, share, even))
+
+    def _even(self, mode: str | None, num_ranks: int, block: int | None) -> Even | None:
+        """Returns how ranks get as many whole blocks, of one example (or batch) by default."""
+        return None if mode is None else Even(mode, num_ranks * (block or 1))
 
     def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
         """Returns a worker's share: whole blocks up to the end, or, with `even` or without a block, `Share.even`."""

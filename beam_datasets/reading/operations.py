@@ -199,14 +199,8 @@ class Repeat(Operation):
         for starts, counts in spans:
             while len(starts):
                 number = int(starts[0]) // n
-                end = (number + 1) * n
-                some = int(np.searchsorted(starts, end))
-                over = int(starts[some - 1] + counts[some - 1]) - end
-                here, starts, counts = (starts[:some] - number * n, counts[:some]), starts[some:], counts[some:]
-                if over > 0:
-                    here = here[0], np.append(here[1][:-1], here[1][-1] - over)
-                    starts, counts = np.append(end, starts), np.append(over, counts)
-                yield number, here
+                here, (starts, counts) = divided_at(starts, counts, (number + 1) * n)
+                yield number, (here[0] - number * n, here[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's."""
@@ -282,15 +276,55 @@ class Window(Rearranged):
         return WindowShuffle(self.length, self._window, self._seed, epoch)
 
 
+@dataclasses.dataclass(frozen=True)
+class Even:
+    """How all ranks get the same number of whole blocks.
+
+    Attributes:
+        mode: "drop" leaves out the last items of an epoch, "pad" adds its first ones after them.
+        multiple: number of items of which all ranks together get a multiple.
+    """
+
+    mode: str
+    multiple: int
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("drop", "pad"):
+            raise ValueError(f"even must be 'drop', 'pad' or None, got {self.mode!r}.")
+
+    def length(self, length: int) -> int:
+        """Returns how many of that many items all ranks together get, or how many with those that are added.
+
+        >>> Even("drop", 8).length(20), Even("pad", 8).length(20)
+        (16, 24)
+        """
+        if length == ENDLESS:
+            return length
+        return length - length % self.multiple if self.mode == "drop" else length + -length % self.multiple
+
+
 class Shared(Rearranged):
     """One worker's part of the items; see `reading.state`."""
 
-    def __init__(self, child: Operation, share: Share) -> None:
+    def __init__(self, child: Operation, share: Share, even: Even | None = None, full: Operation | None = None) -> None:
+        """Takes a share of the child's items.
+
+        Args:
+            child: the items of all workers.
+            share: which of them.
+            even: how all ranks get as many; None for no such thing.
+            full: the items of the whole epoch, of which the child has the last ones; None for the child.
+        """
         self.child = child
-        self.share = share
-        length = ENDLESS if child.length == ENDLESS else share.count(child.length)
-        even = ", even" if share.end is not None and share.block > 1 else ""
-        text = f"shard(of {share.worker_count}, block={share.block}{even})"
+        self.even = even
+        self.full = child if full is None else full
+        self.num_shared = child.length if even is None else even.length(child.length)
+        """Number of items that the shares of all workers have together."""
+        self.share = share if even is None else share.of(self.num_shared)
+        length = ENDLESS if child.length == ENDLESS else self.share.count(self.num_shared)
+        by_ones = ", even" if share.end is not None and share.block > 1 else ""
+        mode = "" if even is None else f", even={even.mode!r}"
+        text = f"shard(of {share.worker_count}, block={share.block}{by_ones}{mode})"
         super().__init__(length, child.item_bytes, (*child.texts, text))
 
     def in_blocks(self, size: int) -> Shared:
@@ -298,17 +332,75 @@ class Shared(Rearranged):
         share = self.share
         if share.end is None:
             return self
+        if self.even is not None:
+            even = dataclasses.replace(self.even, multiple=share.worker_count * size)
+            return Shared(self.child, Share(share.worker_index, share.worker_count, block=size), even)
         return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
+
+    def on(self, child: Operation) -> Shared:
+        """Returns the same share of the last items of an epoch."""
+        return Shared(child, self.share.of(child.length), self.even, self.full)
+
+    def of_first_worker(self, child: Operation) -> Shared:
+        """Returns the share of worker 0 of other items."""
+        return Shared(child, dataclasses.replace(self.share, worker_index=0), self.even, self.full)
+
+    @property
+    def _items(self) -> Operation | _Padded:
+        """The items of all workers, with those that are added at the end."""
+        return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's at the worker's positions."""
         counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
         below = (self.share.spans(*some) for some in limited(spans, counts))
-        return self.child.blocks(below, epoch)
+        return self._items.blocks(below, epoch)
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the child's at the worker's positions."""
+        return self._items.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the worker's positions in the stream."""
         return self.share.at(positions)
+
+
+class _Padded:
+    """The last items of an epoch, followed by those of the whole epoch again and again."""
+
+    def __init__(self, last: Operation, full: Operation) -> None:
+        self._last = last
+        self._full = full
+
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the items at positions, ascending."""
+        for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda part: part[0]):
+            below = (found for _, found in parts)
+            yield from (self._full if lap else self._last).blocks(below, epoch)
+
+    def _by_lap(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
+        """Yields 0 and positions of the last items, or the number of a repetition and positions in it."""
+        n, size = self._last.length, self._full.length
+        for starts, counts in spans:
+            while len(starts):
+                lap = (int(starts[0]) - n) // size + 1 if starts[0] >= n else 0
+                begin = n + (lap - 1) * size if lap else 0
+                here, (starts, counts) = divided_at(starts, counts, n + lap * size)
+                yield lap, (here[0] - begin, here[1])
+
+    def fetch(self, positions: Ints, epoch: int) -> Items:
+        """Returns the items at any positions."""
+        is_last = positions < self._last.length
+        found: list[Any] = [None] * len(positions)
+        for operation, some, begin in (
+            (self._last, np.flatnonzero(is_last), 0),
+            (self._full, np.flatnonzero(~is_last), self._last.length),
+        ):
+            if len(some):
+                items = operation.fetch((positions[some] - begin) % operation.length, epoch)
+                for place, item in zip(some.tolist(), items):
+                    found[place] = item
+        return found
 
 
 class Batches(Operation):
@@ -338,6 +430,38 @@ class Batches(Operation):
     def _below(self, starts: Ints, counts: Ints) -> Spans:
         """The last group of an epoch may be shorter."""
         return starts * self.size, np.minimum((starts + counts) * self.size, self.child.length) - starts * self.size
+
+
+def divide(operation: Operation, share: Share, even: Even | None = None) -> Operation:
+    """Returns a share of the items of an operation.
+
+    With `even`, batches are made of a share of the examples, so that the last ones can be filled up.
+
+    Raises:
+        ValueError: with `even`, the batches have different sizes that are the items of an operation.
+    """
+    if even is None:
+        return Shared(operation, share)
+    if not isinstance(operation, Batches):
+        _check_equal_batches(operation, even)
+        return Shared(operation, share, even)
+    size = operation.size
+    of_examples = dataclasses.replace(share, block=share.block * size, end=None)
+    child = divide(operation.child, of_examples, dataclasses.replace(even, multiple=even.multiple * size))
+    return Batches(child, size, operation.drop_remainder)
+
+
+def _check_equal_batches(operation: Operation, even: Even) -> None:
+    if isinstance(operation, Batches) and not operation.drop_remainder and operation.length != ENDLESS:
+        rest = operation.child.length % operation.size
+        if rest:
+            raise ValueError(
+                f"even={even.mode!r}: expected batches of {operation.size} examples, but the last one of an epoch has "
+                f"{rest}, and an operation follows batch(). Call batch() last, or with drop_remainder=True."
+            )
+    below: Any = getattr(operation, "child", None)
+    for child in getattr(operation, "children", () if below is None else (below,)):
+        _check_equal_batches(child, even)
 
 
 def stream_of(operation: Operation) -> Operation:
@@ -372,7 +496,10 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
         return _reached(operation.child, taken + operation.taken)
     if not isinstance(operation, Shared):
         return taken, None
-    position, partial = operation.share.reached(taken, operation.child.length)
+    length = operation.child.length
+    position, partial = operation.share.reached(taken, operation.num_shared)
+    if position + (partial.taken if partial else 0) >= length:  # what comes after it is padding
+        position, partial = length, None
     unit, child = 1, operation.child
     while isinstance(child, Batches):
         unit, child = unit * child.size, child.child
@@ -392,7 +519,7 @@ def _of_first_worker(operation: Operation) -> Operation:
     if isinstance(operation, _GoneOn):
         return _GoneOn(_of_first_worker(operation.child), operation.taken)
     if isinstance(operation, Shared):
-        return Shared(_of_first_worker(operation.child), dataclasses.replace(operation.share, worker_index=0))
+        return operation.of_first_worker(_of_first_worker(operation.child))
     return operation
 
 
@@ -438,7 +565,7 @@ def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operati
     if isinstance(operation, Shared):
         innermost = _innermost(operation)[0] is operation
         child = moved_on(operation.child, stream, 0 if innermost else taken)
-        shared = Shared(child, operation.share.of(child.length))
+        shared = operation.on(child)
         return _GoneOn(shared, taken) if taken and innermost else shared
     return stream
 
@@ -504,6 +631,17 @@ def whole(start: int, stop: int) -> Iterator[Spans]:
     """Yields the positions [start, stop) in arrays so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
+
+
+def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
+    """Returns spans before a position, and those from there on."""
+    some = int(np.searchsorted(starts, end))
+    over = int(starts[some - 1] + counts[some - 1]) - end
+    before, after = (starts[:some], counts[:some]), (starts[some:], counts[some:])
+    if over > 0:
+        before = before[0], np.append(before[1][:-1], before[1][-1] - over)
+        after = np.append(end, after[0]), np.append(over, after[1])
+    return before, after
 
 
 def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:

@@ -90,17 +90,23 @@ def items(three: Any) -> Any:
 
 
 def divided(
-    dataset: Any, rank: int = 0, num_ranks: int = 1, block: int | None = 1, *, state: Any = None, drop: bool = False
+    dataset: Any,
+    rank: int = 0,
+    num_ranks: int = 1,
+    block: int | None = 1,
+    *,
+    state: Any = None,
+    even: str | None = None,
 ) -> Divided:
     """Returns a rank's share, which goes on from a state if there is one."""
-    made = Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, drop_remainder=drop)
+    made = Divided(dataset, rank=rank, num_ranks=num_ranks, block=block, even=even)
     if state is not None:
         made.load_state_dict(json.loads(json.dumps(state)))
     return made
 
 
 def _stream(stream: Any) -> DividedStream:
-    return DividedStream(stream, rank=0, num_ranks=1, block=1, drop_remainder=False)
+    return DividedStream(stream, rank=0, num_ranks=1, block=1, even=None)
 
 
 def rest_of(dataset: Any, state: Any, num_ranks: int, block: int | None) -> list[int]:
@@ -112,18 +118,65 @@ def test_loader_asks_workers_in_turn(items: Any) -> None:
     assert list(Loader(divided(items.take(8)), 2, 3)) == [[0, 3], [1, 4], [2, 5], [6], [7]]
 
 
+def evened(count: int, multiple: int, even: str | None) -> list[int]:
+    """Returns the items of all ranks: without the last ones, or with the first ones after them."""
+    if even == "pad":
+        return [place % count for place in range(count + -count % multiple)]
+    return list(range(count - count % multiple if even == "drop" else count))
+
+
+EVENS = st.sampled_from([None, "drop", "pad"])
+
+
 @settings(max_examples=60)
-@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(0, N), st.booleans())
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(0, N), EVENS, st.booleans())
 def test_workers_change_nothing_where_blocks_are_batches(
-    items: Any, num_ranks: int, num_workers: int, block: int, length: int, drop: bool
+    items: Any, num_ranks: int, num_workers: int, block: int, length: int, even: str | None, is_batched: bool
 ) -> None:
-    used = length - length % (num_ranks * block) if drop else length
-    batches = [list(range(first, min(first + block, used))) for first in range(0, used, block)]
+    used = evened(length, num_ranks * block, even)
+    batches = [used[first : first + block] for first in range(0, len(used), block)]
     for rank in range(num_ranks):
-        dataset = divided(items.take(length), rank, num_ranks, block, drop=drop)
         expected = batches[rank::num_ranks]
-        assert list(Loader(dataset, block, num_workers)) == expected
-        assert len(dataset) == len(flat(expected))
+        if is_batched:
+            dataset = divided(items.take(length).batch(block), rank, num_ranks, None, even=even)
+            assert [batch.tolist() for batch in flat(Loader(dataset, 1, num_workers))] == expected
+            assert len(dataset) == len(expected)
+        else:
+            dataset = divided(items.take(length), rank, num_ranks, block, even=even)
+            assert list(Loader(dataset, block, num_workers)) == expected
+            assert len(dataset) == len(flat(expected))
+        assert even is None or {len(batch) for batch in expected} <= {block}
+
+
+@settings(max_examples=60)
+@given(NUM_RANKS, NUM_WORKERS, BLOCKS, st.integers(1, N), st.sampled_from(["drop", "pad"]), st.integers(0, 9))
+def test_even_epochs_go_on_where_they_were(
+    items: Any, num_ranks: int, num_workers: int, block: int, length: int, even: str, steps: int
+) -> None:
+    """With as many ranks and workers by the states of all or of rank 0; with others after a whole step of all."""
+    batches = items.take(length).batch(block)
+    ranks = [divided(batches, rank, num_ranks, None, even=even) for rank in range(num_ranks)]
+    whole = [[batch.tolist() for batch in flat(Loader(_copy(rank), 1, num_workers))] for rank in ranks]
+    loaders = [Loader(rank, 1, num_workers) for rank in ranks]
+    before = [[batch.tolist() for batch in flat(itertools.islice(loader, steps))] for loader in loaders]
+    assert len(set(map(len, whole))) == 1
+    for rank, loader in zip(ranks, loaders):
+        for states in (loader.states(), loaders[0].states()):
+            later = flat(Loader(_copy(rank), 1, num_workers, states))
+            assert sorted(batch.tolist() for batch in later) == sorted(whole[ranks.index(rank)][steps:])
+    taken = sum(map(len, before))
+    if taken * block <= length:
+        state = ranks[0].state_after(batches=taken)
+        later = [
+            divided(items.take(length).batch(block + 1), rank, 2, None, state=state, even=even) for rank in range(2)
+        ]
+        got = [[batch.tolist() for batch in flat(Loader(rank, 1, 0))] for rank in later]
+        left = list(range(taken * block, length))
+        if even == "drop":
+            assert sorted(flat(flat(got))) == left[: len(left) - len(left) % (2 * (block + 1))]
+        else:
+            assert set(left) <= set(flat(flat(got))) if left else not flat(got)
+        assert len(got[0]) == len(got[1])
 
 
 @settings(max_examples=60)
@@ -133,7 +186,7 @@ def test_each_item_goes_to_one_rank_which_goes_on_where_each_worker_was(
 ) -> None:
     used, got = length - length % (num_ranks * block) if drop else length, []
     for rank in range(num_ranks):
-        dataset = divided(items.take(length), rank, num_ranks, block, drop=drop)
+        dataset = divided(items.take(length), rank, num_ranks, block, even="drop" if drop else None)
         whole = list(Loader(dataset, batch_size, num_workers))
         loader = Loader(_copy(dataset), batch_size, num_workers)
         before = list(itertools.islice(loader, steps))
@@ -176,7 +229,9 @@ def test_the_state_of_any_rank_without_workers_is_that_of_all(
     items: Any, length: int, num_ranks: int, block: int, parts: int, steps: int, drop: bool, others: int
 ) -> None:
     """Up to the end, where ranks that have fewer are asked in vain."""
-    ranks = [divided(items.take(length), rank, num_ranks, block, drop=drop) for rank in range(num_ranks)]
+    ranks = [
+        divided(items.take(length), rank, num_ranks, block, even="drop" if drop else None) for rank in range(num_ranks)
+    ]
     with as_worker(0, 0, 1):
         got = [item for dataset in ranks for item in asked(iter(dataset), steps * block * parts)]
     used = length - length % (num_ranks * block) if drop else length
@@ -184,7 +239,7 @@ def test_the_state_of_any_rank_without_workers_is_that_of_all(
     for rank, dataset in enumerate(ranks):
         state = dataset.state_dict()
         assert sorted(got + rest_of(items.take(length), state, others, block + 1)) == list(range(length))
-        again = divided(items.take(length), rank, num_ranks, block, drop=drop, state=state)
+        again = divided(items.take(length), rank, num_ranks, block, even="drop" if drop else None, state=state)
         assert len(flat(Loader(again, 1, 0))) == max(0, len(dataset) - steps * block * parts)
 
 
@@ -214,7 +269,7 @@ def test_blocks_by_default(
     """Ranks and workers that take blocks of the default size have each item once, and go on from their states."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(positions, "_MIN_ROUNDS", 1)
-        ranks = [divided(items, rank, num_ranks, None, drop=drop) for rank in range(num_ranks)]
+        ranks = [divided(items, rank, num_ranks, None, even="drop" if drop else None) for rank in range(num_ranks)]
         whole = [flat(Loader(rank, 1, num_workers)) for rank in ranks]
         assert len(set(map(len, whole))) == 1 or (not drop and max(map(len, whole)) - min(map(len, whole)) == 1)
         assert [len(rank) for rank in ranks] == list(map(len, whole))
@@ -300,7 +355,7 @@ def test_the_pass_after_a_loaded_state_is_the_next_epoch(items: Any, num_workers
 
 
 def test_repeated(items: Any) -> None:
-    dataset = divided(items.repeat(), 1, 2, block=2, drop=True)
+    dataset = divided(items.repeat(), 1, 2, block=2, even="drop")
     assert list(itertools.islice(Loader(dataset, 2, 3), 3)) == [[2, 3], [6, 7], [10, 11]]
     with pytest.raises(TypeError, match="endless"):
         len(dataset)
@@ -394,11 +449,11 @@ def test_datasets_pickle_without_open_files(three: Any) -> None:
         ({"num_ranks": 0}, ValueError, "^num_ranks must be at least 1, got 0"),
         ({"rank": 2}, ValueError, r"^rank must be in \[0, 2\), got 2"),
         ({"rank": -1}, ValueError, r"^rank must be in \[0, 2\), got -1"),
-        ({"drop_remainder": "no"}, TypeError, "^drop_remainder must be True or False, not 'no'"),
+        ({"even": "no"}, ValueError, "^even must be 'drop', 'pad' or None, got 'no'"),
         ({"block": 0}, ValueError, "^block must be at least 1, got 0"),
     ],
     ids=str,
 )
 def test_options_are_refused_by_their_names(three: Any, options: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
-        Divided(three.as_dataset("train"), **{"rank": 0, "num_ranks": 2, "block": 1, "drop_remainder": False} | options)
+        Divided(three.as_dataset("train"), **{"rank": 0, "num_ranks": 2, "block": 1, "even": None} | options)

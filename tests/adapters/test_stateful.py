@@ -160,7 +160,7 @@ def test_streams_refuse(three: Any, torchdata: Any) -> None:
         len(dataset)
     with pytest.raises(TypeError, match="no state_after"):
         dataset.state_after(examples=3)
-    with pytest.raises(ValueError, match="expected no fill or drop_remainder"):
+    with pytest.raises(ValueError, match="expected no fill or even"):
         stream.as_torch(fill=3)
     with pytest.raises(TypeError, match="a stream has no ds"):
         stream.as_torch(map_style=True)

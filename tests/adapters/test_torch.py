@@ -54,7 +54,9 @@ def test_batches_are_the_same_for_any_number_of_workers(
 ) -> None:
     expected = batches_of(order[:16] if drop else order, 4)
     for rank in range(num_ranks):
-        dataset = three.as_dataset("train").as_torch(rank=rank, num_ranks=num_ranks, block=4, drop_remainder=drop)
+        dataset = three.as_dataset("train").as_torch(
+            rank=rank, num_ranks=num_ranks, block=4, even="drop" if drop else None
+        )
         batches = loader(dataset, batch_size=4, num_workers=num_workers)
         for _ in range(2):  # epochs
             assert ids(batches) == expected[rank::num_ranks]
@@ -101,6 +103,89 @@ def test_resumes_after_steps_with_other_numbers(three: Any, order: list[int], lo
     batches = loader(dataset, batch_size=4, num_workers=num_workers)
     assert ids(batches) == batches_of(order[12:], 4)
     assert ids(batches) == batches_of(order, 4)  # the next epoch, from its beginning
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+@pytest.mark.parametrize("form", ["batches", "examples", "map-style", "examples without block"])
+@pytest.mark.parametrize("even", [None, "drop", "pad"])
+def test_equal_batches_of_ranks(
+    torch: Any,
+    three: Any,
+    order: list[int],
+    loader: Any,
+    num_workers: int,
+    form: str,
+    even: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each rank gets as many batches of 4, in every form; and `len()` is their number, also without `even`."""
+    train, got = three.as_dataset("train"), []
+    for rank in range(2):
+        ranks = {"rank": rank, "num_ranks": 2}
+        if form == "batches":
+            batches = loader(train.batch(4).as_torch(even=even, **ranks), batch_size=None, num_workers=num_workers)
+        elif form == "examples":
+            batches = loader(train.as_torch(even=even, block=4, **ranks), batch_size=4, num_workers=num_workers)
+        elif form == "map-style":
+            monkeypatch.setenv("RANK", str(rank))
+            monkeypatch.setenv("WORLD_SIZE", "2")
+            dataset = train.as_torch(map_style=True, even=even, block=even and 4)
+            sampler = torch.utils.data.DistributedSampler(dataset, 2, rank, shuffle=True)
+            batches = loader(dataset, batch_size=4, sampler=sampler, num_workers=num_workers)
+        elif even is None:
+            batches = loader(train.as_torch(**ranks), batch_size=4, num_workers=num_workers)
+        else:
+            with pytest.raises(ValueError, match="the batch_size of the DataLoader"):
+                train.as_torch(even=even, **ranks)
+            return
+        got.append(ids(batches))
+        assert len(batches) == len(got[-1])
+    if even is not None:
+        assert [[len(batch) for batch in rank] for rank in got] == [[4] * (2 if even == "drop" else 3)] * 2
+    if even != "drop":
+        assert set(flat(flat(got))) == set(order)
+
+
+def test_length_of_smaller_last_batches(three: Any, loader: Any) -> None:
+    train = three.as_dataset("train")
+    for num_workers in (2, 3):
+        for options in ({"batch_size": 4}, {"batch_size": 4, "drop_last": True}, {"batch_size": 5}):
+            batches = loader(train.as_torch(), num_workers=num_workers, **options)
+            assert len(batches) == len(list(batches))
+        assert len(train.as_torch()) == N
+
+
+def test_unequal_steps_are_announced_once(torch: Any, three: Any, caplog: Any) -> None:
+    def announced(dataset: Any, rank: int = 0, **options: Any) -> list[str]:
+        caplog.clear()
+        made = dataset.as_torch(rank=rank, num_ranks=2, **options)
+        for _ in range(2):
+            next(iter(made), None)
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    train = three.as_dataset("train")
+    [message] = announced(train.take(20).batch(4))
+    assert "rank 0 gets 3 batches in an epoch, and rank 1 gets 2." in message
+    [message] = announced(train.take(20), block=4)
+    assert "rank 0 gets 3 batches in an epoch, and rank 1 gets 2." in message
+    [message] = announced(train)
+    assert "rank 0 gets 12 examples in an epoch, and rank 1 gets 11." in message
+    for quiet in (
+        announced(train.take(20).batch(4), even="drop"),
+        announced(train.take(20).batch(4), rank=1),
+        announced(train.batch(4)),
+        announced(train.repeat()),
+        announced(train.filter(lambda example: True)),
+    ):
+        assert not quiet
+
+
+def test_batches_that_cannot_be_made_equal(torch: Any, three: Any) -> None:
+    train = three.as_dataset("train")
+    with pytest.raises(ValueError, match=r"last one of an epoch has 3.*Call batch\(\) last"):
+        train.batch(4).repeat(2).as_torch(even="drop")
+    assert len(train.batch(4, drop_remainder=True).repeat(2).as_torch(even="drop", rank=0, num_ranks=2)) == 5
+    assert len(train.repeat(2).batch(4).as_torch(even="pad", rank=0, num_ranks=2)) == 6
 
 
 def test_spawned_workers(three: Any, order: list[int], loader: Any) -> None:

@@ -17,7 +17,7 @@ def main(folder: Path) -> None:
     store = f"file://{folder}/store"
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
     directory = Path(__file__).resolve().parents[1] / "data" / "tfds" / "spec_three" / "1.2.3"
-    dataset = bd.builder_from_directory(directory).as_dataset("train").as_torch(block=4, drop_remainder=True)
+    dataset = bd.builder_from_directory(directory).as_dataset("train").as_torch(block=4, even="drop")
     sums = []
     for batch in torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=1):
         distributed.all_reduce(total := batch["idx"].sum())
