@@ -128,7 +128,6 @@ DATASET: Mapping[str, str] = {
     ),
     "choose_from_datasets | sample_from_datasets | rejection_resample | resample_streams": "`bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
     "enumerate(start) | map_with_index(transform)": "`enumerate({ds}, {start:0})`",
-    "flat_map(map_func)": "`(item for example in {ds} for item in {map_func:function}(example))`",
     "get_single_element": "`{ds}[0]`",
     "ignore_errors": "`beam-datasets verify NAME --repair`; a damaged record is an error that names it",
     "interleave | parallel_interleave": (
@@ -384,9 +383,10 @@ PACKAGE: Mapping[str, str] = {
     "ShardOptions | ShardByJaxProcess | NoSharding | sharding": "`ds.shard(rank, num_ranks)`, or `bd.split_for_jax_process('train')`",
     "ReadOptions | MultiprocessingOptions | multiprocessing": "`ds.parallel(processes=4)`",
     "Batch(batch_size)": "`ds.batch({batch_size:32})`",
-    "Map | MapTransform | MapWithIndex | RandomMap | RandomMapTransform | FlatMapTransform | transforms"
+    "Map | MapTransform | MapWithIndex | RandomMap | RandomMapTransform | transforms"
     " | Transformation | Transformations": "`ds.map(function)`",
     "Filter | FilterTransform": "`ds.filter(function)`",
+    "FlatMapTransform": "`ds.flat_map(function)`",
     "PyGrainCheckpointHandler | CheckpointHandler | checkpoint": "`iterator.get_state()`, a dict that JSON can hold",
     "Record | RecordMetadata | sources | monitoring | config | constants": "`ds.as_grain_source()` with Grain itself",
     # ------------------------------------------------------------------------------------------------- words of anybody

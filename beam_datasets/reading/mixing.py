@@ -1,4 +1,4 @@
-"""`mix()`: a dataset of several datasets, whose features agree."""
+"""`mix()`: a dataset of several datasets, whose features agree, or a stream of streams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -17,13 +17,41 @@ from beam_datasets.reading.decoding import Batch, Decode, Map, MixedFirst, Mixed
 from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, Schedule, quotas_of
 from beam_datasets.reading.operations import ENDLESS, MAX_ENDLESS
 from beam_datasets.reading.state import fingerprint
+from beam_datasets.reading.stream_mixture import StreamMixture
+from beam_datasets.reading.streams import Stream
 
-Sources: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]] | Iterable[Dataset]"
-Weights: TypeAlias = "Mapping[Dataset, float] | Sequence[float]"
+Source: TypeAlias = "Dataset | Stream"
+Datasets: TypeAlias = "Mapping[Dataset, float] | Iterable[tuple[Dataset, float]] | Iterable[Dataset]"
+Sources: TypeAlias = "Mapping[Any, float] | Iterable[tuple[Source, float]] | Iterable[Source]"
+Weights: TypeAlias = "Mapping[Any, float] | Sequence[float]"
 
 STOPS = ("first", "all", "never")
 
 
+@overload
+def mix(
+    sources: Datasets,
+    *,
+    weights: Weights | None = ...,
+    temperature: float | None = ...,
+    schedule: Iterable[tuple[int, Weights]] | None = ...,
+    seed: int = ...,
+    stop: str = ...,
+    source_key: str | None = ...,
+    names: Iterable[str] | None = ...,
+) -> Dataset: ...
+@overload
+def mix(
+    sources: Sources,
+    *,
+    weights: Weights | None = ...,
+    temperature: float | None = ...,
+    schedule: Iterable[tuple[int, Weights]] | None = ...,
+    seed: int = ...,
+    stop: str = ...,
+    source_key: str | None = ...,
+    names: Iterable[str] | None = ...,
+) -> Dataset | Stream: ...
 def mix(
     sources: Sources,
     *,
@@ -34,7 +62,7 @@ def mix(
     stop: str = "first",
     source_key: str | None = None,
     names: Iterable[str] | None = None,
-) -> Dataset:
+) -> Dataset | Stream:
     """Returns a mixture of datasets: their examples in the ratio of the weights.
 
     A mixture is a `Dataset` in read order: `len`, iteration, states, `shuffle`, `repeat`, `shard`, `batch`, `skip`,
@@ -45,9 +73,13 @@ def mix(
 
     Blocks have at most 1024 positions. If the ratio of the weights needs more, quotas are rounded.
 
+    A mixture with a stream is a `Stream`, whose state has the state of each source. Its sources end when their next
+    item is asked for, not with their last one; those that ended go on with their next epochs. Each worker mixes its own
+    parts of the sources.
+
     Args:
-        sources: dict from datasets to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`; or datasets
-            alone, with one of the next three arguments.
+        sources: dict from datasets or streams to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`; or
+            datasets or streams alone, with one of the next three arguments.
         weights: numbers above 0 in the order of the sources, or a dict from sources to numbers.
         temperature: a number above 0: the weight of a source is its length to the power of 1 / temperature. So 1 mixes
             in the ratio of the lengths, and larger numbers favour small sources.
@@ -66,21 +98,16 @@ def mix(
         TypeError: an argument has another type.
         ValueError: the number of sources is 0 or above 1024, one is empty or has `parallel()`, a weight is not above 0,
             names are not unique, or the features of two sources differ. Features are not compared if a source has a
-            `map()`. A schedule does not begin at 0, does not ascend, or never reads a source.
+            `map()` or is a stream. A schedule does not begin at 0, does not ascend, or never reads a source.
     """
     datasets, stages = _stages_of(sources, weights, temperature, schedule)
     if stop not in STOPS:
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
-    identities = [fingerprint(**ds._identity, operations=ds._operation.texts) for ds in datasets]
+    identities = [_identity_of(source) for source in datasets]
     titles = _names(identities, names, needed=source_key is not None)
     for dataset, title in zip(datasets, titles):
-        if not dataset:
-            raise ValueError(f"source {title!r} is empty: expected at least one example. Leave it out of mix().")
-        if (dataset._processes, dataset._threads) != (None, None):
-            raise ValueError(f"source {title!r} has parallel(), which a mixture has for all. Use mix(...).parallel().")
-    _check_agreement(datasets, titles)
-    steps = _steps(datasets, source_key, titles)
+        _check_source(dataset, title)
     patterns = tuple(Pattern(quotas_of(stage), seed) for _, stage in stages)
     starts = tuple(start for start, _ in stages)
     pattern = patterns[0] if len(patterns) == 1 else Schedule(starts, patterns)
@@ -91,29 +118,70 @@ def mix(
     ]
     at = f", schedule={list(starts)}" if len(starts) > 1 else ""
     text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}{at}, seed={seed}, stop={stop})"
+    identity = _joined_identity(datasets, identities)
+    if not all(isinstance(source, Dataset) for source in datasets):
+        streams = [_stream_of(source) for source in datasets]
+        mixture = StreamMixture(streams, pattern, stop, identity, text, source_key=source_key, names=titles)
+        return Stream(mixture)
+    _check_agreement(datasets, titles)
+    steps = _steps(datasets, source_key, titles)
     operations = [dataset._operation for dataset in datasets]
     operation = Mixture(operations, pattern, stop, isinstance(steps[0], MixedFirst), text)
-    identity = {
+    return Dataset(operation, steps, source=None, lookup=None, identity=identity)
+
+
+def _identity_of(source: Source) -> dict[str, str]:
+    """Returns the fingerprint of a source."""
+    if isinstance(source, Stream):
+        return source._fingerprint()
+    return fingerprint(**source._identity, operations=source._operation.texts)
+
+
+def _joined_identity(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Returns the arguments of `fingerprint`, but for `operations`, of a mixture."""
+    bases = [source._base if isinstance(source, Stream) else source for source in sources]
+    return {
         "dataset": " + ".join(what["dataset"] for what in identities),
         "version": " + ".join(what["version"] for what in identities),
         "digest": hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
-        "slices": [part for dataset in datasets for part in dataset._identity["slices"]],
+        "slices": [part for base in bases for part in base._identity["slices"]],
         "read_config": {
             f"{i}.{name}": value
-            for i, dataset in enumerate(datasets)
-            for name, value in dataset._identity["read_config"].items()
+            for i, base in enumerate(bases)
+            for name, value in base._identity["read_config"].items()
         },
     }
-    return Dataset(operation, steps, source=None, lookup=None, identity=identity)
+
+
+def _check_source(source: Source, title: str) -> None:
+    """Raises a ValueError if a source cannot be mixed."""
+    if isinstance(source, Stream):
+        if source._epochs != 1:
+            raise ValueError(
+                f"source {title!r} has repeat(): give mix(..., stop='all') or 'never', or repeat the mixture."
+            )
+        return
+    if not source:
+        raise ValueError(f"source {title!r} is empty: expected at least one example. Leave it out of mix().")
+    if (source._processes, source._threads) != (None, None):
+        raise ValueError(f"source {title!r} has parallel(), which a mixture has for all. Use mix(...).parallel().")
+
+
+def _stream_of(source: Source) -> Stream:
+    """Returns a source as a stream each of whose epochs is one of the mixture."""
+    stream = source if isinstance(source, Stream) else Stream(source)
+    if not stream._base._has_positions:
+        return stream
+    return Stream(stream._base.skip(0), stream._links)  # a repeat() before is part of each epoch
 
 
 def _stages_of(
     sources: Any, weights: Any, temperature: Any, schedule: Any
-) -> tuple[list[Dataset], list[tuple[int, list[float]]]]:
+) -> tuple[list[Any], list[tuple[int, list[float]]]]:
     """Returns the datasets, and from which positions on they have which weights."""
     given = list(sources.items() if isinstance(sources, Mapping) else sources)
     ways = [way for way in (weights, temperature, schedule) if way is not None]
-    if given and all(isinstance(item, Dataset) for item in given):
+    if given and all(isinstance(item, (Dataset, Stream)) for item in given):
         datasets = given
         if len(ways) != 1:
             raise TypeError(
@@ -137,9 +205,9 @@ def _stages_of(
     return datasets, [(0, found)]
 
 
-def _pair(item: Any) -> tuple[Dataset, Any]:
+def _pair(item: Any) -> tuple[Source, Any]:
     """Returns a pair of a dataset and its weight."""
-    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Dataset)):
+    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (Dataset, Stream))):
         raise TypeError(
             "mix() takes a dict from datasets to weights, or pairs (dataset, weight), or datasets with weights=, got "
             f"{item!r}."
@@ -147,7 +215,7 @@ def _pair(item: Any) -> tuple[Dataset, Any]:
     return item
 
 
-def _weights_of(weights: Any, datasets: Sequence[Dataset]) -> list[float]:
+def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
     """Returns a weight, at least 0, for each source."""
     if isinstance(weights, Mapping):
         for dataset in weights:
@@ -167,20 +235,23 @@ def _weights_of(weights: Any, datasets: Sequence[Dataset]) -> list[float]:
     return list(map(float, found))
 
 
-def _weights_by_length(datasets: Sequence[Dataset], temperature: Any) -> list[float]:
+def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]:
     """Returns the length of each source to the power of 1 / temperature."""
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
         raise TypeError(f"temperature must be a number, got {temperature!r}.")
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature!r}.")
-    lengths = [dataset._operation.length for dataset in datasets]
+    lengths = [ENDLESS if isinstance(source, Stream) else source._operation.length for source in datasets]
     if ENDLESS in lengths:
-        raise ValueError("temperature: expected sources with a length, got an endless one. Call repeat() after mix().")
+        raise ValueError(
+            "temperature: expected sources with a length, got a stream or an endless one. Give weights=, or call "
+            "repeat() after mix()."
+        )
     largest = max(1, *lengths)  # so that powers do not overflow
     return [float((length / largest) ** (1 / temperature)) for length in lengths]
 
 
-def _schedule_of(schedule: Any, datasets: Sequence[Dataset]) -> list[tuple[int, list[float]]]:
+def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list[float]]]:
     """Returns the positions and weights of a schedule."""
     pairs = list(schedule)
     for pair in pairs:

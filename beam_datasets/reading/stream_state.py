@@ -3,15 +3,16 @@
 `{"format": 4, "epoch": 0, "position": 41, "held": [{"bins": [[38, 40]]}, {}], "check": "...", "fingerprint": {...}}`.
 `held` has a dict for each link and one for what is to be handed out, or nothing if nothing is held. Which items that
 is depends on the examples, so the numbers alone do not show that a state is damaged: `check` is a hash of them. States
-of format 3 have none. A part that `flat_map()` or `chunk()` made of item 41 is `{"of": 41, "part": 2}`, and
-`"parts": [41, 3]` are those of it from number 3 on.
+of format 3 have none. A part that `flat_map()` or `chunk()` made of item 41 is `{"of": 41, "part": 2}`, and in a queue
+`{"of": 41, "from": 3}` are all from number 3 on. A state of a mixture of streams also has `sources`, the state of
+each; an item of it is `{"source": 1, "epoch": 0, "of": 41}`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -26,9 +27,12 @@ unit and a number for a part of an item."""
 Origin: TypeAlias = "tuple[str, ...]"
 """The links that made an item of others, in order: 'group' of several, 'part' a part of one."""
 
+OfBase: TypeAlias = "Callable[[Any], Unit] | None"
+"""From an origin in a state to the same before all links, checked; None where it is a position."""
+
 _WITHOUT_CHECK, _FORMAT = FORMATS_OF_STREAMS
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
-_HINT = "Restore it with the operations that it was saved with, or begin anew."
+HINT = "Restore it with the operations that it was saved with, or begin anew."
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,11 @@ class Held:
         queue: items that it has not processed yet.
         bins: items of its incomplete groups.
         count: number of items that a `skip()` or `take()` has seen.
-        parts: an item whose parts it passes on, and the number of the next one; empty if there is none.
     """
 
     queue: Sequence[Unit] = ()
     bins: Sequence[Sequence[Unit]] = ()
     count: int = 0
-    parts: Sequence[Any] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the attributes that are not empty, by name."""
@@ -91,18 +93,19 @@ class StreamState:
         }
 
     def _check(self) -> str:
-        parts = [[part.queue, part.bins, part.count, *filter(None, [part.parts])] for part in self.held]
+        parts = [[part.queue, part.bins, part.count] for part in self.held]
         empty = [[], [], 0]
         numbers = [self.epoch, self.position, parts if any(part != empty for part in parts) else []]
         return hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:24]
 
     @classmethod
-    def from_dict(cls, state: object, origins: Sequence[Origin]) -> StreamState:
+    def from_dict(cls, state: object, origins: Sequence[Origin], of_base: OfBase = None) -> StreamState:
         """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
 
         Args:
             state: the dict.
             origins: of the items before each link and of what is handed out.
+            of_base: returns the origins of what comes before all links, if these are not positions.
 
         Raises:
             StateError: it is not such a dict, or of other links.
@@ -112,14 +115,14 @@ class StreamState:
         if not isinstance(state, Mapping) or set(state) != fields or number not in FORMATS_OF_STREAMS:
             raise StateError(
                 f"a stream's state is a dict of format {_FORMAT} with the fields {sorted(_FIELDS | {'check'})}, got "
-                f"{shown(state)}. {_HINT}"
+                f"{shown(state)}. {HINT}"
             )
         position = checked("the state's position", state["position"], MAX_POSITION)
-        held = _held_of(state["held"], origins, position)
+        held = _held_of(state["held"], origins, position, of_base)
         found = cls(state["epoch"], position, held, state["fingerprint"])
         items = list(_items(held))
         if len(set(items)) < len(items):
-            raise StateError(f"the state is damaged: expected each example once in what is held. {_HINT}")
+            raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
         if number == _FORMAT and state["check"] != found._check():
             raise StateError(
                 f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Begin anew, or "
@@ -128,42 +131,44 @@ class StreamState:
         return found
 
 
-def _held_of(value: Any, origins: Sequence[Origin], position: int) -> tuple[Held, ...]:
+def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBase) -> tuple[Held, ...]:
     """Returns what the links hold, from a state."""
     if not isinstance(value, (list, tuple)) or (value and len(value) != len(origins)):
-        raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {_HINT}")
+        raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {HINT}")
     found = []
     for part, origin in zip(value, origins):
-        if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count", "parts"}:
-            raise StateError(f"the state's held: expected queue, bins, count and parts, got {shown(part)}. {_HINT}")
-        bins, parts = _list_of(part.get("bins", [])), _list_of(part.get("parts", []))
-        if len(parts) not in (0, 2):
-            raise StateError(f"the state's parts: expected an item and a number, got {shown(parts)}. {_HINT}")
+        if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count"}:
+            raise StateError(f"the state's held: expected queue, bins and count, got {shown(part)}. {HINT}")
+        bins = _list_of(part.get("bins", []))
         most = MAX_POSITION if "part" in origin else position
         found.append(
             Held(
-                [_unit(unit, origin, position) for unit in _list_of(part.get("queue", []))],
-                [[_unit(unit, origin, position) for unit in _list_of(units)] for units in bins],
+                [unit_of(unit, origin, position, of_base, in_queue=True) for unit in _list_of(part.get("queue", []))],
+                [[unit_of(unit, origin, position, of_base) for unit in _list_of(units)] for units in bins],
                 checked("the state's count", part.get("count", 0), most),
-                parts and [_unit(parts[0], origin, position), checked("the state's part", parts[1], MAX_POSITION)],
             )
         )
     return tuple(found)
 
 
-def _unit(value: Any, origin: Origin, position: int) -> Unit:
-    """Returns what an item of this origin was made of, of examples before a position."""
+def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_queue: bool = False) -> Unit:
+    """Returns what an item of this origin was made of, of examples before a position; in a queue also several parts.
+
+    Raises:
+        StateError: it is no such value.
+    """
     if not origin:
-        return checked("a held position", value, position - 1)
+        return checked("a held position", value, position - 1) if of_base is None else of_base(value)
     *before, last = origin
     if last == "part":
-        if not isinstance(value, Mapping) or set(value) != {"of", "part"}:
-            raise StateError(f"the state's held: expected a part of an item, got {shown(value)}. {_HINT}")
-        number = checked("the state's part", value["part"], MAX_POSITION)
-        return {"of": _unit(value["of"], tuple(before), position), "part": number}
-    units = [_unit(unit, tuple(before), position) for unit in _list_of(value)]
+        name = "from" if in_queue and isinstance(value, Mapping) and "from" in value else "part"
+        if not isinstance(value, Mapping) or set(value) != {"of", name}:
+            raise StateError(f"the state's held: expected a part of an item, got {shown(value)}. {HINT}")
+        number = checked("the state's part", value[name], MAX_POSITION)
+        return {"of": unit_of(value["of"], tuple(before), position, of_base), name: number}
+    units = [unit_of(unit, tuple(before), position, of_base) for unit in _list_of(value)]
     if not units:
-        raise StateError(f"the state is damaged: expected items in each group that is held. {_HINT}")
+        raise StateError(f"the state is damaged: expected items in each group that is held. {HINT}")
     return units
 
 
@@ -180,15 +185,15 @@ def _items(value: Any) -> Iterator[Any]:
 
 def _list_of(value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)):
-        raise StateError(f"the state's held: expected a list, got {shown(value)}. {_HINT}")
+        raise StateError(f"the state's held: expected a list, got {shown(value)}. {HINT}")
     return list(value)
 
 
-def leaves(value: Any) -> Iterator[int]:
-    """Yields the positions of what is held."""
+def leaves(value: Any) -> Iterator[Unit]:
+    """Yields the origins before all links of what is held: positions, or items of sources."""
     if isinstance(value, Held):
-        yield from leaves([value.queue, value.bins, *value.parts[:1]])
-    elif isinstance(value, dict):
+        yield from leaves([value.queue, value.bins])
+    elif isinstance(value, dict) and "source" not in value:
         yield from leaves(value["of"])
     elif isinstance(value, (list, tuple)):
         for inner in value:

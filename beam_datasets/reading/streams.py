@@ -9,6 +9,7 @@ on at the position, so nothing is replayed.
 from __future__ import annotations
 
 import itertools
+import json
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,12 +22,12 @@ from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
-from beam_datasets.reading.dataset import Dataset, Frameworks
+from beam_datasets.reading.dataset import Frameworks
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
-from beam_datasets.reading.iterator import DatasetIterator, StateDict
+from beam_datasets.reading.iterator import StateDict
 from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.state import MAX_POSITION, check_fingerprint, fingerprint
-from beam_datasets.reading.stream_state import Held, StreamState, Unit, leaves
+from beam_datasets.reading.stream_state import Held, OfBase, Origin, StreamState, Unit, leaves
 
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit and the value that was made of it."""
@@ -212,6 +213,11 @@ class Parts:
         self._value = value
         self._parts: Iterator[Any] | None = None
 
+    @property
+    def origin(self) -> Unit:
+        """The origin of all parts that are left."""
+        return {"of": self.unit, "from": self.number}
+
     def next(self) -> Any:
         """Returns the next part, or `_END`. After an error it is made again."""
         try:
@@ -226,7 +232,7 @@ class Parts:
 
 
 class Stream:
-    """Examples of a `Dataset` after `filter()`, `flat_map()`, `chunk()`, `batch_by_length()` or `pack()`.
+    """Examples of a `Dataset` after `filter()`, `flat_map()`, `chunk()`, `batch_by_length()` or `pack()`, or a mixture.
 
     It is immutable, as a Dataset is.
 
@@ -245,8 +251,8 @@ class Stream:
     _first_pass = Frameworks._first_pass
     _repr_html_ = Frameworks._repr_html_
 
-    def __init__(self, base: Dataset, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
-        """Appends links to a dataset; `epochs` is how often all is repeated, None for ever."""
+    def __init__(self, base: Any, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
+        """Appends links to a `Dataset` or a `StreamMixture`; `epochs` is how often all is repeated, None for ever."""
         self._base = base
         self._links = links
         self._epochs = epochs
@@ -358,18 +364,25 @@ class Stream:
                 f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, each of which would "
                 "apply them to its part. Move them before filter(), flat_map(), batch_by_length() and pack()."
             )
-        base = self._base._divided(self._base._share(worker_index, worker_count, block))
+        base: Any = self._base
+        if base._has_positions:
+            base = base._divided(base._share(worker_index, worker_count, block))
+        else:
+            base = base._of_worker(worker_index, worker_count, block)
         return Stream(base, self._links, self._epochs)
 
     @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Stream:
         """Returns the stream for several epochs, each in a different order if it is shuffled; None for ever."""
-        if not self._is_grouped:
+        if not self._is_grouped and self._base._has_positions:
             return Stream(self._base.repeat(epochs), self._links)
         if self._epochs != 1:
             raise ValueError("repeat() after repeat(): expected one of them behind batches. Give it all epochs.")
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
-        return Stream(self._base.skip(0), self._links, times)  # a repeat() before is part of each epoch
+        base = (
+            self._base.skip(0) if self._base._has_positions else self._base
+        )  # a repeat() before is part of each epoch
+        return Stream(base, self._links, times)
 
     def _pass_of(self, epoch: int) -> int:
         """Returns the number of the pass that reads an epoch; see `Dataset._pass_of`."""
@@ -384,13 +397,28 @@ class Stream:
 
     def _state_of(self, state: object) -> StreamState:
         """Returns a saved state of a stream with these links; a StateError if it is none."""
-        origins = [
+        if not self._base._has_positions:
+            state = self._base.without_sources(state)
+        return StreamState.from_dict(state, self._origins(), self._unit_of_base)
+
+    def _origins(self) -> list[Origin]:
+        """Returns the origins of the items before each link, and of those that are handed out."""
+        kinds: list[Origin] = [
             ("group",) if isinstance(link, Grouping) else ("part",) if isinstance(link, Dividing) else ()
             for link in self._links
         ]
-        return StreamState.from_dict(state, list(itertools.accumulate(origins, initial=())))
+        return list(itertools.accumulate(kinds, initial=()))
 
-    def _ungrouped(self, what: str) -> Dataset:
+    @property
+    def _unit_of_base(self) -> OfBase:
+        """The function that checks origins before all links; None where these are positions."""
+        return getattr(self._base, "unit", None)
+
+    def _fingerprint(self) -> dict[str, str]:
+        links = [link.text for link in self._links if link.text]
+        return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
+
+    def _ungrouped(self, what: str) -> Any:
         if self._is_grouped:
             raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
         return self._base
@@ -471,7 +499,7 @@ class Stream:
 
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)
-        if self._links or self._epochs != 1:
+        if self._links or self._epochs != 1 or not self._base._has_positions:
             return self._with(link)
         return Stream(self._base._with(steps=only(link.lengths, self._base._steps)), (link,))
 
@@ -513,7 +541,7 @@ class Stream:
             StateError: the state belongs to another dataset, to other operations, to another worker or epoch.
         """
         first = 0 if epoch is None else integer("epoch", epoch, at_least=0, at_most=MAX_POSITION)
-        iterator = StreamIterator(self, first)
+        iterator = self._iterator(first)
         if state is not None:
             iterator.set_state(state)
             if epoch is not None and epoch != state["epoch"]:
@@ -522,6 +550,13 @@ class Stream:
                 )
         return iterator
 
+    def _iterator(self, epoch: int) -> StreamIterator:
+        if self._base._has_positions:
+            return StreamIterator(self, epoch)
+        from beam_datasets.reading.stream_mixture import MixedStreamIterator
+
+        return MixedStreamIterator(self, epoch)
+
 
 class StreamIterator(StateDict, Iterator[Any]):
     """Goes through a stream; can be saved and resumed. After an error it is still at the item of the error."""
@@ -529,7 +564,8 @@ class StreamIterator(StateDict, Iterator[Any]):
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
         self._stream = stream
         self._links = stream._links
-        self._reader: DatasetIterator | None = None
+        self._reader: Any = None  # what items are read from, while it is open
+        self._items: Iterator[Item] = iter(())
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
@@ -543,42 +579,45 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
         """Before each link the items that it has not taken, and those that are to be handed out."""
         self._bins: list[list[Bin]] = [[] for _ in self._links]
-        self._parts: list[Parts | None] = [None] * len(self._links)
         self._counts = [0] * len(self._links)
 
     def __next__(self) -> Any:
+        item = self._next_item()
+        if item is None:
+            raise StopIteration
+        return item[1]
+
+    def _next_item(self) -> Item | None:
+        """Returns the next item and its origin; None at the end."""
         try:
             while True:
-                number = self._last_with_items()
+                number = len(self._links)
+                while number >= 0 and not self._queues[number]:
+                    number -= 1
                 if number < 0:
                     if not self._read():
-                        break
+                        return None
                     continue
                 queue = self._queues[number]
-                if not queue:
-                    self._queue_part(number - 1)
-                    continue
                 unit, value = queue[0]
                 if isinstance(value, Bin):  # that the link before has completed
                     queue[0] = unit, self._make(number - 1, value)
+                elif isinstance(value, Parts):  # that the link before makes
+                    _queue_part(queue, value)
                 elif number == len(self._links):
-                    return queue.popleft()[1]
+                    return queue.popleft()
                 else:
                     self._pass(number, queue[0])
                     queue.popleft()  # only now: an error leaves it there
         except StopIteration as error:  # it would look like the end
             raise RuntimeError("a function given to map(), filter() or flat_map() raised StopIteration") from error
-        raise StopIteration
 
-    def _last_with_items(self) -> int:
-        """Returns the last link before which there are items, or parts that a link before makes; -1 if none has."""
-        number = len(self._links)
-        while number >= 0 and not self._queues[number] and not (number and self._parts[number - 1]):
-            number -= 1
-        return number
+    def _pass(self, first: int, item: Item) -> bool:
+        """Passes an item through the links from `first` on, up to one that counts or holds items.
 
-    def _pass(self, first: int, item: Item) -> None:
-        """Passes an item through the links from `first` on, up to one that counts or holds items."""
+        Returns:
+            Whether there is an item for a later link, or to be handed out.
+        """
         unit, value = item
         for number in range(first, len(self._links)):
             link = self._links[number]
@@ -586,32 +625,26 @@ class StreamIterator(StateDict, Iterator[Any]):
                 value = link.function(value)
             elif isinstance(link, Filtered):
                 if not holds(link.function(value)):
-                    return
+                    return False
             elif isinstance(link, Grouping):
-                self._queue_bins(number, link.add(self._bins[number], (unit, value)))
-                return
+                complete = link.add(self._bins[number], (unit, value))
+                self._queue_bins(number, complete)
+                return bool(complete)
             elif isinstance(link, Dividing):
-                self._parts[number] = Parts(link, unit, value)
-                return
+                self._queues[number + 1].append((None, Parts(link, unit, value)))
+                return True
             else:
-                if link.start <= self._counts[number] and (link.stop is None or self._counts[number] < link.stop):
+                count = self._counts[number]
+                is_kept = link.start <= count and (link.stop is None or count < link.stop)
+                if is_kept:
                     self._queues[number + 1].append((unit, value))
                 self._counts[number] += 1
-                return
+                return is_kept
         self._queues[-1].append((unit, value))
+        return True
 
     def _queue_bins(self, number: int, bins: list[Bin]) -> None:
         self._queues[number + 1].extend(([unit for unit, _ in some.items], some) for some in bins)
-
-    def _queue_part(self, number: int) -> None:
-        """Queues the next part that a link makes."""
-        parts: Any = self._parts[number]
-        unit = {"of": parts.unit, "part": parts.number}
-        part = parts.next()
-        if part is _END:
-            self._parts[number] = None
-        else:
-            self._queues[number + 1].append((unit, part))
 
     def _make(self, number: int, complete: Bin) -> Any:
         link: Any = self._links[number]
@@ -625,13 +658,16 @@ class StreamIterator(StateDict, Iterator[Any]):
         """
         if not self._is_cut():
             try:
-                for value in self._open():
-                    self._pass(0, (self._position, value))
+                for item in self._open():
                     self._position += 1
-                    if self._last_with_items() >= 0:
-                        return True
+                    try:
+                        if self._pass(0, item):
+                            return True
+                    except BaseException:
+                        self._queues[0].append(item)
+                        raise
             except BaseException:
-                self.close()  # the item is read again
+                self.close()
                 raise
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
@@ -652,7 +688,8 @@ class StreamIterator(StateDict, Iterator[Any]):
             for link, count in zip(self._links, self._counts)
         )
 
-    def _open(self) -> DatasetIterator:
+    def _open(self) -> Iterator[Item]:
+        """Returns the items before all links, from the position on."""
         if self._reader is None:
             self._reader = self._stream._base.iterate(epoch=self._epoch)
             if self._position > operator.length_hint(self._reader):
@@ -661,7 +698,15 @@ class StreamIterator(StateDict, Iterator[Any]):
                     "examples. Restore it with the dataset that it was saved with."
                 )
             self._reader.advance(self._position)
-        return self._reader
+            self._items = zip(itertools.count(self._position), self._reader)
+        return self._items
+
+    def _base_values(self, units: Sequence[Unit]) -> list[Any]:
+        """Returns the items before all links with these origins."""
+        self._open()
+        positions = sorted(units)
+        values = dict(zip(positions, self._reader.values_at(positions)))
+        return [values[position] for position in units]
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a dict that JSON can hold, which grows with the items that links hold.
@@ -670,14 +715,11 @@ class StreamIterator(StateDict, Iterator[Any]):
         """
         held = tuple(
             Held(
-                [unit for unit, _ in queue],
+                [value.origin if isinstance(value, Parts) else unit for unit, value in queue],
                 [[unit for unit, _ in some.items] for some in bins],
                 count,
-                [] if parts is None else [parts.unit, parts.number],
             )
-            for queue, bins, count, parts in zip(
-                self._queues, [*self._bins, []], [*self._counts, 0], [*self._parts, None]
-            )
+            for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
         )
         return StreamState(self._epoch, self._position, held, self._fingerprint()).to_dict()
 
@@ -691,25 +733,39 @@ class StreamIterator(StateDict, Iterator[Any]):
         saved = self._stream._state_of(state)
         check_fingerprint(saved.fingerprint, self._fingerprint())
         try:
-            self._begin(saved.epoch)
-            self._position = saved.position
-            length = self._stream._base._operation.length
-            if saved.position > min(length, MAX_ENDLESS):
-                raise StateError(
-                    f"the state's position is {saved.position}, but there are {length} examples. Restore it with the "
-                    "dataset that it was saved with."
-                )
-            self._hold(saved.held)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            self._go(saved, state)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state is damaged: {error}. Begin anew.") from error
 
+    def _go(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+        """Goes to a saved position, and gives the links what they held."""
+        self._begin(saved.epoch)
+        self._position = saved.position
+        length = self._stream._base._operation.length
+        if saved.position > min(length, MAX_ENDLESS):
+            raise StateError(
+                f"the state's position is {saved.position}, but there are {length} examples. Restore it with the "
+                "dataset that it was saved with."
+            )
+        self._hold(saved.held)
+
+    def _values_of(self, units: list[Unit]) -> list[Any]:
+        """Returns the items of this epoch with these origins."""
+        number = len(self._links)
+        values = self._fetched(units)
+        return [self._made(number, unit, values) for unit in units]
+
+    def _fetched(self, held: Any) -> dict[Any, Any]:
+        """Returns the items before all links of what is held, by their keys."""
+        self._made_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
+        units = {_key(unit): unit for unit in leaves(held)}
+        return dict(zip(units, self._base_values(list(units.values())))) if units else {}
+
     def _hold(self, held: Sequence[Held]) -> None:
         """Fetches what links held, and gives it back to them."""
-        positions = sorted(set(leaves(held)))
-        values = dict(zip(positions, self._open().values_at(positions))) if positions else {}
-        self._made_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
+        values = self._fetched(held)
         for number, part in enumerate(held):
             self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.queue)
             link = self._links[number] if number < len(self._links) else None
@@ -722,19 +778,17 @@ class StreamIterator(StateDict, Iterator[Any]):
                 if not isinstance(link, Cut):
                     raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
                 self._counts[number] = part.count
-            if part.parts:
-                if not isinstance(link, Dividing):
-                    raise ValueError(f"expected no parts before link {number}, which makes none")
-                unit, count = part.parts
-                self._parts[number] = Parts(link, unit, self._made(number, unit, values), count)
         self._made_parts = {}
 
-    def _made(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
+    def _made(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
         """Returns the value of a unit before a link."""
         origins = [i for i, link in enumerate(self._links[:number]) if isinstance(link, (Grouping, Dividing))]
         first = origins[-1] if origins else -1
         if not origins:
-            value = values[unit]
+            value = values[_key(unit)]
+        elif isinstance(unit, dict) and "from" in unit:
+            link: Any = self._links[first]
+            return Parts(link, unit["of"], self._made(first, unit["of"], values), unit["from"])
         elif isinstance(unit, dict):
             value = self._made_part(first, unit, values)
         else:
@@ -743,7 +797,7 @@ class StreamIterator(StateDict, Iterator[Any]):
             value = after.function(value) if isinstance(after, Mapped) else value
         return value
 
-    def _made_part(self, number: int, unit: Unit, values: Mapping[int, Any]) -> Any:
+    def _made_part(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
         """Returns a part that a link has made; the parts of an item are made once for all that are held."""
         link: Any = self._links[number]
         key = f"{number}: {unit['of']}"
@@ -756,9 +810,8 @@ class StreamIterator(StateDict, Iterator[Any]):
         return parts[unit["part"]]
 
     def _fingerprint(self) -> dict[str, str]:
-        base, links = self._stream._base, [link.text for link in self._links if link.text]
-        found = fingerprint(**base._identity, operations=[*base._operation.texts, *links])
-        workers = "; ".join(_workers(base._operation))
+        found = self._stream._fingerprint()
+        workers = "; ".join(_workers(self._stream._base._operation))
         return {**found, "worker": workers} if workers else found
 
     def close(self) -> None:
@@ -772,6 +825,21 @@ class StreamIterator(StateDict, Iterator[Any]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _queue_part(queue: deque[Item], parts: Parts) -> None:
+    """Puts the next part before the others that are left; removes these if there is none."""
+    unit = {"of": parts.unit, "part": parts.number}
+    part = parts.next()
+    if part is _END:
+        queue.popleft()
+    else:
+        queue.appendleft((unit, part))
+
+
+def _key(unit: Unit) -> Any:
+    """Returns an origin before all links as a key of a dict."""
+    return unit if isinstance(unit, int) else json.dumps(unit)
 
 
 def holds(result: Any) -> bool:

@@ -263,7 +263,6 @@ def test_states_of_others_are_refused(builder: Any) -> None:
         (lambda d: list(d.flat_map(lambda e: {"a": 1})), TypeError, r"flat_map\(\): expected .* got {'a': 1} of dict"),
         (lambda d: list(d.flat_map(lambda e: 7)), TypeError, r"list of items or yields them, got 7 of int"),
         (lambda d: list(d.flat_map(lambda e: next(iter(())))), RuntimeError, "raised StopIteration"),
-        (lambda d: bd.mix({d.filter(is_odd): 1}), TypeError, "takes a dict from datasets"),
     ],
 )
 def test_refuses(builder: Any, call: Any, error: type[Exception], words: str) -> None:

@@ -1,0 +1,257 @@
+"""Mixtures of streams: items of several streams in fixed proportions, read in order.
+
+The pattern of a `Mixture` says whose item comes next. How many items a stream has is known when they are read, so the
+state of such a mixture has the state of each stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_datasets.arguments import shown
+from beam_datasets.errors import StateError
+from beam_datasets.reading.blocks import growing
+from beam_datasets.reading.decoding import Map, Step
+from beam_datasets.reading.mixture import Pattern, Schedule
+from beam_datasets.reading.operations import ENDLESS
+from beam_datasets.reading.state import MAX_POSITION, checked
+from beam_datasets.reading.stream_state import HINT, StreamState, Unit, unit_of
+from beam_datasets.reading.streams import Item, Stream, StreamIterator
+
+_MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # whose sources are computed at once: few at first
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """What a state's fingerprint contains of an order without positions.
+
+    Attributes:
+        texts: the operations.
+        length: how many items there are; it is not known.
+    """
+
+    texts: tuple[str, ...]
+    length: int = ENDLESS
+
+
+class StreamMixture:
+    """Items of several streams, to which the links of a `Stream` are applied as to a dataset. It is immutable."""
+
+    _has_positions = False
+
+    def __init__(
+        self,
+        sources: Sequence[Stream],
+        pattern: Pattern | Schedule,
+        stop: str,
+        identity: Mapping[str, Any],
+        text: str,
+        *,
+        source_key: str | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Mixes streams.
+
+        Args:
+            sources: at least one.
+            pattern: of as many sources.
+            stop: when an epoch ends: "first", "all" or "never".
+            identity: the arguments of `state.fingerprint`, but for `operations`.
+            text: what was mixed, for a state's fingerprint.
+            source_key: the feature that gets the name of the source; None for no such feature.
+            names: of the sources.
+        """
+        self.sources = tuple(sources)
+        self.pattern = pattern
+        self.stop = stop
+        self.source_key = source_key
+        self.names = tuple(names)
+        self._identity = dict(identity)
+        self._operation = Ordered((text,))
+
+    @property
+    def features(self) -> Any:
+        """The features of the first source's examples."""
+        return self.sources[0].features
+
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        """Steps that make items of any features: those of the sources are not compared."""
+        return *self.sources[0]._steps, Map(_same)
+
+    def __repr__(self) -> str:
+        return f"<{self._operation.texts[0]}>"
+
+    def _checked_epoch(self, epoch: int) -> int:
+        return epoch
+
+    def shuffle(self, seed: int, window: int | None = None) -> StreamMixture:
+        """Raises a ValueError."""
+        raise ValueError(f"shuffle(seed={seed}) of a mixture of streams: it has no positions. Shuffle its sources.")
+
+    def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> StreamMixture:
+        """Returns the mixture of one worker's parts of the sources."""
+        return self._of([source.shard(worker_index, worker_count, block=block) for source in self.sources])
+
+    def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
+        return self._of([source._divided(worker_index, worker_count, block) for source in self.sources])
+
+    def _of(self, sources: Sequence[Stream]) -> StreamMixture:
+        names = {"source_key": self.source_key, "names": self.names}
+        return StreamMixture(
+            sources,
+            self.pattern,
+            self.stop,
+            self._identity,
+            self._operation.texts[0],
+            **names,  # type: ignore[arg-type]
+        )
+
+    def without_sources(self, state: object) -> Any:
+        """Returns a state without those of the sources, after checking that there is one for each.
+
+        Raises:
+            StateError: there is not, or they are of another time than the rest.
+        """
+        if not isinstance(state, Mapping) or not {"check", "sources", "sources_check"} <= set(state):
+            raise StateError(f"a state of a mixture of streams: expected one with sources, got {shown(state)}. {HINT}")
+        sources = state["sources"]
+        is_list = isinstance(sources, (list, tuple)) and len(sources) == len(self.sources)
+        if not is_list or not all(isinstance(part, Mapping) and set(part) == {"state", "ended"} for part in sources):
+            raise StateError(
+                f"the state's sources: expected a state for each of {len(self.sources)} sources, got {shown(sources)}. "
+                f"{HINT}"
+            )
+        if state["sources_check"] != _sources_check(state["check"], sources):
+            raise StateError(
+                f"the state is damaged: expected sources with the check sum {shown(state['sources_check'])}. Begin "
+                "anew, or at another state."
+            )
+        return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
+
+    def named(self, source: int, value: Any) -> Any:
+        """Returns an item with the name of its source, if it is asked for."""
+        if self.source_key is None:
+            return value
+        if not isinstance(value, dict):
+            raise TypeError(
+                f"source_key={self.source_key!r} needs examples that are dicts, got {type(value).__name__}."
+            )
+        return {**value, self.source_key: self.names[source].encode()}
+
+    def unit(self, value: Any) -> Unit:
+        """Returns the origin of an item, from a state.
+
+        Raises:
+            StateError: it is no such origin.
+        """
+        if not isinstance(value, Mapping) or set(value) != {"source", "epoch", "of"}:
+            raise StateError(f"the state's held: expected an item of a source, got {shown(value)}. {HINT}")
+        source = checked("a held source", value["source"], len(self.sources) - 1)
+        stream = self.sources[source]
+        inner = unit_of(value["of"], stream._origins()[-1], MAX_POSITION, stream._unit_of_base)
+        return {"source": source, "epoch": checked("a held epoch", value["epoch"], MAX_POSITION), "of": inner}
+
+
+def _sources_check(check: Any, sources: Sequence[Any]) -> str:
+    """Returns a hash of the check sum of a state and of all that the states of the sources contain."""
+    return hashlib.sha256(json.dumps([check, sources], sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class MixedStreamIterator(StreamIterator):
+    """Goes through a stream whose base is a mixture of streams."""
+
+    def _begin(self, epoch: int) -> None:
+        self._sources: list[StreamIterator] = []
+        super()._begin(epoch)
+        self._sources = [source.iterate(epoch=epoch) for source in self._mixture.sources]
+        self._has_ended = [False] * len(self._sources)
+        self._has_items = [False] * len(self._sources)
+
+    @property
+    def _mixture(self) -> StreamMixture:
+        mixture: Any = self._stream._base
+        return mixture  # type: ignore[no-any-return]
+
+    def _open(self) -> Iterator[Item]:
+        if self._reader is None:
+            self._reader = self._mixed_items()
+            self._items = self._reader
+        return self._items
+
+    def _mixed_items(self) -> Iterator[Item]:
+        """Yields the items from the position on."""
+        for source in self._order():
+            found = self._next_of(source)
+            if found is None:
+                return
+            yield found
+
+    def _order(self) -> Iterator[int]:
+        """Yields the source of each position."""
+        start = self._position
+        for count in growing(_MIN_POSITIONS, _MAX_POSITIONS):
+            yield from self._mixture.pattern.at(np.arange(start, start + count))[0].tolist()
+            start += count
+
+    def _next_of(self, source: int) -> Item | None:
+        """Returns the next item of a source, which begins again if it has ended; None at the end of the mixture."""
+        mixture = self._mixture
+        while (found := self._sources[source]._next_item()) is None:
+            self._has_ended[source] = True
+            if mixture.stop == "first" or (mixture.stop == "all" and all(self._has_ended)):
+                return None
+            epoch = self._sources[source]._epoch
+            if not self._has_items[source]:
+                raise ValueError(
+                    f"mix(): expected items of source number {source} in epoch {epoch}, got none. Leave it out, let "
+                    "its filter() pass some, or divide it among fewer workers."
+                )
+            self._sources[source] = mixture.sources[source].iterate(epoch=epoch + 1)
+            self._has_items[source] = False
+        self._has_items[source] = True
+        unit, value = found
+        origin = {"source": source, "epoch": self._sources[source]._epoch, "of": unit}
+        return origin, mixture.named(source, value)
+
+    def _base_values(self, units: Sequence[Unit]) -> list[Any]:
+        """Returns the items of the mixture with these origins."""
+        values: dict[str, Any] = {}
+        for source, epoch in {(unit["source"], unit["epoch"]) for unit in units}:
+            own = [unit for unit in units if (unit["source"], unit["epoch"]) == (source, epoch)]
+            with self._mixture.sources[source].iterate(epoch=epoch) as iterator:
+                for unit, value in zip(own, iterator._values_of([unit["of"] for unit in own])):
+                    values[json.dumps(unit)] = self._mixture.named(source, value)
+        return [values[json.dumps(unit)] for unit in units]
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where the iterator is; `sources` has the state of each source, and whether it has ended before."""
+        sources = [
+            {"state": source.get_state(), "ended": ended} for source, ended in zip(self._sources, self._has_ended)
+        ]
+        state = super().get_state()
+        return {**state, "sources": sources, "sources_check": _sources_check(state["check"], sources)}
+
+    def _go(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+        """Goes to a saved position, and each source to its own."""
+        super()._go(saved, state)
+        for number, part in enumerate(state["sources"]):
+            self._sources[number].set_state(part["state"])
+            self._has_ended[number] = part["ended"]
+            self._has_items[number] = True
+
+    def close(self) -> None:
+        """Closes the open files; `next()` opens them again."""
+        self._reader = None
+        for source in self._sources:
+            source.close()
