@@ -280,8 +280,11 @@ class Padding:
             )
         return (length, *longest[1:])
 
-    def filler(self, dtype: np.dtype[Any], path: str) -> Any:
-        """Returns the value that pads arrays of a dtype."""
+    def filler(self, dtype: np.dtype[Any], path: str, *, is_str: bool = False) -> Any:
+        """Returns the value that pads arrays of a dtype; a `str` for arrays of `str`."""
+        if is_str:
+            filler = self.filler(dtype, path)
+            return filler.decode() if isinstance(filler, bytes) else filler
         value = self.value.get(path) if isinstance(self.value, Mapping) else self.value
         is_text = isinstance(value, (str, bytes))
         if value is None or (is_text != dtype.hasobject and not isinstance(self.value, Mapping)):
@@ -301,8 +304,10 @@ class Padding:
 def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "", fill: Any = KEEP) -> Any:
     """Returns a batch of examples.
 
-    Numbers and arrays are stacked: the first dimension is the batch. Strings, and whatever else an example has (nested
-    datasets, lists), make an array of objects; ragged arrays make a ragged array of one level more.
+    Numbers and arrays are stacked: the first dimension is the batch. So are lists, tensors of frameworks, and tuples of
+    numbers in a dict, unless `fill` is `KEEP`; other tuples are part of the structure, as dicts are. Strings, and
+    whatever else an example has (nested datasets), make an array of objects; ragged arrays make a ragged array of one
+    level more.
 
     Args:
         examples: at least one, all of the same structure.
@@ -333,11 +338,19 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
             )
             for key in first
         }
-    if isinstance(first, tuple):
+    if isinstance(first, tuple) and (fill is KEEP or not _is_vector(first, path)):
+        lengths = {len(example) for example in examples}
+        if len(lengths) > 1:
+            raise FeatureValueError(
+                f"{path or 'the examples'}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays "
+                "from map(), which pad=True pads."
+            )
         columns = enumerate(zip(*examples))
         return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=inner(fill, i)) for i, column in columns)
     if fill is not KEEP:
         examples = _filled(examples, fill, path)
+        if any(map(_has_items, examples)):
+            return _stack_items(examples, pad, path)
         first = examples[0]
     if isinstance(first, np.ndarray):
         return _stack_arrays(examples, pad, path)
@@ -353,6 +366,61 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
     if pad and all(isinstance(example, list) for example in examples) and not _has_others(examples):
         return _stack_lists(examples, pad, path)
     return objects(examples)
+
+
+def _is_vector(value: tuple[Any, ...], path: str) -> bool:
+    """Returns whether a tuple is an array of numbers: it is in a dict, and not the structure of an example."""
+    is_in_dict = path and not path.endswith("]")
+    return bool(
+        is_in_dict and value and all(isinstance(item, (bool, int, float, np.number, np.bool_)) for item in value)
+    )
+
+
+def _has_items(value: Any) -> bool:
+    """Returns whether a value is stacked as the array that it can be converted to: a list, tuple or tensor."""
+    if isinstance(value, (np.ndarray, np.generic, RaggedArray)):
+        return False
+    return isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+
+
+def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
+    """Returns a batch of lists, tuples and tensors.
+
+    Raises:
+        FeatureValueError: one of them cannot be converted to an array of numbers or texts.
+    """
+    if all(isinstance(value, (list, tuple)) for value in values):
+        first = next((value[0] for value in values if value), None)
+        if isinstance(first, np.ndarray) or _has_items(first):
+            return _stack_lists([[_array_of(item, path) for item in value] for value in values], pad, path)
+    arrays = [_array_of(value, path) for value in values]
+    dtypes = {array.dtype for array in arrays if array.size}
+    if dtypes:  # an empty list has no dtype of its own
+        dtype = np.dtype(object) if np.dtype(object) in dtypes else np.result_type(*dtypes)
+        arrays = [array if array.size else array.astype(dtype) for array in arrays]
+    return _stack_arrays(arrays, pad, path)
+
+
+def _array_of(value: Any, path: str) -> NDArray[Any]:
+    """Returns a value as an array of numbers, or of objects that are all texts or all bytes."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "US":
+            array = np.array(value, object)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FeatureValueError(
+            f"{path or 'the examples'}: a {type(value).__name__} cannot be put in a batch ({error}). Return an array "
+            "from map()"
+        ) from None
+    if array.dtype.hasobject:
+        kinds = {type(item) for item in array.flat}
+        if len(kinds) > 1 or not kinds <= {str, bytes}:
+            names = " and ".join(sorted(kind.__name__ for kind in kinds))
+            raise FeatureValueError(
+                f"{path or 'the examples'}: expected numbers, texts or arrays in a {type(value).__name__}, got "
+                f"{names}. Return an array from map()"
+            )
+    return array
 
 
 def _has_others(lists: Sequence[list[Any]]) -> bool:
@@ -436,7 +504,9 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
         raise FeatureValueError(f"{path or 'the examples'}: arrays of different ranks cannot be padded: {shapes}.")
     shape = padding.shape(arrays, path)
     dtype = np.result_type(*{array.dtype for array in arrays})  # as np.stack promotes arrays of one shape
-    padded = np.full((len(arrays), *shape), padding.filler(dtype, path), dtype)
+    first = next((array.flat[0] for array in arrays if array.size), b"")
+    is_str = isinstance(first, str)
+    padded = np.full((len(arrays), *shape), padding.filler(dtype, path, is_str=is_str), dtype)
     for row, array in zip(padded, arrays):
         if padding.side == "right" and len(shape) == 1:
             row[: len(array)] = array

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from beam_datasets.errors import FeatureValueError
 from tests.adapters.conftest import flat, ids
 from tests.processes import started
 
@@ -356,3 +357,19 @@ def test_workers_give_plain_dicts(three: Any, loader: Any, map_style: bool) -> N
         *([{k: np.asarray(v) for k, v in batch.items()} for batch in some] for some in (here, there))
     )
     assert {type(batch) for batch in loader(batched.as_torch(), batch_size=None, num_workers=1)} == {dict}
+
+
+def test_tensors_that_map_returns(torch: Any, three: Any, loader: Any) -> None:
+    """As torchvision returns tensors and tokenizers lists."""
+    train = three.as_dataset("train").map(
+        lambda e: {"tensor": torch.full((2, 3), int(e["idx"]), dtype=torch.float32), "ids": [int(e["idx"])] * 4}
+    )
+    plain = list(loader(train.as_torch(), batch_size=4, collate_fn=lambda examples: examples))
+    batches = list(loader(train.batch(4).as_torch(), batch_size=None))
+    assert len(batches) == len(plain)
+    for batch, examples in zip(batches, plain):
+        assert torch.equal(batch["tensor"], torch.stack([example["tensor"] for example in examples]))
+        assert torch.equal(batch["ids"], torch.tensor([example["ids"] for example in examples]))
+    with_gradient = train.map(lambda e: {"weight": e["tensor"].requires_grad_()})
+    with pytest.raises(FeatureValueError, match="weight: a Tensor cannot be put in a batch .*requires grad"):
+        next(iter(with_gradient.batch(4)))

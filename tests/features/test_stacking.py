@@ -16,6 +16,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import chosen
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import parse, serialize
+from beam_datasets.reading.decoding import Decode, Map, batch_of
 
 PAIR = np.ones(2, np.float32)
 PICTURES = [np.ones((1, 2, 1), np.uint8), np.ones((2, 1, 1), np.uint8)]  # of two shapes, so a list
@@ -185,3 +186,75 @@ def test_a_shape_of_more_values_than_the_native_module_counts() -> None:
     for decode in (F.compile_decoder(tree), lambda record: ColumnarDecoder(tree, batch=True).batch([record])):
         with pytest.raises(FeatureValueError, match="a: the record has 1 values, expected 4294967296"):
             decode(record)
+
+
+class Tensor:
+    """A tensor of a framework, which NumPy converts, unless it is on another device."""
+
+    def __init__(self, values: Any, *, is_here: bool = True) -> None:
+        self.values = np.asarray(values)
+        self.is_here = is_here
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if not self.is_here:
+            raise TypeError("it is on cuda:0")
+        return self.values
+
+
+TREE = F.FeaturesDict({"n": np.int64})
+
+
+def batched(values: list[Any], **options: Any) -> Any:
+    """Returns what `batch()` makes of the values of a key that `map()` returned."""
+    step = batch_of((Decode(TREE), Map(lambda example: example)), **{"pad": False, "fill": None, **options})
+    return step.stack([{"x": value} for value in values])["x"]
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, np.array, Tensor], ids=["list", "tuple", "array", "tensor"])
+@pytest.mark.parametrize("values", [[[1, 2], [3, 4]], [[1.5], [2]], [[True], [False]]], ids=str)
+def test_what_map_returns_is_stacked_as_arrays_are(wrap: Any, values: list[Any]) -> None:
+    got = batched([wrap(value) for value in values])
+    expected = np.stack([np.array(value) for value in values])
+    np.testing.assert_array_equal(got, expected)
+    assert got.dtype == expected.dtype
+
+
+def test_nested_lists_texts_and_tensors() -> None:
+    np.testing.assert_array_equal(batched([[[1, 2], [3, 4]]] * 3), np.array([[[1, 2], [3, 4]]] * 3))
+    assert batched([["a", "b"], ["c", "d"]]).tolist() == [["a", "b"], ["c", "d"]]
+    assert batched([[b"a"], [b"b"]]).tolist() == [[b"a"], [b"b"]]
+    assert batched(["a", "b"]).tolist() == ["a", "b"]
+    assert batched([Tensor(1), Tensor(2)]).tolist() == [1, 2]
+    assert batched([[Tensor([1, 2])], [Tensor([3, 4])]]).tolist() == [[[1, 2]], [[3, 4]]]
+    pair = batched([(np.zeros(2), np.ones(3))] * 4)  # other tuples are structure
+    assert [part.shape for part in pair] == [(4, 2), (4, 3)]
+
+
+def test_lists_of_different_lengths_are_padded() -> None:
+    tokens = [[1, 2, 3], [], [4]]
+    assert batched(tokens, pad=True).tolist() == [[1, 2, 3], [0, 0, 0], [4, 0, 0]]
+    assert batched(tokens, pad=True).dtype == np.int64
+    assert batched(tokens, pad=True, pad_value=-1, pad_length=4).tolist() == [[1, 2, 3, -1], [-1] * 4, [4, -1, -1, -1]]
+    assert batched([[[1, 2], [3]], []], pad=True).tolist() == [[[1, 2], [3, 0]], [[0, 0], [0, 0]]]
+    assert batched([["a"], ["b", "c"]], pad=True).tolist() == [["a", ""], ["b", "c"]]
+    assert batched([[b"a"], [b"b", b"c"]], pad=True).tolist() == [[b"a", b""], [b"b", b"c"]]
+    assert batched([[np.zeros((1, 2))], [np.ones((2, 1))] * 2], pad=True).shape == (2, 2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "values, problem",
+    [
+        ([[1, 2], [3]], r"x: arrays of the shapes \(1,\) and \(2,\) cannot be put in one batch"),
+        ([[[1, 2], [3]]], r"x: arrays of the shapes \(1,\) and \(2,\) cannot be put in one batch"),
+        ([[[[1], [2, 3]]]], r"x: a list cannot be put in a batch .*Return an array"),
+        ([[np.zeros(2)], [1]], r"x: arrays of different ranks cannot be padded|x: arrays of the shapes"),
+        ([[1, "a"]], "x: expected numbers, texts or arrays in a list, got int and str"),
+        ([[1, None]], "x: expected numbers, texts or arrays in a list, got NoneType and int"),
+        ([[{"a": 1}]], "x: expected numbers, texts or arrays in a list, got dict"),
+        ([Tensor(1, is_here=False)], r"x: a Tensor cannot be put in a batch \(it is on cuda:0\)"),
+        ([(np.zeros(2),), (np.zeros(2), 1)], r"x: expected tuples of one length, got \[1, 2\]"),
+    ],
+)
+def test_errors_name_the_key(values: list[Any], problem: str) -> None:
+    with pytest.raises(FeatureValueError, match=problem):
+        batched(values)
