@@ -91,6 +91,14 @@ class StreamMixture:
     def _checked_epoch(self, epoch: int) -> int:
         return epoch
 
+    def _pass_of(self, epoch: int) -> int:
+        """Returns the number of the pass that reads an epoch; see `Dataset._pass_of`."""
+        return epoch
+
+    def _in_pass(self, number: int) -> tuple[StreamMixture, int]:
+        """Returns the mixture and the epoch to begin with in a pass of an adapter; see `Dataset._in_pass`."""
+        return self, number
+
     def shuffle(self, seed: int, window: int | None = None) -> StreamMixture:
         """Raises a ValueError."""
         raise ValueError(f"shuffle(seed={seed}) of a mixture of streams: it has no positions. Shuffle its sources.")

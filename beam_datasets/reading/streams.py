@@ -379,9 +379,8 @@ class Stream:
         if self._epochs != 1:
             raise ValueError("repeat() after repeat(): expected one of them behind batches. Give it all epochs.")
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
-        base = (
-            self._base.skip(0) if self._base._has_positions else self._base
-        )  # a repeat() before is part of each epoch
+        # with skip(0), a repeat() before is part of each epoch
+        base = self._base.skip(0) if self._base._has_positions else self._base
         return Stream(base, self._links, times)
 
     def _pass_of(self, epoch: int) -> int:
