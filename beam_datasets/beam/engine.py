@@ -49,6 +49,9 @@ _MAX_WORKERS = 1024  # processes of one machine: more would bring it to a halt, 
 _PLACES = ("temp_location", "staging_location")
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
+TARGET = "the directory of the version below data_dir"
+"""What errors call the directory that is published."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:

@@ -208,7 +208,7 @@ def prepare(
         raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
     payload = "spilled" if resume else payload
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
-    engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spilled})
+    engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
     return PreparedRun(engine, *_resumed(builder, publication, resume))
 

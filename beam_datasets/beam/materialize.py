@@ -124,7 +124,7 @@ def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: 
     engines.refuse_template(engine)
     publication = announce(job, engine, engine.name, payload, spill_dir)
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(job.sources)}
-    places = {"data_dir": publication.target, "spill_dir": publication.spill_dir, **sources}
+    places = {engines.TARGET: publication.target, "spill_dir": publication.spill_dir, **sources}
     engines.check_paths_are_shared(engine, places)
     return publication
 

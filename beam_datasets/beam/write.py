@@ -152,7 +152,7 @@ class WriteDataset(beam.PTransform):
             builder=_BUILDER,
         )
         spill_dir = choose_spill_dir(engine, publication.staging_dir, payload=self._payload, spill_dir=self._spill_dir)
-        engines.check_paths_are_shared(engine, {"data_dir": publication.target, "spill_dir": spill_dir})
+        engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spill_dir})
         publication = dataclasses.replace(publication, spill_dir=spill_dir, is_reserved=False)
         reserve(pipeline, publication)
         return splits | WriteExamples(publication, self._sharding, engine.transport(spill_dir, self._block_size))
