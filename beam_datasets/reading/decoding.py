@@ -23,7 +23,7 @@ from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import below, record_name
 from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
 from beam_datasets.formats.example import ExampleError
-from beam_datasets.metadata.info import check_supervised_keys, value_at
+from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
 from beam_datasets.reading.blocks import (
     TASK_BYTES,
     Ahead,
@@ -109,6 +109,15 @@ class Decode(Step):
     with_ids: bool = False
     supervised_keys: tuple[Any, ...] | None = None
     threads: int | None = None
+
+    def of_supervised_keys(self) -> Decode:
+        """Returns the same with the features alone decoded that `supervised_keys` name, if decoders do not choose."""
+        is_chosen = isinstance(self.decoders, PartialDecoding) or not isinstance(self.features, FeaturesDict)
+        if self.supervised_keys is None or is_chosen:
+            return self
+        names = {name if name in self.features else name.split("/")[0] for name in names_in(self.supervised_keys)}
+        decoders = {name: decoder for name, decoder in (self.decoders or {}).items() if name in names}
+        return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), decoders or None))
 
     def compile(self) -> Function:
         """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""

@@ -203,7 +203,7 @@ class ReadOnlyBuilder:
         step = Decode(info.features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._named():
             step.compile()  # what does not fit is to be said here
-        return step
+        return step.of_supervised_keys()
 
     def _dataset(
         self, split: AbstractSplit, config: ReadConfig, shuffle_files: bool, steps: tuple[Decode, ...]

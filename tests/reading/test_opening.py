@@ -14,6 +14,7 @@ import beam_datasets as bd
 from beam_datasets import catalog
 from beam_datasets.features import NestedDataset, RaggedArray
 from beam_datasets.reading.opening import ReadOnlyBuilder
+from tests.published import build
 
 ROOT = Path(__file__).parents[1] / "data/tfds"
 
@@ -117,6 +118,24 @@ def test_flags_are_bools() -> None:
     assert len(next(iter(train))) == 2
     assert len(train.batch(4, drop_remainder=np.bool_(True))) == len(train) // 4
     assert len(train.batch(4, drop_remainder=1)) == len(train) // 4
+
+
+def test_as_supervised_decodes_only_what_it_yields(tmp_path: Path) -> None:
+    tree = {"x": {"n": np.int64}, "y": np.int64, "other": bd.features.Sequence(np.int64), "image": bd.features.Image()}
+    pixels = np.zeros((1, 1, 3), np.uint8)
+    examples = [(i, {"x": {"n": i}, "y": 2 * i, "other": [0] * i, "image": pixels}) for i in range(6)]
+    directory = build(tmp_path, tree, {"train": examples}, info={"supervised_keys": ("x/n", "y")})
+    train = bd.builder_from_directory(directory).as_dataset("train", as_supervised=True)
+    assert sorted(train.features) == ["x", "y"]
+    [(first, second)] = train.batch(6)  # of other, lengths differ
+    assert sorted(first.tolist()) == list(range(6))
+    assert (second == 2 * first).all()
+    decoders = {"y": bd.decode.SkipDecoding(), "image": bd.decode.SkipDecoding()}
+    assert (
+        len(list(bd.builder_from_directory(directory).as_dataset("train", as_supervised=True, decoders=decoders))) == 6
+    )
+    with pytest.raises(ValueError, match="imgae"):
+        bd.builder_from_directory(directory).as_dataset("train", as_supervised=True, decoders={"imgae": None})
 
 
 def test_supervised_keys_of_no_feature(tmp_path: Path) -> None:
