@@ -944,15 +944,38 @@ _mapped: dict[tuple[int, int], Any] = {}
 
 def _restored(nest: Any, source: Any, size: int, tensors: list[Any], strings: list[Any]) -> Any:
     """Returns the dict that `_reduced` took apart."""
+    root = source if isinstance(source, np.ndarray) else _held(source, size)
+    groups = [_tensors(root, *group) for group in tensors]
+    return _put_together(nest, groups, [_strings(root, *where) for where in strings])
+
+
+def _tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
+    """Returns the tensors of a group, each with a storage of its own bytes alone, so that a file of one has no others.
+
+    They hold the array `root`, not only its memory, which its worker uses again when the array is gone: a memoryview
+    does, and a slice does not.
+    """
     import torch
 
-    root = source if isinstance(source, np.ndarray) else _held(source, size)
-    memory = torch.from_numpy(root)
-    groups = [
-        memory[start : start + length].view(dtype).view(count, *shape).unbind()
-        for start, length, dtype, shape, count in tensors
-    ]
-    return _put_together(nest, groups, [_strings(root, *where) for where in strings])
+    if not size:
+        return [torch.empty(shape, dtype=dtype) for _ in range(count)]
+    stored = _numpy_dtype(dtype)
+    items = np.frombuffer(memoryview(root)[start : start + size], stored or np.uint8)
+    items = items.reshape(count, *(shape if stored and shape else (-1,)))
+    tensors = list(map(torch.from_numpy, items))
+    return tensors if stored and shape else [tensor.view(dtype).view(shape) for tensor in tensors]
+
+
+@functools.cache
+def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """Returns NumPy's dtype for one of PyTorch; None if it has none, as for bfloat16."""
+    import torch
+
+    try:
+        found: np.dtype[Any] = torch.empty(0, dtype=dtype).numpy().dtype
+    except TypeError:
+        return None
+    return found
 
 
 def _put_together(nest: Any, groups: list[Any], strings: list[Any]) -> Any:

@@ -346,6 +346,14 @@ def test_a_batch_crosses_in_one_piece(torch: Any, size: int) -> None:
     resource_sharer.stop(timeout=10)  # this process was its own worker
 
 
+def test_a_saved_tensor_is_saved_alone(torch: Any, three: Any, loader: Any, tmp_path: Path) -> None:
+    wide = three.as_dataset("train").map(lambda e: {"id": e["idx"], "pixels": np.zeros((64, 64), np.float32)})
+    for batch in loader(wide.batch(8).as_torch(), batch_size=None, num_workers=1):
+        assert batch["id"].untyped_storage().nbytes() == batch["id"].nbytes
+        torch.save(batch["id"], tmp_path / "of worker.pt")
+        assert (tmp_path / "of worker.pt").stat().st_size < 4096 < batch["pixels"].nbytes
+
+
 @pytest.mark.parametrize("map_style", [False, True])
 def test_workers_give_plain_dicts(three: Any, loader: Any, map_style: bool) -> None:
     plain, batched = three.as_dataset("train"), three.as_dataset("train").batch(4)
