@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import beam_datasets as bd
+from tests import rates
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -58,6 +59,44 @@ def test_page_runs(readme: tuple[Path, str], tmp_path: Path, page: str) -> None:
 def test_readme_opens_with_the_two_commands() -> None:
     lines = README.read_text(encoding="utf-8").splitlines()
     assert [line.split("#")[0].strip() for line in lines[2:6]] == ["```", "make quickstart", "make test", "```"]
+
+
+def test_the_readme_is_short() -> None:
+    """Each of its blocks has at most ten lines of code, and its table a row for each system."""
+    text = README.read_text(encoding="utf-8")
+    for block in re.findall(r"^```(?:python|py|sh)\b.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        assert len([line for line in block.splitlines() if line.strip()]) <= 10
+    assert len(re.findall(r"^\| .* as fast \|", text, re.MULTILINE)) == len(rates.SYSTEMS) - 1
+
+
+@pytest.mark.parametrize(
+    "row, system",
+    [
+        *(("TFDS", "TFDS"), ("Grain with ArrayRecord", "ArrayRecord by TFDS"), ("MosaicML Streaming", "MosaicML MDS")),
+        *((name, name) for name in ("WebDataset", "Hugging Face datasets", "LitData", "Lance")),
+    ],
+)
+def test_the_readme_has_the_ratios_of_the_tables(row: str, system: str) -> None:
+    [line] = re.findall(rf"^\| {row} \|.*$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    least, most = re.search(r"reads one by one ([\d.]+) to ([\d.]+) times as fast", line).groups()
+    assert rates.ratios("read one by one", system) == pytest.approx((float(least), float(most)), rel=0.06)
+
+
+def test_what_others_do_faster_is_that_of_the_tables() -> None:
+    lance = {way: rates.rates(way)["Lance"] for way in ("generate", "read in batches of 4,096")}
+    ours = {way: rates.rates(way)[rates.OURS] for way in lance}
+    faster = {(way, kind) for way in lance for kind in rates.WORKLOADS if lance[way][kind] > ours[way][kind]}
+    assert faster == {("generate", "tabular"), ("generate", "tokens"), ("read in batches of 4,096", "tabular")}
+    for way, kind, ratio in (("generate", "tabular", 0.8), ("generate", "tokens", 0.9)):
+        assert ours[way][kind] / lance[way][kind] == pytest.approx(ratio, abs=0.05)
+    assert ours["read in batches of 4,096"]["tabular"] / lance["read in batches of 4,096"]["tabular"] < 0.75
+    for page in (README, DOCS / "explanation" / "why.md"):
+        assert "0.8 and 0.9 of" in page.read_text(encoding="utf-8")
+        assert re.search(r"4,096[^.]* 0\.7\b", page.read_text(encoding="utf-8"))
+
+
+def test_the_plot_has_the_rates_of_the_tables() -> None:
+    assert rates.PLOT.read_text(encoding="utf-8") == rates.svg(), "write it with: python -m tests.rates"
 
 
 def test_links_lead_somewhere() -> None:

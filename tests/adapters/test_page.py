@@ -14,7 +14,9 @@ from beam_datasets.formats.tfrecord import frame_all
 from beam_datasets.metadata.keys import hash_key
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "adapters.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "how-to" / "adapters.md"
 FEATURES = {"number": np.int64, "square": np.float32, "parity": bd.features.ClassLabel(names=["even", "odd"])}
 
 
@@ -44,3 +46,10 @@ def test_page(squares: None, request: pytest.FixtureRequest, heading: str, frame
     test = doctest.DocTestParser().get_doctest(sessions, {}, heading, str(PAGE), 0)
     assert len(test.examples) > 3
     assert not doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed
+
+
+def test_the_readme_trains(squares: None, torch: object) -> None:
+    [block] = re.findall(r"^```py\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names = {"train": bd.load("squares", data_dir="data", split="train[:90%]")}
+    exec(block, names)
+    assert float(names["loss"]) == 0
