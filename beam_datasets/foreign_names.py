@@ -474,7 +474,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
             "`DataLoader({ds}.as_torch(), {argument}={value})`: it is an argument of the DataLoader"
         ),
         "shuffle | seed": "`{ds}.shuffle(seed=0).as_torch()`",
-        "drop_last": "`{ds}.as_torch(drop_remainder={value})`",
+        "drop_last": "`{ds}.as_torch(even='drop')`",
         "world_size | num_replicas": "`{ds}.as_torch(rank={rank:0}, num_ranks={value})`",
         "sampler | batch_sampler": "`DataLoader({ds}.as_torch(map_style=True), {argument}={value})`",
     },

@@ -42,16 +42,6 @@ class ExampleSource:
 
 
 def as_grain_source(dataset: Dataset, *, fill: Any = None) -> ExampleSource:
-    """Returns a dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
-
-    Args:
-        dataset: a dataset in dataset order; Grain has its own shuffle, repeat, slices and batches. Its `map()`
-            functions are pickled if Grain starts processes.
-        fill: values for missing ones, which Grain cannot batch; see `Dataset.batch()`.
-
-    Raises:
-        MissingDependencyError: Grain is not installed.
-        TypeError: the dataset's order was changed, by `shuffle()`, `batch()` and the like.
-    """
+    """Returns a dataset as a data source of Grain; see `Dataset.as_grain_source` for the arguments and errors."""
     framework("grain", needed_by="as_grain_source()", name="Grain", extra="grain")
     return ExampleSource(dataset._with_filler(fill))

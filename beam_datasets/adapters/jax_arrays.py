@@ -17,18 +17,7 @@ if TYPE_CHECKING:
 
 
 def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None) -> JaxDataset:
-    """Returns a dataset whose numbers are arrays of JAX; strings and ragged arrays remain values of NumPy.
-
-    JAX makes 32 bits of 64, unless `jax_enable_x64` is set. Integers that do not fit are an error.
-
-    Args:
-        dataset: the dataset to read, in batches for training.
-        device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
-        fill: values for missing ones; see `Dataset.batch()`.
-
-    Raises:
-        MissingDependencyError: JAX is not installed.
-    """
+    """Returns a dataset with arrays of JAX; see `Dataset.as_jax` for the arguments and errors."""
     framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
     return JaxDataset(dataset._with_filler(fill), device)
 

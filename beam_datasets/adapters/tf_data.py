@@ -38,30 +38,7 @@ def as_tf_dataset(
     fill: Any = None,
     epoch: int | None = None,
 ) -> Any:
-    """Returns a dataset as a `tf.data.Dataset` of the same items in the same order.
-
-    Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional features
-    are filled in as in `Dataset.batch()`.
-
-    Each further iteration, such as an epoch of `repeat()` or of Keras, reads the next epoch of the dataset.
-
-    Each transfer from Python to TensorFlow takes a fraction of a millisecond. Examples of fixed shapes are transferred
-    in groups. For other examples, and after `map()`, batch before (`ds.batch(256).as_tf_dataset()`), not after.
-
-    Args:
-        dataset: the dataset to read.
-        output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()` from
-            the rank and dtype of each tensor of the first item.
-        state: a state of a `DatasetIterator`, where the first iteration begins; None means the beginning of epoch 0.
-            With it, the cardinality is unknown unless the dataset is endless, as later epochs have more items.
-        fill: other values for missing ones; see `Dataset.batch()`.
-        epoch: epoch of the first iteration, such as `initial_epoch` of Keras; None for that of the state, or 0.
-
-    Raises:
-        MissingDependencyError: TensorFlow is not installed.
-        ValueError: output_signature cannot be derived; or fill does not fit the features.
-        StateError: the state does not fit the dataset.
-    """
+    """Returns a dataset as a `tf.data.Dataset`; see `Dataset.as_tf_dataset` for the arguments and errors."""
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
     dataset = dataset._with(steps=tuple(map(_without_inner_datasets, dataset._steps)))
     known = _signature(tf, dataset._steps) if output_signature is None else None

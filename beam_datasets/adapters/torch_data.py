@@ -601,39 +601,7 @@ def as_torch(
     fill: Any = None,
     epoch: int = 0,
 ) -> Any:
-    """Returns a dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
-
-    A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader with
-    batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or `map()`
-    them to one shape.
-
-    Each pass over it, by one DataLoader or several, reads the next epoch.
-
-    Args:
-        dataset: the dataset or stream to read. Its functions are pickled if workers are spawned. Each worker filters,
-            batches and packs its own part of a stream's examples, so that its items depend on the number of workers.
-        map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
-            IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
-        rank: rank of this process; None means that of torch.distributed, else $RANK, when an iteration begins. Below
-            Accelerate, and the Trainer of Hugging Face, which divide themselves, every process reads all items.
-        num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1. `rank=0,
-            num_ranks=1` reads everything on each rank.
-        block: number of consecutive items for a worker; by default as in `Dataset.shard`. If it is the DataLoader's
-            batch_size, its batches are the same for any number of workers.
-        even: how all ranks get the same number of batches, which all have the same size: "drop" leaves out the last
-            examples of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
-            batch_size of the DataLoader, unless the dataset is in batches. With map_style, the length is a multiple of
-            ranks times `block`, so that "drop" leaves out the same examples in each epoch.
-        fill: values for missing ones, which a DataLoader cannot batch; see `Dataset.batch()`.
-        epoch: epoch of the first pass, such as that at which training is restarted. `set_epoch(epoch)` sets that of all
-            further passes.
-
-    Raises:
-        MissingDependencyError: PyTorch is not installed.
-        TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-        ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `even` without a batch
-            size; or `fill` or `even` with a stream.
-    """
+    """Returns a dataset for a DataLoader; see `Dataset.as_torch` for the arguments, results and errors."""
     torch = framework("torch", needed_by="as_torch()", name="PyTorch", extra="torch")
     if dataset._has_positions:
         dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))

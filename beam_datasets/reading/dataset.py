@@ -83,28 +83,109 @@ class Frameworks(metaclass=_NamesForeign):
         raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
 
     @names_foreign_arguments("as_torch")
-    def as_torch(self, **options: Any) -> Any:
-        """Returns the dataset for a PyTorch DataLoader: `adapters.as_torch(self, **options)`.
+    def as_torch(
+        self,
+        *,
+        map_style: bool = False,
+        rank: int | None = None,
+        num_ranks: int | None = None,
+        block: int | None = None,
+        even: str | None = None,
+        fill: Any = None,
+        epoch: int = 0,
+    ) -> Any:
+        """Returns the dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
+
+        A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader
+        with batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or
+        `map()` them to one shape.
+
+        Each pass over it, by one DataLoader or several, reads the next epoch. Functions of `map()` are pickled if
+        workers are spawned. Each worker filters, batches and packs its own part of a stream's examples, so that its
+        items depend on the number of workers.
+
+        Args:
+            map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
+                IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
+            rank: rank of this process; None means that of torch.distributed, else $RANK, when an iteration begins.
+                Below Accelerate, and the Trainer of Hugging Face, which divide themselves, every process reads all
+                items.
+            num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1. `rank=0,
+                num_ranks=1` reads everything on each rank.
+            block: number of consecutive items for a worker; by default as in `shard()`. If it is the DataLoader's
+                batch_size, its batches are the same for any number of workers.
+            even: how all ranks get the same number of batches, which all have the same size: "drop" leaves out the last
+                examples of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
+                batch_size of the DataLoader, unless the dataset is in batches. With map_style, the length is a multiple
+                of ranks times `block`, so that "drop" leaves out the same examples in each epoch.
+            fill: values for missing ones, which a DataLoader cannot batch; see `batch()`.
+            epoch: epoch of the first pass, such as that at which training is restarted. `set_epoch(epoch)` sets that of
+                all further passes.
 
         Raises:
             MissingDependencyError: PyTorch is not installed.
+            TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
+            ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `even` without a batch
+                size; or `fill` or `even` with a stream.
         """
         from beam_datasets.adapters import as_torch
 
-        return as_torch(cast("Dataset | Stream", self), **options)
+        return as_torch(
+            cast("Dataset | Stream", self),
+            map_style=map_style,
+            rank=rank,
+            num_ranks=num_ranks,
+            block=block,
+            even=even,
+            fill=fill,
+            epoch=epoch,
+        )
 
-    def as_tf_dataset(self, **options: Any) -> Any:
-        """Returns the dataset as a tf.data.Dataset: `adapters.as_tf_dataset(self, **options)`.
+    def as_tf_dataset(
+        self,
+        *,
+        output_signature: Any = None,
+        state: Mapping[str, Any] | None = None,
+        fill: Any = None,
+        epoch: int | None = None,
+    ) -> Any:
+        """Returns the dataset as a `tf.data.Dataset` of the same items in the same order.
+
+        Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional
+        features are filled in as in `batch()`.
+
+        Each further iteration, such as an epoch of `repeat()` or of Keras, reads the next epoch of the dataset.
+
+        Each transfer from Python to TensorFlow takes a fraction of a millisecond. Examples of fixed shapes are
+        transferred in groups. For other examples, and after `map()`, batch before (`ds.batch(256).as_tf_dataset()`),
+        not after.
+
+        Args:
+            output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()`
+                from the rank and dtype of each tensor of the first item.
+            state: a state of a `DatasetIterator`, where the first iteration begins; None means the beginning of epoch
+                0. With it, the cardinality is unknown unless the dataset is endless, as later epochs have more items.
+            fill: other values for missing ones; see `batch()`.
+            epoch: epoch of the first iteration, such as `initial_epoch` of Keras; None for that of the state, or 0.
 
         Raises:
             MissingDependencyError: TensorFlow is not installed.
+            ValueError: output_signature cannot be derived; or fill does not fit the features.
+            StateError: the state does not fit the dataset.
         """
         from beam_datasets.adapters import as_tf_dataset
 
-        return as_tf_dataset(cast("Dataset", self), **options)
+        dataset = cast("Dataset", self)
+        return as_tf_dataset(dataset, output_signature=output_signature, state=state, fill=fill, epoch=epoch)
 
     def as_jax(self, *, device: Any = None, fill: Any = None) -> Any:
-        """Returns the dataset with arrays of JAX: `adapters.as_jax(self, device=device, fill=fill)`.
+        """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
+
+        JAX makes 32 bits of 64, unless `jax_enable_x64` is set. Integers that do not fit are an error.
+
+        Args:
+            device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
+            fill: values for missing ones; see `batch()`.
 
         Raises:
             MissingDependencyError: JAX is not installed.
@@ -114,10 +195,17 @@ class Frameworks(metaclass=_NamesForeign):
         return as_jax(cast("Dataset", self), device=device, fill=fill)
 
     def as_grain_source(self, *, fill: Any = None) -> Any:
-        """Returns the dataset as a random access source of Grain: `adapters.as_grain_source(self, fill=fill)`.
+        """Returns the dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
+
+        It is in dataset order, as Grain has its own shuffle, repeat, slices and batches. Functions of `map()` are
+        pickled if Grain starts processes.
+
+        Args:
+            fill: values for missing ones, which Grain cannot batch; see `batch()`.
 
         Raises:
             MissingDependencyError: Grain is not installed.
+            TypeError: the dataset's order was changed, by `shuffle()`, `batch()` and the like.
         """
         from beam_datasets.adapters import as_grain_source
 
