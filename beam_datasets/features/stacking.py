@@ -339,14 +339,7 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
             for key in first
         }
     if isinstance(first, tuple) and (fill is KEEP or not _is_vector(first, path)):
-        lengths = {len(example) for example in examples}
-        if len(lengths) > 1:
-            raise FeatureValueError(
-                f"{path or 'the examples'}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays "
-                "from map(), which pad=True pads."
-            )
-        columns = enumerate(zip(*examples))
-        return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=inner(fill, i)) for i, column in columns)
+        return _stack_tuples(examples, pad, path, fill)
     if fill is not KEEP:
         examples = _filled(examples, fill, path)
         if any(map(_has_items, examples)):
@@ -366,6 +359,18 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
     if pad and all(isinstance(example, list) for example in examples) and not _has_others(examples):
         return _stack_lists(examples, pad, path)
     return objects(examples)
+
+
+def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill: Any) -> tuple[Any, ...]:
+    """Returns a tuple of the batches of the items of tuples."""
+    lengths = {len(example) for example in examples}
+    if len(lengths) > 1:
+        raise FeatureValueError(
+            f"{path or 'the examples'}: expected tuples of one length, got {sorted(lengths)[:2]}. Return arrays from "
+            "map(), which pad=True pads."
+        )
+    columns = enumerate(zip(*examples))
+    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=inner(fill, i)) for i, column in columns)
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:
