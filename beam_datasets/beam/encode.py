@@ -46,16 +46,33 @@ NamedUnit = tuple[str, Any]
 class EncodeBlocks(beam.DoFn):
     """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
 
-    def __init__(self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None) -> None:
+    def __init__(
+        self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None, *, reports: bool = False
+    ) -> None:
+        """Declares what is encoded.
+
+        Args:
+            split: name of the split.
+            features: the feature tree.
+            engine: how records travel.
+            hash_shift: how coarse the hashes of the histogram are; None counts integers.
+            reports: whether the progress of each bundle is reported.
+        """
         self._split = split
+        self._reports = reports
+        self._reporting = contextlib.ExitStack()
         self._features = features
         self._engine = engine
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reporting": None}
+
     def setup(self) -> None:
         """Compiles the encoder."""
+        self._reporting = contextlib.ExitStack()
         self._libraries: set[str] = set()
         self._builder = BlockBuilder(
             self._split,
@@ -71,6 +88,9 @@ class EncodeBlocks(beam.DoFn):
         self._libraries.clear()
         self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
         self._bundle_examples = self._bundle_bytes = 0
+        self._reporting.close()
+        if self._reports:
+            self._reporting.enter_context(report_progress(self._engine, self._split, self))
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
         """Encodes an example; returns outputs if a block is full."""
@@ -81,6 +101,11 @@ class EncodeBlocks(beam.DoFn):
         """Yields the last block."""
         yield from map(in_window, self.outputs())
         self._builder.reset()
+        self._reporting.close()
+
+    def teardown(self) -> None:
+        """Ends the reports of a bundle that failed."""
+        self._reporting.close()
 
     @property
     def encoded(self) -> tuple[int, int]:
@@ -251,9 +276,7 @@ class _EncodeUnits(beam.DoFn):
         self._since, self._bytes_before = time.monotonic(), 0
         if len(self._encoders) == 1:
             [(split, encoder)] = self._encoders.items()
-            self._reporting.enter_context(
-                reported(self._engine.progress_dir, split, functools.partial(getattr, encoder, "encoded"))
-            )
+            self._reporting.enter_context(report_progress(self._engine, split, encoder))
 
     def process(self, element: NamedUnit) -> Iterator[Any]:
         if element[0] in self._finished:
@@ -305,6 +328,9 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.start_bundle()  # gives its memory back
 
+    def teardown(self) -> None:
+        self._reporting.close()
+
     def _flush(self) -> Iterator[Any]:
         for encoder in self._encoders.values():
             yield from encoder.outputs()
@@ -316,6 +342,14 @@ class _EncodeUnits(beam.DoFn):
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
+
+
+def report_progress(
+    engine: EngineOptions, split: str, encoder: EncodeBlocks
+) -> contextlib.AbstractContextManager[None]:
+    """Returns a context in which what an encoder has done of its bundle is reported from time to time."""
+    encoded = functools.partial(getattr, encoder, "encoded")
+    return reported(engine.report_dir, split, encoded, engine.report_seconds)
 
 
 def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:

@@ -38,6 +38,7 @@ from beam_datasets.extras import needs
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
+from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS
 from beam_datasets.generate.publish import Publication
 from beam_datasets.reading.blocks import usable_cores
 
@@ -86,9 +87,14 @@ class EngineOptions:
         return MergeLimits() if self.many_machines else ONE_MACHINE
 
     @property
-    def progress_dir(self) -> str | None:
-        """Directory for worker progress files; None if payload is not spilled on this machine."""
-        return None if self.many_machines or storage.is_remote(self.spill_dir or "") else self.spill_dir
+    def report_seconds(self) -> float:
+        """Seconds between two progress reports of a worker, which are files in `spill_dir`."""
+        return REMOTE_REPORT_SECONDS if self.many_machines else REPORT_SECONDS
+
+    @property
+    def report_dir(self) -> str | None:
+        """Directory for progress reports of workers; None if nobody reads them, as of a local run to a store."""
+        return None if not self.many_machines and storage.is_remote(self.spill_dir or "") else self.spill_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
         _write(pipeline, plan)
-        run_pipeline(pipeline, watching(plan, progress if engine.local else None))
+        run_pipeline(pipeline, watching(plan, progress if engine.local else None), run=plan)
         check_visible(plan)
     return plan.target
 

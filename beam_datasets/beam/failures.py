@@ -34,7 +34,7 @@ _WORKER_LOST = (
     "SDK worker disconnected",  # Prism; and what it says where it was just about to send it something:
     "panic in stage.Execute bundle processing goroutine: send on closed channel",
 )
-_NO_POOL = "java.net.ConnectException"
+_NO_POOL, _GRPC = "java.net.ConnectException", "io.grpc."
 _JOB = re.compile(r"^Pipeline \S+ failed in state \w+: ")  # as job services begin
 _CAUSE = "Caused by: "
 _JAVA_FRAME = re.compile(r"^\s+at [\w.$/<>]+\(", re.MULTILINE)
@@ -128,7 +128,7 @@ def _engine_problem(text: str) -> str | None:
     """Returns what is wrong with the engine's workers; None if the error is about something else."""
     if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
         return f"{different[0]} Nothing was published."
-    if _NO_POOL in text:
+    if _NO_POOL in text and _GRPC in text:  # TaskManagers use another protocol among themselves
         return (
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "
             "nothing was published. Each needs one: python -m beam_datasets.beam.worker_pool --port PORT"

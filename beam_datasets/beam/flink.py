@@ -6,6 +6,7 @@ import argparse
 import http.client
 import json
 import math
+import re
 import socket
 import sys
 import time
@@ -16,10 +17,17 @@ from typing import Any
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
 
 from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of
+from beam_datasets.beam.failures import reason
 
 CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
 SAY_SECONDS = 30  # between two lines about a wait
 SLOTS_SECONDS = 1  # between two questions for free slots
+MAX_FAILURES = 100  # of a job that are asked for
+MAX_REASON = 300  # characters of a line about a failure
+SAME_SECONDS = 1.0  # between failures that count as one
+_JAVA_CLASS = re.compile(r"^(?:(?:\w+\.)+[\w$]+: )+")
+_LAMBDA = re.compile(r"/?(?:\w*Map|ParDo)\(<lambda[^)]*\)")
+_VERTEX = re.compile(r" at (?:\[\d+\])?(.*?)\)(?: ->| \(\d+/|$)")
 _ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _ON_DEMAND = ("kubernetes.", "yarn.")  # prefixes of settings of clusters that start TaskManagers for a job
 
@@ -30,6 +38,42 @@ class _FlinkOptions(PipelineOptions):
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why Flink has repeated a part of a job.
+
+    Attributes:
+        time: in seconds since the epoch.
+        reason: in one line, with the stage and the machine.
+    """
+
+    time: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What a cluster reports of a job.
+
+    Attributes:
+        id: of the job.
+        state: of the job, such as RUNNING or RESTARTING.
+        stages: names of the stages that run; a fused stage has a name that contains those of all.
+        finished: tasks that have ended.
+        tasks: all tasks.
+        is_waiting: no task runs, because there are no slots.
+        failures: after which Flink has repeated a part of the job.
+    """
+
+    id: str
+    state: str
+    stages: tuple[str, ...]
+    finished: int
+    tasks: int
+    is_waiting: bool
+    failures: tuple[Failure, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +111,29 @@ class FlinkCluster:
         """
         return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
 
+    def status(self, name: str) -> JobStatus | None:
+        """Returns what is known of the job of this name; None if there is none.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
+        ids = [job["jid"] for job in self.get("jobs/overview")["jobs"] if job["name"] == name]
+        if not ids:
+            return None
+        job = self.get(f"jobs/{ids[-1]}")
+        counts = [(vertex["name"], vertex["tasks"]) for vertex in job["vertices"]]
+        running = [name for name, tasks in counts if tasks["RUNNING"]]
+        total = {state: sum(tasks[state] for _, tasks in counts) for state in ("FINISHED", "SCHEDULED")}
+        return JobStatus(
+            ids[-1],
+            job["state"],
+            tuple(dict.fromkeys(filter(None, map(stage_name, running)))),
+            total["FINISHED"],
+            sum(sum(tasks.values()) for _, tasks in counts),
+            not running and total["SCHEDULED"] > 0,
+            _failures(self.get(f"jobs/{ids[-1]}/exceptions?maxExceptions={MAX_FAILURES}")),
+        )
+
     def cancel(self, name: str) -> None:
         """Asks for the end of the jobs of this name."""
         for job in self.get("jobs/overview")["jobs"]:
@@ -81,6 +148,38 @@ class FlinkCluster:
         """Returns the hosts of the TaskManagers."""
         paths = [manager["path"] for manager in self.get("taskmanagers")["taskmanagers"]]
         return [path.partition("@")[2].partition("/")[0].rpartition(":")[0].strip("[]") for path in paths]
+
+
+def stage_name(vertex: str) -> str:
+    """Returns the name of a stage in that of a vertex of Flink's graph; '' for the vertices that Beam adds.
+
+    >>> stage_name("CHAIN MapPartition (MapPartition at [1]WriteExamples/Write) -> FlatMap (FlatMap at Extract[0])")
+    'Write'
+    >>> stage_name("MapPartition (MapPartition at [7]{Generate train, WriteExamples}) (2/2) - execution #0")
+    'Generate train, Encode'
+    """
+    match = _VERTEX.search(vertex)
+    if match is None or match[1].startswith("ExtractOutput"):
+        return ""
+    # The outer name of a fused stage, where nothing else is known of the part of it that writes examples.
+    name = match[1].replace("WriteExamples/", "").replace(", WriteExamples}", ", Encode}")
+    name = _LAMBDA.sub("", name)
+    return name.strip("{}").replace("{", "").replace("}", "")
+
+
+def _failures(exceptions: Any) -> tuple[Failure, ...]:
+    """Returns the failures in an answer of the JobManager; tasks that fail within a second do so for one reason."""
+    failures: list[Failure] = []
+    for entry in sorted(exceptions["exceptionHistory"]["entries"], key=lambda entry: int(entry["timestamp"])):
+        seconds = int(entry["timestamp"]) / 1000
+        if failures and seconds - failures[-1].time < SAME_SECONDS:
+            continue
+        problem = str(reason(RuntimeError(entry["stacktrace"]))).splitlines()[0].removeprefix("RuntimeError: ")
+        problem = _JAVA_CLASS.sub("", problem)
+        stage, place = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
+        where = " on ".join(filter(None, [stage and f"in {stage}", place]))
+        failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{where and f' ({where})'}"))
+    return tuple(failures)
 
 
 def cluster_of(options: PipelineOptions) -> FlinkCluster | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -135,7 +136,7 @@ def generate(
     spilled = publication.spill_dir
     transport = engine.transport(spilled, block_size)
 
-    def build(pipeline: beam.Pipeline) -> None:
+    def build(pipeline: beam.Pipeline) -> int | None:
         if spilled is not None and not builder.is_temporary:
             resumable.save(spilled)
         sources = builder.split_generators(pipeline)
@@ -151,10 +152,18 @@ def generate(
         made = dataclasses.replace(publication, info=info, shard_records=records)
         made = publishing.stage_inputs(made, inputs)
         examples | WriteExamples(made, sharding, transport, readers, list(sources), checksums)
+        return None if of_beam else len(units)
 
-    result = run_publishing(engine, publication, build, progress, sent_along=type(builder))
+    ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
-        counters(_counted(result))
+        counted = _counted(ended.result)
+        if counted and ended.restarts:
+            print(
+                f"{engine.name} has repeated a part of the job (restarts: {ended.restarts}). It reports what the last "
+                "attempts have counted, so the counters of the dataset's own code may be too low.",
+                file=sys.stderr,
+            )
+        counters(counted)
     return publication.target
 
 

@@ -111,7 +111,7 @@ def run(
     engine = engines.choose_engine(**engine_options)
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
 
-    def build(pipeline: beam.Pipeline) -> None:
+    def build(pipeline: beam.Pipeline) -> None:  # which has no units
         made = replace(publication, inputs_of=job.inputs_of)
         _flow(pipeline, job, made, engine.transport(publication.spill_dir, block_size))
 

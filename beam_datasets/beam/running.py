@@ -7,6 +7,7 @@ A remote job is followed until the engine has confirmed that it ended. Where tha
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -23,7 +24,8 @@ from beam_datasets import catalog
 from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
-from beam_datasets.beam.flink import FlinkCluster, await_slots, cluster_of, workers_are_here
+from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of, workers_are_here
+from beam_datasets.beam.following import Follower
 from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.progress import Progress, watch
@@ -47,20 +49,35 @@ _ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANC
 _NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
 
 
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that has ended well, or that was only submitted.
+
+    Attributes:
+        result: what Beam returned for it.
+        restarts: how often its engine has repeated a part of it, if that is known.
+    """
+
+    result: PipelineResult
+    restarts: int = 0
+
+
 def run_pipeline(
     pipeline: beam.Pipeline,
     watching: contextlib.AbstractContextManager[None],
     *,
     wait: bool = True,
-    directory: str | None = None,
-) -> PipelineResult:
-    """Runs a pipeline, waits for its end, and returns its result.
+    run: Run | None = None,
+    num_units: int | None = None,
+) -> EndedJob:
+    """Runs a pipeline, and waits for its end.
 
     Args:
         pipeline: what to run.
         watching: a context that is active during a local run.
         wait: for the end of a remote job; otherwise it is only submitted.
-        directory: of the version that the pipeline publishes, if it publishes one.
+        run: which the pipeline publishes; None if it publishes nothing.
+        num_units: units of the source, for progress; None if they are unknown.
 
     Raises:
         JobStateUnknownError: the engine does not say whether the job has ended.
@@ -72,37 +89,38 @@ def run_pipeline(
         if own:
             failures.quiet_at_exit()
         with failures.beam_silenced() if own else failures.job_reported():
-            return _run_job(pipeline, own=own, wait=wait)
+            return _run_job(pipeline, own=own, wait=wait, run=run, num_units=num_units)
     with failures.beam_silenced(), _readable_errors():
         try:
             if not isinstance(pipeline.runner, local_runner.LocalRunner):
                 with watching:
-                    return pipeline.run()
+                    return EndedJob(pipeline.run())
             result = pipeline.run()
             with watching:
                 result.wait_until_finish()
-            return result
+            return EndedJob(result)
         except WorkerDiedError as died:
-            if directory is None:
+            if run is None:
                 raise
-            published = f"{directory} is published" if catalog.is_published(directory) else "nothing was published"
+            is_published = catalog.is_published(run.target)
+            published = f"{run.target} is published" if is_published else "nothing was published"
             raise type(died)(f"{died}; {published}. {died.advice}") from None
 
 
 def run_publishing(
     engine: engines.Engine,
     publication: Publication,
-    build: Callable[[beam.Pipeline], object],
+    build: Callable[[beam.Pipeline], int | None],
     progress: Callable[[Progress], None] | None,
     *,
     sent_along: type | None = None,
-) -> PipelineResult:
-    """Runs a pipeline that publishes a version, in its staging directory, and returns the result.
+) -> EndedJob:
+    """Runs a pipeline that publishes a version, in its staging directory.
 
     Args:
         engine: where the pipeline runs.
         publication: what is published.
-        build: applies the transforms to the pipeline.
+        build: applies the transforms to the pipeline, and returns how many units its source has, or None.
         progress: called about twice a second of a local run with what was done so far.
         sent_along: class whose module goes with a remote job; see `engine.module_sent_along`.
 
@@ -111,15 +129,24 @@ def run_publishing(
     """
     staging = publishing.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.worker_log) as pipeline:
-        build(pipeline)
+        name_job(pipeline.options, publication)
+        num_units = build(pipeline)
         if not engine.local:
             engines.check_staging(pipeline, publication)
         watching = watch(publication.staging_dir, publication.spill_dir, progress if engine.local else None)
         with engines.module_sent_along(None if engine.local else sent_along):
-            result = run_pipeline(pipeline, watching, wait=engine.waits, directory=publication.target)
+            ended = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
         if engine.waits:
             check_visible(publication)
-        return result
+        return ended
+
+
+def name_job(options: PipelineOptions, publication: Publication) -> None:
+    """Names the engine's job after the dataset, the version and the run, unless it has a name."""
+    cloud, info = options.view_as(GoogleCloudOptions), publication.info
+    if not cloud.job_name:
+        words = filter(None, [info.name, info.config_name, str(info.version), publication.job])
+        cloud.job_name = re.sub("[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")  # as Dataflow takes names
 
 
 def check_visible(run: Run) -> None:
@@ -172,6 +199,10 @@ class _Job:
     page: str
     cluster: FlinkCluster | None = None
     ends_here: bool = False
+
+    def status(self) -> JobStatus | None:
+        """Returns what a Flink cluster reports of the job; None for other engines."""
+        return self.cluster.status(self.name) if self.cluster else None
 
     def state(self) -> str:
         """Returns the job's state, asking repeatedly for about a minute.
@@ -236,7 +267,18 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     checks.check_servers(options, is_pool_here=is_pool_here)
 
 
-def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResult:
+def _run_job(
+    pipeline: beam.Pipeline, *, own: bool, wait: bool, run: Run | None = None, num_units: int | None = None
+) -> EndedJob:
+    """Submits a job to a remote runner, and follows it to its end; see `run_pipeline`.
+
+    Args:
+        pipeline: what to run.
+        own: whether this process starts the engine.
+        wait: for the end of the job.
+        run: which the pipeline publishes; None if it publishes nothing.
+        num_units: units of the source; None if they are unknown.
+    """
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
     cluster = cluster_of(options)  # asked before the run, which forgets the runner's name
     with _readable_errors():
@@ -255,9 +297,12 @@ def _run_job(pipeline: beam.Pipeline, *, own: bool, wait: bool) -> PipelineResul
     job = _Job(result, *_identity(result, name, options, cluster), cluster, own)
     if not own and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
-    if wait:
+    if not wait:
+        return EndedJob(result)
+    follower = Follower(job.name, job.page, job.status, run, num_units)
+    with follower.active():
         _follow(job)
-    return result
+    return EndedJob(result, follower.restarts)
 
 
 def _follow(job: _Job) -> None:

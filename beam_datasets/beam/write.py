@@ -229,7 +229,7 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift)
+        encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift, reports=True)
         return [examples | f"Encode {split}" >> encode.with_histograms(beam.ParDo(encoder))]
 
 

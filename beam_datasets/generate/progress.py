@@ -1,4 +1,4 @@
-"""What a local run has done so far, read off the files in its staging directory.
+"""What a run has done so far, read off the files in its staging and spill directories.
 
 A slow generator takes long to fill a block, so its worker also reports its progress in a file.
 """
@@ -6,18 +6,24 @@ A slow generator takes long to fill a block, so its worker also reports its prog
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
+from beam_datasets.generate.runs import CHECKPOINT_SUFFIX
 
 INTERVAL_SECONDS = 0.5
 REPORT_SECONDS = 1.0
+REMOTE_REPORT_SECONDS = 10.0  # of workers of an engine of many machines
+PROGRESS_FILE = "progress.json"
+"""Name of the file in a spill directory in which the launcher of a remote job shows its progress."""
 _REPORTED = ".encoded"
+_CHECKPOINT = re.compile(rf".*-(\d+){re.escape(CHECKPOINT_SUFFIX)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +35,34 @@ class Progress:
         bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
         shards_written: shards in the staging directory; 0 if that is on an object store.
         bytes_written: size in bytes of all staged files but indexes and metadata, also of unfinished ones.
+        units_finished: units of the source of which a checkpoint exists; 0 where payload travels inline.
     """
 
     examples_encoded: int
     bytes_encoded: int
     shards_written: int
     bytes_written: int
+    units_finished: int = 0
 
 
-def measure(staging_dir: str, spill_dir: str | None) -> Progress:
-    """Returns the contents of a staging directory, and where payload is spilled."""
-    names = _names(spill_dir)
-    examples, size = _encoded(spill_dir or "", names)
-    staged = _names(staging_dir)
-    shards = [name for name in staged if ".tfrecord-" in name and not name.endswith(".index")]
-    written = [name for name in staged if not name.endswith((".index", ".json", ".log"))]
-    size += _size(spill_dir, [name for name in names if name.endswith(".records")])
-    return Progress(examples, size, len(shards), _size(staging_dir, written))
+def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False) -> Progress:
+    """Returns the contents of a staging directory, and where payload is spilled.
+
+    Args:
+        staging_dir: of the run.
+        spill_dir: of the run; None if it has none.
+        in_stores: whether directories of an object store are listed, each of which is several requests.
+    """
+    spilled, staged = _sizes(spill_dir, in_stores), _sizes(staging_dir, in_stores)
+    examples, size = _encoded(spill_dir or "", spilled)
+    shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
+    written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
+    size += _sum(spill_dir, spilled, [path for path in spilled if path.endswith(".records")])
+    units = sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, spilled) if name)
+    return Progress(examples, size, len(shards), _sum(staging_dir, staged, written), units)
 
 
-def _encoded(spill_dir: str, names: list[str]) -> tuple[int, int]:
+def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
     """Returns (examples, bytes of their records): of each split what was spilled or reported, whichever is more."""
     spilled: dict[str, Counter[str]] = {}
     found: dict[str, Counter[str]] = {}
@@ -64,19 +78,26 @@ def _encoded(spill_dir: str, names: list[str]) -> tuple[int, int]:
     return sum(split["examples"] for split in best), sum(split["bytes"] for split in best)
 
 
-def _size(directory: str | None, names: list[str]) -> int:
+def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable[str]) -> int:
+    """Returns the size of some files in bytes; asks for those that are not known."""
     total = 0
-    for name in names:
+    for path in paths:
+        size = sizes[path]
         with contextlib.suppress(OSError):  # published or removed meanwhile
-            total += storage.size(storage.join(directory or "", name))
+            total += storage.size(storage.join(directory or "", path)) if size is None else size
     return total
 
 
-def _names(directory: str | None) -> list[str]:
-    try:  # an object store would be asked again and again
-        return [] if directory is None or storage.is_remote(directory) else storage.list_dir(directory)
+def _sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
+    """Returns {path of a file: size, None if it is unknown} of a directory; of a store with those below."""
+    try:
+        if directory is None or (storage.is_remote(directory) and not in_stores):
+            return {}
+        if storage.is_remote(directory):
+            return dict(storage.file_sizes(directory))
+        return dict.fromkeys(storage.list_dir(directory))
     except OSError:
-        return []
+        return {}
 
 
 @contextlib.contextmanager
@@ -90,13 +111,16 @@ def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], 
 
 
 @contextlib.contextmanager
-def reported(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]]) -> Iterator[None]:
-    """Writes the progress of a generator to a file once a second while active; `measure` reads it, in any process.
+def reported(
+    spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]], seconds: float = REPORT_SECONDS
+) -> Iterator[None]:
+    """Writes the progress of a generator to a file from time to time while active; `measure` reads it, in any process.
 
     Args:
-        spill_dir: where its blocks are spilled, on this machine; None writes nothing.
+        spill_dir: where its blocks are spilled; None writes nothing.
         split: the split's name.
         encoded: returns how many examples are encoded, and the size of their records in bytes.
+        seconds: between two reports.
     """
     if spill_dir is None:
         yield
@@ -108,7 +132,7 @@ def reported(spill_dir: str | None, split: str, encoded: Callable[[], tuple[int,
             if storage.is_dir(spill_dir):  # else the launcher has given the run up and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
-    with _every(REPORT_SECONDS, write):
+    with _every(seconds, write):
         yield
 
 

@@ -43,6 +43,7 @@ from beam_datasets.generate import compatibility, runs, shard_writer, units
 from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
 from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.progress import PROGRESS_FILE
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard
 from beam_datasets.generate.units import ShardRecords
@@ -681,6 +682,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
     examples = sum(sum(c.num_examples) for c in columns.values())
     hours = requests.core_seconds / 3600
     report = {
+        **_of_engine(publication),
         "job": publication.job,
         "runner": publication.owner.runner,
         "started": publication.owner.started,
@@ -699,6 +701,17 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
         **({"resumed": [attempt.job for attempt in publication.attempts]} if publication.attempts else {}),
     }
     return json.dumps(report, indent=1, sort_keys=True).encode()
+
+
+def _of_engine(publication: Publication) -> dict[str, Any]:
+    """Returns what the launcher has recorded of a remote job: its name, its page and its restarts."""
+    if publication.spill_dir is None:
+        return {}
+    try:
+        found = json.loads(storage.read_bytes(storage.join(publication.spill_dir, PROGRESS_FILE)))
+        return {"engine": {"job": found["job"], "page": found["page"], "restarts": found["restarts"]}}
+    except (StorageError, ValueError, KeyError, TypeError):  # a report only
+        return {}
 
 
 def _peak_memory() -> int:

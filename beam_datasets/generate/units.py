@@ -209,9 +209,8 @@ class Checkpoint:
             for block, crc in zip(self.blocks, self.crc32c, strict=True)
         ]
         content = {"units": self.units, "blocks": blocks, "libraries": self.libraries}
-        storage.write_bytes(
-            storage.join(directory, f"{uuid.uuid4().hex}{CHECKPOINT_SUFFIX}"), json.dumps(content).encode()
-        )
+        name = f"{uuid.uuid4().hex}-{len(self.units)}{CHECKPOINT_SUFFIX}"  # `progress.measure` reads the number
+        storage.write_bytes(storage.join(directory, name), json.dumps(content).encode())
 
     @classmethod
     def load(cls, path: str) -> Checkpoint | None:

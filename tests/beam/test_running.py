@@ -3,9 +3,10 @@
 import logging
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from beam_datasets import errors
 from beam_datasets.beam import failures, running
@@ -245,3 +246,11 @@ def test_a_version_that_the_launcher_does_not_see(tmp_path, monkeypatch):
 
     monkeypatch.setattr(running.time, "sleep", published_late)
     running.check_visible(run)
+
+
+@pytest.mark.parametrize("name, expected", [(None, "my-rows-small-1-0-0-job"), ("mine", "mine")])
+def test_a_job_is_named_after_dataset_version_and_run(name, expected):
+    options = PipelineOptions([f"--job_name={name}"] if name else [])
+    info = SimpleNamespace(name="my_rows", config_name="small", version="1.0.0")
+    running.name_job(options, SimpleNamespace(info=info, job="job"))
+    assert options.view_as(GoogleCloudOptions).job_name == expected

@@ -4,6 +4,8 @@ Run by `make test-flink`, which needs Java and Maven and downloads Flink; elsewh
 """
 
 import contextlib
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from beam_datasets.generate.progress import measure
 from beam_datasets.generate.units import load_checkpoints
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
@@ -39,6 +42,7 @@ from tests.engines.test_lost_contact import Proxy, check_message
 from tests.servers import free_port, served
 
 pytestmark = pytest.mark.slow
+SLOW = str(ROOT / "tests" / "beam" / "slow_dataset.py")
 SOON_RESTARTED = ["--", "--number_of_execution_retries=1", "--execution_retry_delay=100"]  # of Beam's runner in Java
 
 
@@ -121,10 +125,16 @@ def test_units_are_read_once_if_the_job_is_started_again(
             assert process.poll() is None
             cluster.start_task_manager()
         finally:
-            code, _ = end(process)
+            code, output = end(process)
         if code != 0:
             cluster.await_task_managers(1)
             run(*command)
+        else:  # Flink has repeated it
+            restart = r"restart 1: TaskManager with id \S+ is no longer reachable"
+            assert re.search(restart, output), output
+            report = json.loads((tmp_path / "units" / "1.0.0" / "run.json").read_text())
+            assert "no longer reachable" in report["engine"]["restarts"][0]["reason"]
+            assert re.fullmatch(r"units-1-0-0-[0-9a-f]{8}", report["engine"]["job"])
     assert len(log.read_text().splitlines()) == FILES * EXAMPLES
     assert version(tmp_path, "units") == version(tmp_path / "local", "units")
 
@@ -150,6 +160,26 @@ def test_one_of_two_task_managers_is_killed_while_files_get_their_final_names(
                 code, output = end(start(*command))  # finishes what the first run had decided to publish
                 assert code == 0 or "put in place now, and the version is published" in output, output
         assert version(folder) == version(local)
+
+
+def test_progress_while_a_stage_runs(cluster: flink.Cluster, tmp_path: Path) -> None:
+    """A generator takes a minute; Beam's runner reports its metrics when it has ended."""
+    process = start("build", f"{SLOW}:Slow", "--data_dir", str(tmp_path), *cluster.options())
+    seen: set[int] = set()
+    try:
+        deadline = time.monotonic() + 60
+        while len(seen) < 3:
+            assert process.poll() is None, end(process)
+            assert time.monotonic() < deadline, seen
+            folders = [str(path) for path in tmp_path.glob("slow/incomplete.*.spill")]
+            seen |= {measure(folder.removesuffix(".spill"), folder).examples_encoded for folder in folders} - {0}
+            time.sleep(0.5)
+        assert any("Encode" in name for name in cluster.running_stages())
+        process.send_signal(signal.SIGINT)
+    finally:
+        code, output = end(process)
+    assert code == 130, output
+    assert re.search(r"\d\d:\d\d:\d\d .*Encode.* \(tasks: \d+ of \d+\)", output), output
 
 
 def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:

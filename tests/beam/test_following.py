@@ -1,0 +1,174 @@
+"""What a launcher shows of a remote job while it waits for its end."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_datasets.beam import checks, flink, following
+from beam_datasets.beam.flink import Failure, JobStatus
+from beam_datasets.generate.owners import Owner
+from beam_datasets.generate.runs import Run
+
+LOST = Failure(1000.0, "TaskManager with id tm-1 is no longer reachable. (in Encode train on host:1)")
+
+
+def status(*stages: str, failures: tuple[Failure, ...] = (), is_waiting: bool = False) -> JobStatus:
+    return JobStatus("1", "RUNNING", stages, 3, 10, is_waiting, failures)
+
+
+class Clock:
+    """A clock that tests set."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def strftime(self, _: str) -> str:
+        return "12:00:00"
+
+
+class Job:
+    """A job whose follower looks when the test says so.
+
+    Attributes:
+        status: what the engine answers, or raises.
+    """
+
+    def __init__(self, run: Run, clock: Clock, capsys: Any) -> None:
+        self.status: JobStatus | Exception | None = status("Encode train")
+        self.run, self.clock, self.capsys = run, clock, capsys
+        self.follower = following.Follower("rows-1-0-0-job", "http://page", self.answer, run, num_units=20)
+
+    def answer(self) -> JobStatus | None:
+        if isinstance(self.status, Exception):
+            raise self.status
+        return self.status
+
+    def look(self, seconds: float) -> str:
+        """Returns what the follower prints after so many seconds."""
+        self.clock.now += seconds
+        self.follower.look()
+        return str(self.capsys.readouterr().err)
+
+    def spill(self, *names: str) -> None:
+        """Makes files in the spill directory."""
+        assert self.run.spill_dir is not None
+        Path(self.run.spill_dir).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            Path(self.run.spill_dir, name).touch()
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Job:
+    clock = Clock()
+    monkeypatch.setattr(following, "time", clock)
+    run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0), spill_dir=str(tmp_path / "spill"))
+    made = Job(run, clock, capsys)
+    made.follower._said_at = made.follower._changed_at = clock.now
+    return made
+
+
+def test_a_line_when_the_stage_changes_and_every_30_s(job: Job) -> None:
+    job.spill("train-1-1000-50000.block", "a-3.units.json")
+    assert job.look(2) == ""
+    assert job.look(5) == (
+        "12:00:00 Encode train (tasks: 3 of 10); 1,000 examples encoded, 0.1 MB, 143/s; units: 3 of 20\n"
+    )
+    assert job.look(20) == ""
+    job.spill("train-2-3000-150000.block")
+    assert "4,000 examples encoded, 0.2 MB, 100/s" in job.look(10)
+    job.status = status("Write", "Join")
+    assert job.look(5).startswith("12:00:00 Write, Join (tasks: 3 of 10); 4,000 examples encoded")
+    assert "nothing written for 35 s" in job.look(30)
+
+
+def test_a_restart_has_a_reason(job: Job) -> None:
+    job.status = status("Encode train", failures=(LOST,))
+    assert job.look(1) == f"12:00:00 restart 1: {LOST.reason}\n"
+    assert job.look(1) == ""
+    job.spill("train-1-1000-50000.block")
+    assert re.search("examples encoded, some twice, .*; 1 restart\n", job.look(30))
+    assert job.follower.restarts == 1
+
+
+def test_programs_read_the_same_in_a_file(job: Job) -> None:
+    job.spill("train-1-1000-50000.block", "a-3.units.json")
+    job.status = status("Encode train", failures=(LOST,))
+    job.look(30)
+    job.look(30)
+    assert job.run.spill_dir is not None
+    found = json.loads(Path(job.run.spill_dir, "progress.json").read_text())
+    assert found["restarts"] == [{"time": LOST.time, "reason": LOST.reason}]
+    assert found["stages"] == ["Encode train"]
+    expected = {"job": "rows-1-0-0-job", "examples_encoded": 1000, "units_finished": 3, "units": 20, "state": "RUNNING"}
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_job_that_waits_for_slots(job: Job) -> None:
+    job.status = status(is_waiting=True)
+    assert job.look(30).startswith("12:00:00 waiting for slots")
+
+
+def test_an_engine_that_does_not_answer(job: Job) -> None:
+    job.status = checks.EngineError("no Flink JobManager answers at http://there")
+    assert job.look(1) == ""
+    assert job.look(30) == "12:00:00 no Flink JobManager answers at http://there\n"
+
+
+def test_an_engine_that_reports_nothing(job: Job) -> None:
+    """What the job has written is shown for every runner."""
+    job.status = None
+    job.spill("train-1-1000-50000.block")
+    assert job.look(30).startswith("12:00:00 job rows-1-0-0-job runs; 1,000 examples encoded")
+
+
+def vertex(name: str, **states: int) -> dict[str, Any]:
+    return {"name": name, "tasks": {"RUNNING": 0, "FINISHED": 0, "SCHEDULED": 0, "CREATED": 0} | states}
+
+
+JOB = {
+    "state": "RUNNING",
+    "vertices": [
+        vertex("DataSource (Impulse)", FINISHED=2),
+        vertex("MapPartition (MapPartition at [7]{Generate train, WriteExamples})", RUNNING=1, FINISHED=1),
+        vertex("FlatMap (FlatMap at ExtractOutput[1])", RUNNING=2),
+        vertex("GroupReduce (GroupReduce at WriteExamples/GroupByShard)", CREATED=2),
+    ],
+}
+TASK = {"taskName": "CHAIN MapPartition (MapPartition at [1]WriteExamples/Write) -> FlatMap (2/2) - execution #0"}
+LOST_TASK_MANAGER = "org.apache.flink.JobMasterException: TaskManager with id tm is gone.\n\tat org.A.b(A.java:1)"
+RAISED = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
+  File "/me/rows.py", line 3, in rows
+ValueError: bad row
+
+\tat org.apache.A.b(A.java:1)"""
+EXCEPTIONS = [
+    {**TASK, "timestamp": "2000300", "stacktrace": LOST_TASK_MANAGER, "location": "host:1"},
+    {**TASK, "timestamp": "2000100", "stacktrace": LOST_TASK_MANAGER, "location": "host:1"},
+    {"timestamp": 3000000, "stacktrace": RAISED},
+]
+
+
+def test_what_a_flink_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "jobs/overview": {"jobs": [{"jid": "x", "name": "rows"}, {"jid": "y", "name": "others"}]},
+        "jobs/x": JOB,
+        f"jobs/x/exceptions?maxExceptions={flink.MAX_FAILURES}": {"exceptionHistory": {"entries": EXCEPTIONS}},
+    }
+    monkeypatch.setattr(flink.FlinkCluster, "get", lambda cluster, path: answers[path])
+    cluster = flink.FlinkCluster("http://there")
+    found = cluster.status("rows")
+    assert found is not None
+    assert (found.stages, found.finished, found.tasks) == (("Generate train, Encode",), 3, 8)
+    assert [failure.reason for failure in found.failures] == [
+        "TaskManager with id tm is gone. (in Write on host:1)",
+        "ValueError: bad row",
+    ]
+    assert cluster.status("nobody's") is None
