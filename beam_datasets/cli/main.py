@@ -35,6 +35,7 @@ Generates, describes and shows datasets.
   beam-datasets diff OLD NEW --data_dir DIR         how two versions differ, and what the number must be
   beam-datasets verify NAME_OR_DIR                  whether a dataset is whole; --repair restores what it can
   beam-datasets publish RESULT --version V          publish a refused result under another version number
+  beam-datasets doctor --runner R --data_dir DIR    whether datasets can be built on an engine: servers, versions, disks
   beam-datasets gc DATA_DIR                         what killed runs left; --yes removes it
   beam-datasets list --data_dir DIR                 what is published; --versions: when, of what, with which tags
   beam-datasets tag NAME:VERSION TAG                give a name to a version, which `prune` keeps

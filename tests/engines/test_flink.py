@@ -235,6 +235,21 @@ def test_workers_with_another_disk_publish_nothing(cluster: flink.Cluster, tmp_p
     assert "the launcher has made it, and the worker on" in output.splitlines()[-1]
 
 
+def test_the_doctor(cluster: flink.Cluster, tmp_path: Path) -> None:
+    jobs = ("jobs-running", "jobs-failed", "jobs-cancelled")
+    before = [cluster.overview()[state] for state in jobs]
+    output = run("doctor", "--data_dir", str(tmp_path), *cluster.options(), "--packages=tests")
+    for part in ("slots are free", "; Python 3.", "see each other's files", "clock", "memory", "All checks"):
+        assert part in output
+    with pool_with_another_disk(tmp_path.parent, tmp_path) as pool:
+        code, output = end(start("doctor", "--data_dir", str(tmp_path), *cluster.options(), *pool.options))
+    assert code == 1
+    [failed] = [line for line in output.splitlines() if line.startswith("FAIL")]
+    assert "a worker does not see what the launcher has written" in failed
+    assert [cluster.overview()[state] for state in jobs] == before
+    assert nothing_is_left(tmp_path)
+
+
 def test_the_authors_error(cluster: flink.Cluster, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     text = Path(NUMBERS).read_text().replace('yield f"{split}-{i}"', 'yield f"{split}-{i // 2}"')

@@ -1,0 +1,277 @@
+"""Examines an engine before a dataset is built on it: servers, versions, workers and the places that they share.
+
+Each check is a `Finding`. The workers are examined by a small job of the engine. Its results come as metrics, so they
+also arrive from workers that see neither this machine's disk nor the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
+
+from beam_datasets import storage
+from beam_datasets.beam import checks, flink
+from beam_datasets.beam import engine as engines
+from beam_datasets.beam.running import check_servers, run_pipeline
+from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.generate.owners import IN_PROCESS, Owner
+
+MAX_CLOCK_SECONDS = 5.0  # that clocks may differ
+MIN_MEMORY = 1 << 30  # bytes that a worker process needs for small records
+PROBES_PER_SLOT = 4  # so that each worker gets some
+PROBE_SECONDS = 0.2  # that a probe takes, for the same reason
+_NAMESPACE, _METRIC = "beam_datasets", "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check.
+
+    Attributes:
+        check: what was examined.
+        is_good: whether a build can run.
+        text: what was found, and what to do if it is not good.
+    """
+
+    check: str
+    is_good: bool
+    text: str
+
+
+def examine(
+    data_dir: str,
+    *,
+    beam_options: PipelineOptions | Sequence[str] | None = None,
+    num_workers: int | None = None,
+    spill_dir: str | None = None,
+    shared_disk: bool = False,
+    packages: Sequence[str] = (),
+) -> Iterator[Finding]:
+    """Yields the results of all checks, each when it is known; leaves no job and no file behind.
+
+    Args:
+        data_dir: root of the datasets.
+        beam_options: Beam's pipeline options; without a runner, FnApiRunner.
+        num_workers: worker processes of a local run; None for one a core.
+        spill_dir: where payload will be spilled; None for `data_dir`.
+        shared_disk: the workers of a remote runner see this machine's paths.
+        packages: modules that workers must be able to import.
+
+    Raises:
+        ValueError: an option is unusable.
+    """
+    yield Finding("versions here", True, _described(checks.versions()))
+    try:
+        engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+    except checks.EngineError as error:
+        yield Finding("runner", False, str(error))
+        return
+    yield Finding("runner", True, engine.name)
+    yield from _examine_servers(engine)
+    with contextlib.ExitStack() as stack:
+        folders = []
+        for purpose, place in {"data_dir": data_dir, "spill_dir": spill_dir}.items():
+            if place is None:
+                continue
+            try:
+                engines.check_paths_are_shared(engine, {purpose: place})
+                folder = stack.enter_context(_temporary(place))
+                yield from _examine_place(purpose, folder)
+                folders.append(folder)
+            except (BeamDatasetsError, ValueError) as error:
+                yield Finding(purpose, False, str(error))
+        if checks.runner_of(engine.options) == "dataflow":
+            yield Finding("workers", True, "not examined: a job of Dataflow takes minutes to start")
+        else:
+            yield from _examine_workers(engine, folders, packages)
+
+
+def _described(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
+    """Yields what the cluster, the job service and a worker pool of this machine answer."""
+    if engine.local:
+        return
+    if cluster := flink.cluster_of(engine.options):
+        overview = cluster.get("overview")
+        slots = f"{overview['slots-available']} of {overview['slots-total']} slots are free"
+        needed = flink.needed_slots(engine.options)
+        wait = f"; the job waits for {needed}" if int(overview["slots-available"]) < needed else ""
+        text = f"Flink {overview['flink-version']}, {overview['taskmanagers']} TaskManagers, {slots}{wait}"
+        yield Finding("cluster", True, f"{cluster.url}: {text}")
+    try:
+        check_servers(engine.options)
+    except checks.EngineError as error:
+        yield Finding("servers", False, str(error))
+    else:
+        portable = engine.options.view_as(PortableOptions)
+        places = [portable.job_endpoint or "", checks.pool_of(engine.options)[0] if portable.environment_type else ""]
+        yield Finding("servers", True, ", ".join(filter(None, places)) or "none to ask from here")
+
+
+@contextlib.contextmanager
+def _temporary(place: str) -> Iterator[str]:
+    """Provides a directory below a place, which `gc` finds if the process dies; removes it."""
+    owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
+    folder = storage.join(place, f"incomplete.{owner.job}_doctor")
+    with storage.empty_new_dirs_removed(folder):
+        storage.make_dirs(folder)
+        try:
+            owner.write(folder)
+            yield folder
+        finally:
+            storage.remove_tree(folder)
+
+
+def _examine_place(purpose: str, folder: str) -> Iterator[Finding]:
+    """Yields whether files can be created there only if they do not exist, which publishing needs."""
+    path = storage.join(folder, "created")
+    storage.create_bytes(path, b"first")
+    with contextlib.suppress(FileExistsError):
+        storage.create_bytes(path, b"second")
+    is_kept = storage.read_bytes(path) == b"first"
+    found = "can be written, and refuses to create a file that exists"
+    lost = "replaced a file that exists; two runs could publish one version there. Use another store."
+    yield Finding(purpose, is_kept, f"{storage.dirname(folder)}: {found if is_kept else lost}")
+
+
+def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: Sequence[str]) -> Iterator[Finding]:
+    """Runs the job and yields what its workers have found."""
+    token = uuid.uuid4().hex
+    for folder in folders:
+        storage.write_bytes(storage.join(folder, "token"), token.encode())
+    slots = engine.num_workers or int(engine.options.view_as(FlinkRunnerOptions).parallelism or 0)
+    count = PROBES_PER_SLOT * max(slots, 2)
+    began = time.time()
+    try:
+        with engine.pipeline(os.devnull) as pipeline:
+            numbers = pipeline | "Numbers" >> beam.Create(range(count)) | "Share" >> beam.Reshuffle()
+            _ = numbers | "Probe" >> beam.ParDo(_Probe(folders, token, packages))
+            ended = run_pipeline(pipeline, contextlib.nullcontext())
+    except BeamDatasetsError as error:
+        yield Finding("a job", False, str(error))
+        return
+    yield Finding("a job", True, f"{time.time() - began:.1f} s")
+    found = ended.result.metrics().query()["string_sets"]
+    texts = sorted({text for metric in found if metric.key.metric.name == _METRIC for text in metric.result})
+    workers = [json.loads(text) for text in texts]
+    if not workers:
+        yield Finding("workers", False, f"{engine.name} has reported no metrics, so nothing is known of its workers")
+        return
+    span = began, time.time()
+    for host in sorted({worker["host"] for worker in workers}):
+        own = [worker for worker in workers if worker["host"] == host]
+        yield from _examine_host(f"workers on {host}", own, folders, packages, span)
+
+
+def _examine_host(
+    name: str,
+    workers: Sequence[dict[str, Any]],
+    folders: Sequence[str],
+    packages: Sequence[str],
+    span: tuple[float, float],
+) -> Iterator[Finding]:
+    """Yields what the workers of one machine have found.
+
+    Args:
+        name: of the finding.
+        workers: what each has reported.
+        folders: which they were to see.
+        packages: which they were to have.
+        span: when the job began and ended here, in seconds since the epoch.
+    """
+    processes = len({worker["pid"] for worker in workers})
+    versions = workers[0]["versions"]
+    yield Finding(name, versions == checks.versions(), f"processes: {processes}; {_described(versions)}")
+    for number, folder in enumerate(folders):
+        place = storage.dirname(folder)
+        problems = sorted({worker["places"][number] for worker in workers} - {""})
+        unseen = [path for worker in workers if (path := worker["files"][number]) and not storage.exists(path)]
+        if unseen:
+            problems.append(f"the launcher does not see {unseen[0]}, which a worker has written")
+        advice = ". It must be a place that the launcher and all workers share"
+        text = "; ".join(problems) + advice if problems else "the launcher and the workers see each other's files"
+        yield Finding(name, not problems, f"{place}: {text}")
+    missing = sorted({package for worker in workers for package in worker["missing"]})
+    if packages:
+        text = f"{', '.join(missing)}: install it where workers run" if missing else ", ".join(packages)
+        yield Finding(f"{name}: packages", not missing, text)
+    off = max(max(span[0] - worker["time"], worker["time"] - span[1], 0.0) for worker in workers)
+    yield Finding(f"{name}: clock", off <= MAX_CLOCK_SECONDS, f"differs by {off:.0f} s" if off else "as here")
+    memory = [worker["memory"] for worker in workers if worker["memory"]]
+    if memory:
+        enough = min(memory) >= MIN_MEMORY * processes
+        text = f"{min(memory) / 1e9:.1f} GB are available; expected {processes * MIN_MEMORY / 1e9:.1f} GB or more"
+        yield Finding(f"{name}: memory", enough, text)
+
+
+class _Probe(beam.DoFn):
+    """Examines a worker; its results are strings of a metric."""
+
+    def __init__(self, folders: Sequence[str], token: str, packages: Sequence[str]) -> None:
+        self._folders, self._token, self._packages = folders, token, packages
+        self._found = Metrics.string_set(_NAMESPACE, _METRIC)
+
+    def process(self, _: int) -> Iterator[Any]:
+        places = [self._problem(functools.partial(self._read, folder)) for folder in self._folders]
+        found = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "versions": checks.versions(),
+            "places": places,
+            "files": ["" if problem else self._written(folder) for folder, problem in zip(self._folders, places)],
+            "missing": [name for name in self._packages if not _can_import(name)],
+            "time": time.time(),
+            "memory": _available_memory(),
+        }
+        self._found.add(json.dumps(found))
+        time.sleep(PROBE_SECONDS)
+        yield from ()
+
+    def _read(self, folder: str) -> None:
+        if storage.read_bytes(storage.join(folder, "token")).decode() != self._token:
+            raise BeamDatasetsError("has another content there")
+
+    def _written(self, folder: str) -> str:
+        path = storage.join(folder, f"{uuid.uuid4().hex}.worker")
+        return self._problem(lambda: storage.write_bytes(path, b"here")) or path
+
+    @staticmethod
+    def _problem(do: Callable[[], None]) -> str:
+        """Returns why something cannot be done; '' if it can."""
+        try:
+            do()
+        except Exception as error:  # of any library of a store
+            return f"a worker does not see what the launcher has written ({type(error).__name__}: {error})"
+        return ""
+
+
+def _can_import(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _available_memory() -> int:
+    """Returns the memory that processes of this machine can still have, in bytes; 0 if it is unknown."""
+    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 0

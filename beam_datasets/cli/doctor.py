@@ -1,0 +1,46 @@
+"""`beam-datasets doctor`: whether datasets can be built on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beam_datasets import catalog
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, as_usage_errors, given
+from beam_datasets.cli.printing import say
+from beam_datasets.extras import importing_beam
+
+COMMAND = Command(
+    "doctor",
+    """\
+Examines an engine before a dataset is built on it, and prints each check with its result: addresses, slots, versions,
+data_dir and spill_dir as this machine and the workers see them, packages, clocks, memory.
+
+A small job runs on the workers. Nothing is left behind. The exit code is 1 if a check fails.""",
+    f"""
+{DATA_DIR}
+{STORAGE_OPTIONS}
+--spill_dir DIR  where a build will spill; every worker must see it
+--shared_disk  remote workers see this machine's paths
+--num_workers N  worker processes of a local run, 0 for one a core
+--packages A,B.C  modules that workers must be able to import, such as that of your builder
+""",
+    usage="[options] [options of Beam]",
+)
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs the command and returns its exit code."""
+    from beam_datasets.cli.options import parse_with_beam
+
+    known, beam_options = parse_with_beam(COMMAND.parser(), args)
+    with importing_beam():
+        from beam_datasets.beam.doctor import examine
+    place = catalog.root_dir(known.data_dir, known.storage_options)
+    failures = 0
+    with as_usage_errors("doctor"):
+        options = given(known, examine) | {"data_dir": place, "beam_options": beam_options}
+        for finding in examine(**options):
+            failures += not finding.is_good
+            say(f"{'ok  ' if finding.is_good else 'FAIL'}  {finding.check}: {finding.text}")
+    say(f"{failures} checks failed." if failures else "All checks passed.")
+    return 1 if failures else 0

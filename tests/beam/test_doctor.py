@@ -1,0 +1,85 @@
+"""What the doctor finds of an engine: of the local runner, and of workers that differ from the launcher."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_datasets import storage
+from beam_datasets.beam import checks, doctor
+from beam_datasets.cli.main import main
+from tests.servers import free_port
+
+
+def test_the_local_runner_is_healthy_and_nothing_is_left(tmp_path: Path, capsys: Any) -> None:
+    options = ["--data_dir", str(tmp_path / "data"), "--spill_dir", str(tmp_path / "spill"), "--num_workers", "1"]
+    assert main(["doctor", *options, "--packages", "json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "All checks passed."
+    for place in ("data", "spill"):
+        assert f"{place}: the launcher and the workers see each other's files" in "".join(lines)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_package_that_workers_lack(tmp_path: Path, capsys: Any) -> None:
+    options = ["--data_dir", str(tmp_path / "data"), "--num_workers", "1"]
+    assert main(["doctor", *options, "--packages", "json,nowhere.to_be_found"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = [line for line in lines if line.startswith("FAIL")]
+    assert len(failed) == 1
+    assert "packages: nowhere.to_be_found: install it where workers run" in failed[0]
+
+
+def test_a_store_that_replaces_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs could publish one version there."""
+    monkeypatch.setattr(storage, "create_bytes", storage.write_bytes)
+    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), num_workers=1)}
+    assert not found["data_dir"].is_good
+    assert "replaced a file that exists" in found["data_dir"].text
+
+
+def test_servers_that_do_not_answer(tmp_path: Path) -> None:
+    endpoint = f"--job_endpoint=localhost:{free_port()}"
+    options = ["--runner=PortableRunner", endpoint, "--environment_type=LOOPBACK"]
+    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), beam_options=options)}
+    assert "no job service listens" in found["servers"].text
+    assert not found["a job"].is_good
+    away = [*options[:2], "--environment_type=EXTERNAL", "--environment_config=there:1"]
+    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), beam_options=away)}
+    assert "a path of this machine that workers of PortableRunner cannot see" in found["data_dir"].text
+
+
+def worker(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Returns what a healthy worker reports, with some changes."""
+    (folder / "w.worker").touch()
+    healthy = {
+        "pid": os.getpid(),
+        "versions": checks.versions(),
+        "places": [""],
+        "files": [str(folder / "w.worker")],
+        "missing": [],
+        "time": time.time(),
+        "memory": 8 << 30,
+    }
+    return healthy | changes
+
+
+@pytest.mark.parametrize(
+    "changes, failed",
+    [
+        ({}, set()),
+        ({"versions": {**checks.versions(), "apache-beam": "2.66.0"}}, {"workers"}),
+        ({"places": ["a worker does not see what the launcher has written"], "files": [""]}, {"workers"}),
+        ({"files": ["/nowhere/w.worker"]}, {"workers"}),
+        ({"missing": ["mine"]}, {"packages"}),
+        ({"time": time.time() - 3600}, {"clock"}),
+        ({"time": time.time() + 3600}, {"clock"}),
+        ({"memory": 100 << 20}, {"memory"}),
+    ],
+)
+def test_workers_that_differ_from_the_launcher(tmp_path: Path, changes: dict[str, Any], failed: set[str]) -> None:
+    span = time.time() - 10, time.time() + 10
+    found = doctor._examine_host("workers", [worker(tmp_path, **changes)], [str(tmp_path)], ["mine"], span)
+    assert {finding.check.rpartition(": ")[2] for finding in found if not finding.is_good} == failed
