@@ -20,6 +20,13 @@ from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner
 from beam_datasets.beam.failures import reason
 
 CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
+# After a restart, Beam's runner uses the workers that it has cached, also a dead one, and the restart fails. So a
+# worker is cached for a part of the time before the restart, which also has to cancel the other tasks.
+CACHES_PER_DELAY = 3
+_DELAYS = ("restart-strategy.fixed-delay.delay", "restart-strategy.exponential-delay.initial-backoff")
+_DURATION = re.compile(r"(\d+)\s*(ms|s|sec|second|seconds|min|m|minute|minutes)")
+_UNITS = {"ms": 0.001, **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0)}
+_UNITS |= dict.fromkeys(("min", "m", "minute", "minutes"), 60.0)
 SAY_SECONDS = 30  # between two lines about a wait
 SLOTS_SECONDS = 1  # between two questions for free slots
 MAX_FAILURES = 100  # of a job that are asked for
@@ -140,6 +147,14 @@ class FlinkCluster:
             if job["name"] == name and job["state"] not in _ENDED:
                 self.get(f"jobs/{job['jid']}?mode=cancel", method="PATCH")
 
+    def restart_delay(self) -> float | None:
+        """Returns the seconds that the cluster waits before it repeats a part of a job; None without such a setting."""
+        settings = {setting["key"]: setting["value"] for setting in self.get("jobmanager/config")}
+        for name in _DELAYS:
+            if (match := _DURATION.fullmatch(str(settings.get(name, "")).strip())) is not None:
+                return int(match[1]) * _UNITS[match[2]]
+        return None
+
     def is_on_demand(self) -> bool:
         """Returns whether the cluster may start TaskManagers for a job, as on Kubernetes or YARN."""
         return any(setting["key"].startswith(_ON_DEMAND) for setting in self.get("jobmanager/config"))
@@ -201,6 +216,8 @@ def prepare_flink(options: PipelineOptions) -> None:
     portable = options.view_as(PortableOptions)
     if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
         portable.environment_cache_millis = CACHE_MILLIS
+        if cluster is not None and (delay := cluster.restart_delay()) is not None:
+            portable.environment_cache_millis = min(CACHE_MILLIS, int(1000 * delay / CACHES_PER_DELAY))
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
             "FlinkRunner needs to know where Python code runs; without --environment_type it would start Docker "

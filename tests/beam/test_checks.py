@@ -408,3 +408,20 @@ def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
     for asked, expected in ((None, 3), (0, 3), (5, 5)):
         engine = choose_engine(None, num_workers=asked)
         assert engine.num_workers == expected
+
+
+@pytest.mark.parametrize(
+    "settings, millis",
+    [
+        ({}, flink.CACHE_MILLIS),
+        ({"restart-strategy.fixed-delay.delay": "1 min"}, flink.CACHE_MILLIS),
+        ({"restart-strategy.fixed-delay.delay": "10 s"}, 3333),
+        ({"restart-strategy.exponential-delay.initial-backoff": "1500ms"}, 500),
+        ({"restart-strategy.fixed-delay.delay": "soon"}, flink.CACHE_MILLIS),
+    ],
+)
+def test_no_worker_is_cached_beyond_a_restart(manager: JobManager, settings: dict[str, str], millis: int) -> None:
+    """Beam's runner would use the worker of before, which may be dead, so that the restart fails at once."""
+    manager.answers["/jobmanager/config"] = [{"key": name, "value": value} for name, value in settings.items()]
+    engine = choose_engine(options(manager.address))
+    assert engine.options.view_as(PortableOptions).environment_cache_millis == millis
