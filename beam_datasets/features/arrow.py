@@ -104,6 +104,10 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
     if isinstance(column, Items) and _have_one_shape(values):
         offsets = pa.array(np.cumsum([0, *map(len, values)]), pa.int32())
         return pa.ListArray.from_arrays(offsets, arrow_array(pa, column.item, np.concatenate(values), name))
+    if isinstance(column, Values) and column.is_file:
+        files = pa.array(list(values), pa.binary())
+        paths = pa.nulls(len(files), pa.string())
+        return pa.StructArray.from_arrays([files, paths], ["bytes", "path"], mask=files.is_null())
     kind = arrow_type(pa, column)
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
         plain = list(values) if _is_plain(column) else [_plain(column, value, name) for value in values]

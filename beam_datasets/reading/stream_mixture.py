@@ -131,7 +131,7 @@ class StreamMixture:
             raise StateError(f"a state of a mixture of streams: expected one with sources, got {shown(state)}. {HINT}")
         sources = state["sources"]
         is_list = isinstance(sources, (list, tuple)) and len(sources) == len(self.sources)
-        if not is_list or not all(isinstance(part, Mapping) and set(part) == {"state", "ended"} for part in sources):
+        if not is_list or not all(map(_is_source, sources)):
             raise StateError(
                 f"the state's sources: expected a state for each of {len(self.sources)} sources, got {shown(sources)}. "
                 f"{HINT}"
@@ -167,9 +167,19 @@ class StreamMixture:
         return {"source": source, "epoch": checked("a held epoch", value["epoch"], MAX_POSITION), "of": inner}
 
 
+def _is_source(part: Any) -> bool:
+    """Returns whether a part of a state is the state of a stream, and whether it has ended."""
+    if not isinstance(part, Mapping) or set(part) != {"state", "ended"} or not isinstance(part["ended"], bool):
+        return False
+    state = part["state"]
+    checks = [state.get("check"), state.get("sources_check", "")] if isinstance(state, Mapping) else [None]
+    return all(isinstance(check, str) for check in checks)
+
+
 def _sources_check(check: Any, sources: Sequence[Any]) -> str:
-    """Returns a hash of the check sum of a state and of all that the states of the sources contain."""
-    return hashlib.sha256(json.dumps([check, sources], sort_keys=True).encode()).hexdigest()[:24]
+    """Returns a hash of the check sums of a state and of those of its sources, and of which have ended."""
+    states = [[part["ended"], part["state"]["check"], part["state"].get("sources_check", "")] for part in sources]
+    return hashlib.sha256(json.dumps([shown(check), states]).encode()).hexdigest()[:24]
 
 
 def _same(value: Any) -> Any:

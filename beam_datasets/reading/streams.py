@@ -563,6 +563,7 @@ class StreamIterator(StateDict, Iterator[Any]):
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
         self._stream = stream
         self._links = stream._links
+        self._may_be_cut = stream._epochs == 0 or any(isinstance(link, Cut) for link in stream._links)
         self._reader: Any = None  # what items are read from, while it is open
         self._items: Iterator[Item] = iter(())
         self._begin(epoch)
@@ -655,7 +656,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         Returns:
             Whether there may be more.
         """
-        if not self._is_cut():
+        if not (self._may_be_cut and self._is_cut()):
             try:
                 for item in self._open():
                     self._position += 1

@@ -106,6 +106,11 @@ CASES = {
     "chunked and packed": Case(
         lambda ds: ds.map(tokens).chunk(3, ["t"], overlap=1).pack(8, ["t"], num_bins=2), WHOLE, (3, 8)
     ),
+    "mixed streams": Case(
+        lambda ds: bd.mix([ds.filter(is_odd), ds.shuffle(1).flat_map(parts)], weights=[1, 2], stop="all").batch(3),
+        WHOLE,
+        (3, 60),
+    ),
     "groups of groups": Case(lambda ds: ds.map(tokens).pack(16, ["t"], num_bins=2).skip(1).batch(2), WHOLE, (3,)),
 }
 
