@@ -31,6 +31,8 @@ _WRAPPED = re.compile(r"beam_datasets\.errors\.(\w+): ")
 _WORKER_LOST = (
     "Channel closed prematurely",
     "exited with return code",
+    "CANCELLED: client cancelled",  # Flink, and in a restart:
+    "call already cancelled",
     "SDK worker disconnected",  # Prism; and what it says where it was just about to send it something:
     "panic in stage.Execute bundle processing goroutine: send on closed channel",
 )

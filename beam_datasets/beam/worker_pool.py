@@ -20,6 +20,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from concurrent import futures
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
@@ -52,7 +53,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if problem := version_problem(request.params.get(VERSIONS, "")):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
             return beam_fn_api_pb2.StartWorkerResponse(error=problem)
-        self._forget_ended()
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.
             target=work,
@@ -64,19 +64,28 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             worker.start()
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=f"worker {request.worker_id} cannot be started: {error}")
-        self._workers[context.peer(), request.worker_id] = worker  # two task managers may choose the same name
+        key = context.peer(), request.worker_id  # two task managers may choose the same name
+        self._workers[key] = worker
+        threading.Thread(target=self._await_end, args=(key, worker), daemon=True).start()
         return beam_fn_api_pb2.StartWorkerResponse()
 
-    def _forget_ended(self) -> None:
-        for key, worker in list(self._workers.items()):  # their runner hung up, or asks by another connection
-            if not worker.is_alive():
-                self._workers.pop(key, None)
+    def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
+        """Waits for the end of a worker, forgets it, and logs why it ended unless the runner or the pool ended it.
+
+        The runner may hang up, or ask for its end by another connection. Only this thread reads the exit code, which
+        can be read once.
+        """
+        wait([worker.sentinel])
+        self._workers.pop(key, None)
+        if worker.exitcode not in (0, -signal.SIGTERM):
+            _LOGGER.error("worker %s (pid %s) has died: %s", worker.name, worker.pid, _cause(worker.exitcode or 0))
 
     def close(self) -> None:
         """Ends all workers."""
-        for worker in self._workers.values():
+        workers = list(self._workers.values())
+        for worker in workers:
             worker.terminate()
-        for worker in self._workers.values():
+        for worker in workers:
             _end(worker)
         self._workers.clear()
 
@@ -88,12 +97,19 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
+def _cause(exit_code: int) -> str:
+    """Returns what an exit code means."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    cause = f"signal {-exit_code} ({signal.Signals(-exit_code).name})"
+    return cause + (", as the system does when memory is short" if exit_code == -signal.SIGKILL else "")
+
+
 def _end(worker: ForkServerProcess) -> None:
     worker.terminate()
-    worker.join(STOP_SECONDS)
-    if worker.is_alive():
+    if not wait([worker.sentinel], STOP_SECONDS):
         worker.kill()
-        worker.join()
+        wait([worker.sentinel])
 
 
 def work(control: str, worker_id: str) -> None:

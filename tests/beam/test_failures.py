@@ -167,13 +167,15 @@ def test_a_damaged_record_keeps_its_place(raised):
 @pytest.mark.parametrize(
     "text",
     [
+        "io.grpc.StatusRuntimeException: CANCELLED: client cancelled\n\tat io.grpc.A.b(A.java:1)",
+        "java.lang.IllegalStateException: call already cancelled",
         "bundle inst017 stage-019 failed:SDK worker disconnected: worker[job-001], 2 active instructions",
         "panic in stage.Execute bundle processing goroutine: send on closed channel, stage: &{ID:stage-022},stackTrace:"
         "\ngoroutine 89 [running]:\nruntime/debug.Stack()\n\t/usr/local/go/src/runtime/debug/stack.go:26 +0x5e",
     ],
-    ids=["working", "about to"],
+    ids=["Flink", "Flink, again", "Prism, working", "Prism, about to"],
 )
-def test_a_worker_that_prism_has_lost(text):
+def test_a_worker_that_a_runner_has_lost(text):
     assert "a worker process died" in str(reason(RuntimeError(text)))
 
 

@@ -93,7 +93,10 @@ def test_workers_that_have_ended_are_forgotten() -> None:
         [worker] = pool._workers.values()
         assert not worker.daemon, "the author's code may start processes of its own, which those of daemons may not"
         worker.kill()
-        worker.join()
+        deadline = time.monotonic() + WORKER_SECONDS
+        while pool._workers:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @dataclass(frozen=True)
@@ -113,3 +116,23 @@ def test_what_was_not_started_can_be_stopped(pool: tuple[subprocess.Popen[str], 
 def test_it_listens_on_loopback_alone(pool: tuple[subprocess.Popen[str], int]) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", pool[1]), timeout=WORKER_SECONDS)  # another address of this machine
+
+
+@pytest.mark.slow
+def test_a_worker_that_was_killed_is_reported(pool: tuple[subprocess.Popen[str], int]) -> None:
+    """An engine reports a closed connection; the pool knows the process and the signal."""
+    process, port = pool
+    with socket.create_server(("localhost", 0)) as control:
+        control.settimeout(WORKER_SECONDS)
+        assert not ask(port, "start", "1-1", f"localhost:{control.getsockname()[1]}").error
+        control.accept()[0].close()
+    servers = processes_below(process.pid)
+    [worker] = set().union(*map(processes_below, servers))
+    os.kill(worker, signal.SIGKILL)
+    assert gone({worker})
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    _, complained = process.communicate(timeout=WORKER_SECONDS)
+    assert (
+        f"worker 1-1 (pid {worker}) has died: signal 9 (SIGKILL), as the system does when memory is short" in complained
+    )
