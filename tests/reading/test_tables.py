@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
+from beam_datasets.features import compile_decoder
+from beam_datasets.features.arrow import arrow_array, arrow_schema
+from beam_datasets.features.columnar import ColumnarDecoder
+from beam_datasets.features.schema import schema_of, with_label_names
 from beam_datasets.features.stored_files import as_columns
 from beam_datasets.reading import tables
+from tests import strategies
 from tests.cases import cases
-from tests.exporting.conftest import MANY, dataset_of, plain
+from tests.exporting.conftest import MANY, dataset_of, encoder_of, plain
+from tests.exporting.test_parquet import has_empty_dict, strings_below
 from tests.reading.conftest import Write
-
-STRINGS = ["zl", "text", "tr/en", "tr/de"]
 
 
 def texts(value: Any) -> Any:
@@ -70,6 +74,22 @@ def test_a_table_is_what_iteration_yields(write: Write, done: Any, size: int) ->
     assert pl.DataFrame(ds).to_dicts() == expected
     assert pa.table(ds).equals(table)
     assert duckdb.sql("SELECT id, key, text FROM ds").fetchall() == [tuple(row.values()) for row in expected]
+
+
+@given(strategies.examples())
+@cases(60)
+def test_columns_of_any_features_have_the_values_of_rows(sample: Any) -> None:
+    if has_empty_dict(sample.feature) or not sample.values:
+        return
+    encode, tree = encoder_of(sample.feature), as_columns(sample.feature)
+    records = [encode(value) for value in sample.values]
+    columns, examples = ColumnarDecoder(tree).columns(records), list(map(compile_decoder(tree), records))
+    schema = schema_of(sample.feature, strings_below(sample.feature))
+    for wanted in (schema, with_label_names(schema)):
+        found = arrow_array(pa, wanted, columns)
+        found.validate(full=True)
+        assert found.type == pa.struct(list(arrow_schema(pa, wanted)))  # type: ignore[arg-type]
+        assert found.to_pylist() == arrow_array(pa, wanted, examples).to_pylist()
 
 
 def test_every_kind_of_feature_is_a_column_of_the_same_values() -> None:
