@@ -424,6 +424,7 @@ def row_converter(
     converters = [
         (name, value_converter(each, path + name, dropped, image, missing, decimal)) for name, each in fields.items()
     ]
+    texts = {name for name, each in fields.items() if each.kind == "string"} if missing is None else set()
     prefix = "column " * (missing is not None)
     place = path.replace("[]", "")
     known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}
@@ -437,7 +438,9 @@ def row_converter(
         example, get, name = {}, row.get, ""
         try:
             for name, converter in converters:
-                example[name] = converter(get(name))
+                value = get(name)
+                # Most text needs no conversion, and a call costs more than this test.
+                example[name] = value if type(value) is str and name in texts else converter(value)
         except ValueError as error:
             raise ValueError(f"{prefix}{name!r}: {error}") from None
         return example

@@ -205,15 +205,15 @@ def rows(
             raise InputError(f"{piece.file.path}: expected the file as it was, got another one. Run the command again")
         names = [name for name in content.schema.names if name in wanted]
         places = [Place(name, (fields or {}).get(name), given=given) for name in names]
-        number = sum(content.groups[: piece.start])
+        start = sum(content.groups[: piece.start])
         for batch in content.batches(piece.start, names):
-            for row in _rows_of(batch, places):
+            for number, row in enumerate(_rows_of(batch, places), start):
                 yield number, f"row {number}", row
-                number += 1
+            start += batch.num_rows
 
 
-def _rows_of(batch: Any, places: Sequence[Place]) -> Iterator[dict[str, Any] | str]:
-    """Yields the rows of a record batch, or the problem of a row whose values cannot be read."""
+def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | str]:
+    """Returns the rows of a record batch, or the problem of a row whose values cannot be read."""
     problems: dict[int, str] = {}
     plain = [place.path for place in places if has_plain_values(batch.column(place.path).type)]
     rows: list[dict[str, Any]] = []
@@ -231,8 +231,7 @@ def _rows_of(batch: Any, places: Sequence[Place]) -> Iterator[dict[str, Any] | s
             values = _one_by_one(column, place, problems)
         for row, value in zip(rows, values):
             row[place.path] = value
-    for index, row in enumerate(rows):
-        yield problems.get(index, row)
+    return [problems.get(index, row) for index, row in enumerate(rows)] if problems else rows
 
 
 def _one_by_one(column: Any, place: Place, problems: dict[int, str]) -> list[Any]:

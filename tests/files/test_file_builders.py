@@ -364,14 +364,14 @@ def test_bytes_of_json_lines(files):
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("features", [[], ["--feature=user=drop"]], ids=["kept", "dropped"])
 def test_the_key_is_a_field_of_an_object(files, kind, features):
-    rows = [{"user": {"id": f"k{n}", "age": n}, "n": n} for n in range(5)]
+    rows = [{"user": {"id": f"k{n}", "age": n}, "n": n} for n in range(50)]
     path = files.write("rows", jsonl(rows))
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     split = ["--split_by=group=user.id", "--split=train=50%", "--split=test=50%"]
     assert files.build(kind, "--key=user.id", *split, *features)
     dataset = bd.builder_from_directory(files.build(kind, "--key=user.id", *features)).as_dataset("train")
-    assert [dataset[dataset.find(f"k{n}")]["n"] for n in range(5)] == list(range(5))
+    assert [dataset[dataset.find(f"k{n}")]["n"] for n in range(50)] == list(range(50))
     assert ("user" in dataset[0]) == (not features)
     for key in ("users/id", "user/x", "n/id"):
         assert f"key '{key}' is not in the files; they have 'user', 'user/id', " in files.fails(kind, f"--key={key}")
