@@ -3,6 +3,7 @@
 #   .venv          what generates, reads, tests and lints
 #   .venv-interop  the same beside TensorFlow and TFDS, to open with them what is generated here
 #   .venv-adapters PyTorch, Grain and JAX, to read and train with them
+#   .venv-mosaicml, .venv-seqio  MosaicML Streaming and SeqIO, to compare with them
 #   .venv-browser  what drives a browser, axe-core and mlcroissant, to test the explorer and the site
 #   .venv-wheel    the package as a user installs it, made anew for each test of a wheel
 SHELL := /bin/bash
@@ -20,7 +21,7 @@ SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch]) beam_
 PYTEST_ARGS ?=
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-browser screenshots flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
+.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-coming-from test-browser screenshots flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -30,6 +31,7 @@ help:
 	@echo 'make test-wheel    runs the core of the tests with that wheel in an environment of its own'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
+	@echo 'make test-coming-from  both columns of docs/how-to/coming-from run with each library (installs them)'
 	@echo 'make test-browser  the explorer and the site in Chromium, which root gets by apt-get; make screenshots'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
@@ -68,6 +70,12 @@ endef
 .venv-adapters/.ready: $(SOURCES)
 	$(call environment,.venv-adapters,-e '.[adapters]')
 
+.venv-mosaicml/.ready: $(SOURCES)
+	$(call environment,.venv-mosaicml,-e '.[mosaicml]')
+
+.venv-seqio/.ready: $(SOURCES)
+	$(call environment,.venv-seqio,-e '.[seqio]')
+
 .venv-browser/.ready: $(SOURCES)
 	$(call environment,.venv-browser,-e '.[browser]')
 
@@ -98,7 +106,7 @@ test-slow: .venv/.ready
 # fails; what each prints comes when it ends.
 test-all:
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-browser test-wheel sanitize
+		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-coming-from test-browser test-wheel sanitize
 
 # On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
 wheels: .venv/.ready
@@ -127,6 +135,12 @@ test-interop: .venv-interop/.ready
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
 	BEAM_DATASETS_ADAPTERS='torch accelerate torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+
+test-coming-from: .venv-adapters/.ready .venv-interop/.ready .venv-mosaicml/.ready .venv-seqio/.ready
+	BEAM_DATASETS_ADAPTERS='torch torchdata datasets webdataset' $(ADAPTERS)/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='streaming' .venv-mosaicml/bin/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='seqio' .venv-seqio/bin/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
 
 # `make screenshots` also writes those of docs/.
 CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome
