@@ -14,7 +14,7 @@ import uuid
 
 import apache_beam
 import grpc
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions, WorkerOptions
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
@@ -30,8 +30,8 @@ CONNECT_SECONDS = 10  # for a server to answer
 WORKER_SECONDS = 60  # for a worker to start
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-VERSIONS = "beam_datasets.versions"
-"""Name of the parameter of a worker pool with the versions of the launcher, as JSON."""
+VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
+"""Names of parameters of a worker pool: the versions of the launcher as JSON, name of the job, lowest level of logs."""
 
 
 class EngineError(BeamDatasetsError):
@@ -79,12 +79,19 @@ def version_problem(launcher: str) -> str:
     )
 
 
-def send_versions(options: PipelineOptions) -> None:
-    """Has the runner pass the versions of this process to the worker pools, which compare them with their own."""
+def send_parameters(options: PipelineOptions, job: str = "") -> None:
+    """Has the runner pass parameters to the worker pools: versions to compare with their own, the job, the log level.
+
+    Args:
+        options: of the pipeline, which are changed.
+        job: name of the job, for the logs of workers; '' if it is not known yet.
+    """
     portable = options.view_as(PortableOptions)
     if portable.environment_type == "EXTERNAL" and portable.environment_config:
         url, params = pool_of(options)
-        portable.environment_config = json.dumps({"url": url, "params": {**params, VERSIONS: json.dumps(versions())}})
+        level = str(options.view_as(WorkerOptions).default_sdk_harness_log_level or "INFO")
+        params |= {VERSIONS: json.dumps(versions()), JOB: job, LOG_LEVEL: level}
+        portable.environment_config = json.dumps({"url": url, "params": params})
 
 
 def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import logging
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished
 CHECKPOINT_SECONDS = 30.0  # between two checkpoints of a worker: what is encoded again, at most, besides one unit
+LOG_SECONDS = 30.0  # between two lines about progress in the log of a worker
+_log = logging.getLogger(__name__)
 HISTOGRAMS, COUNTS = "histograms", tuple[str, Any]
 _FINISHED, _DAMAGED = "finished", "damaged"
 NamedUnit = tuple[str, Any]
@@ -348,7 +350,16 @@ def report_progress(
     engine: EngineOptions, split: str, encoder: EncodeBlocks
 ) -> contextlib.AbstractContextManager[None]:
     """Returns a context in which what an encoder has done of its bundle is reported from time to time."""
-    encoded = functools.partial(getattr, encoder, "encoded")
+    said_at = time.monotonic()
+
+    def encoded() -> tuple[int, int]:
+        nonlocal said_at
+        examples, num_bytes = encoder.encoded
+        if engine.many_machines and time.monotonic() - said_at >= LOG_SECONDS:
+            said_at = time.monotonic()
+            _log.info("Encode %s: %s examples, %s bytes of this bundle", split, f"{examples:,}", f"{num_bytes:,}")
+        return examples, num_bytes
+
     return reported(engine.report_dir, split, encoded, engine.report_seconds)
 
 

@@ -214,10 +214,6 @@ def prepare_flink(options: PipelineOptions) -> None:
     """
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)
-    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
-        portable.environment_cache_millis = CACHE_MILLIS
-        if cluster is not None and (delay := cluster.restart_delay()) is not None:
-            portable.environment_cache_millis = min(CACHE_MILLIS, int(1000 * delay / CACHES_PER_DELAY))
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
             "FlinkRunner needs to know where Python code runs; without --environment_type it would start Docker "
@@ -232,6 +228,10 @@ def prepare_flink(options: PipelineOptions) -> None:
             raise EngineError(f"what answers at {cluster.url} is not a Flink JobManager: it has no version of Flink.")
         _check_version(cluster, overview, options)
         _check_slots(cluster, overview, options)
+    if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
+        portable.environment_cache_millis = CACHE_MILLIS
+        if cluster is not None and (delay := cluster.restart_delay()) is not None:
+            portable.environment_cache_millis = min(CACHE_MILLIS, int(1000 * delay / CACHES_PER_DELAY))
 
 
 def _check_version(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:

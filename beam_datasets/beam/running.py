@@ -256,12 +256,12 @@ class _Job:
 
 
 def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
-    """Checks the servers of a remote runner, and has it send the versions of this process to its worker pools.
+    """Checks the servers of a remote runner, and has it pass the parameters of `checks` to its worker pools.
 
     Raises:
         EngineError: one does not answer, or a worker pool of this machine starts no worker.
     """
-    checks.send_versions(options)
+    checks.send_parameters(options, _name(options))
     cluster = cluster_of(options)
     is_pool_here = wait and (cluster is None or workers_are_here(options))
     checks.check_servers(options, is_pool_here=is_pool_here)

@@ -15,10 +15,11 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
@@ -27,7 +28,8 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.beam.checks import VERSIONS, version_problem
+from beam_datasets.beam.checks import JOB, LOG_LEVEL, VERSIONS, version_problem, versions
+from beam_datasets.beam.worker_logging import send_logs
 from beam_datasets.beam.worker_output import WorkerStream
 from beam_datasets.frames import is_authors
 
@@ -56,7 +58,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         worker = self._context.Process(
             # Not a daemon, so that the author's code may start processes of its own.
             target=work,
-            args=(request.control_endpoint.url, request.worker_id),
+            args=(request.control_endpoint.url, request.worker_id, request.logging_endpoint.url, dict(request.params)),
             name=request.worker_id,
             daemon=False,
         )
@@ -112,10 +114,20 @@ def _end(worker: ForkServerProcess) -> None:
         wait([worker.sentinel])
 
 
-def work(control: str, worker_id: str) -> None:
-    """Works for the runner at this address until it ends the connection, or the channel of its data breaks."""
+def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str] | None = None) -> None:
+    """Works for the runner at this address until it ends the connection, or the channel of its data breaks.
+
+    Args:
+        control: address of the runner's control service.
+        worker_id: of this worker.
+        logs: address of the runner's logging service; '' for none.
+        params: of the pool, as of `checks.send_parameters`.
+    """
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    given = params or {}
+    send_logs(logs, worker_id, given.get(JOB, ""), given.get(LOG_LEVEL, "INFO"))
+    _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data
     SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
 

@@ -120,7 +120,7 @@ def test_a_pool_of_other_versions_starts_no_worker(
 ) -> None:
     """Beam's runners do not compare them: a worker of another version of Beam ends, or waits for ever."""
     given = pool("localhost:1")
-    checks.send_versions(given)
+    checks.send_parameters(given)
     params = checks.pool_of(given)[1]
     own = checks.versions()
     monkeypatch.setattr(checks, "versions", lambda: {**own, name: version})
@@ -136,7 +136,7 @@ def test_a_pool_of_other_versions_starts_no_worker(
 def test_versions_are_sent_to_pools(config: str) -> None:
     """Beam passes the parameters of the environment to each pool that it asks for a worker."""
     given = pool(config)
-    checks.send_versions(given)
+    checks.send_parameters(given)
     environment = ExternalEnvironment.from_options(given.view_as(PortableOptions))
     assert environment.url == "localhost:1"
     assert json.loads(environment.params[checks.VERSIONS]) == checks.versions()

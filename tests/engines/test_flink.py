@@ -182,6 +182,16 @@ def test_progress_while_a_stage_runs(cluster: flink.Cluster, tmp_path: Path) -> 
     assert re.search(r"\d\d:\d\d:\d\d .*Encode.* \(tasks: \d+ of \d+\)", output), output
 
 
+def test_what_workers_print_is_in_the_log_of_the_task_manager(cluster: flink.Cluster, tmp_path: Path) -> None:
+    builder = tmp_path / "talking.py"
+    text = (ROOT / "tests" / "beam" / "talking_dataset.py").read_text()
+    builder.write_text(text.replace('manner = ""', 'manner = "talk"'))
+    run("build", f"{builder}:Talking", "--data_dir", str(tmp_path / "data"), *cluster.options())
+    logs = "".join(path.read_text(errors="replace") for path in cluster.directory.glob("logs/taskmanager-*.out"))
+    for said in ("printed 3", "printed as an error 3", "logged 3", "warned 3"):
+        assert re.search(rf"\d\d:\d\d.*\[talking-1-0-0-[0-9a-f]{{8}} worker \S+\] .*{said}", logs), said
+
+
 def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
     """The launcher's connection is cut during a job; the job's data stays, and the job goes on and publishes."""
     proxy = Proxy(cluster.ports["jobs"])

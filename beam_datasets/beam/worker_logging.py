@@ -1,0 +1,124 @@
+"""Logs of the workers of a pool: they go to the engine, with what the author's code prints and warns.
+
+An engine has a logging service for its workers. Flink writes their entries to the log of the TaskManager, which its
+page and its REST interface show. Each line names the job and the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+MAX_WAITING = 10_000  # entries that wait to be sent; later ones are dropped
+MAX_ENTRIES = 100  # of one message
+_SEVERITIES = (
+    (logging.ERROR, beam_fn_api_pb2.LogEntry.Severity.ERROR),
+    (logging.WARNING, beam_fn_api_pb2.LogEntry.Severity.WARN),
+    (logging.INFO, beam_fn_api_pb2.LogEntry.Severity.INFO),
+    (logging.NOTSET, beam_fn_api_pb2.LogEntry.Severity.DEBUG),
+)
+
+
+def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
+    """Sends what this process logs, prints and warns to the logging service of an engine.
+
+    Args:
+        url: of the service; '' sends nothing.
+        worker_id: of this worker.
+        job: name of the job; '' if it is unknown.
+        level: lowest level of the author's records, such as 'INFO'. Records of Beam are sent from WARNING on.
+    """
+    if not url:
+        return
+    root = logging.getLogger()
+    root.addHandler(LogSender(url, worker_id, f"[{' '.join(filter(None, [job, f'worker {worker_id}']))}] "))
+    try:
+        root.setLevel(int(level) if level.isdigit() else level)
+    except ValueError:  # no name of a level
+        root.setLevel(logging.INFO)
+    logging.getLogger("apache_beam").setLevel(max(logging.WARNING, root.level))
+    logging.captureWarnings(True)
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, LoggedStream(logging.getLogger(name), getattr(sys, name)))
+
+
+class LogSender(logging.Handler):
+    """A handler that sends records to the logging service of an engine; its thread ends with the process."""
+
+    def __init__(self, url: str, worker_id: str, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._entries: queue.Queue[Any] = queue.Queue(MAX_WAITING)
+        stub = beam_fn_api_pb2_grpc.BeamFnLoggingStub(grpc.insecure_channel(url))
+        arguments = (stub, (("worker_id", worker_id),))
+        threading.Thread(target=self._send, args=arguments, name="logs", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Puts a record into the queue; drops it if the service does not take them."""
+        severity = next(value for level, value in _SEVERITIES if record.levelno >= level)
+        entry = beam_fn_api_pb2.LogEntry(
+            severity=severity,
+            message=self._prefix + self.format(record),
+            log_location=f"{record.pathname}:{record.lineno}",
+            thread=record.threadName,
+        )
+        entry.timestamp.FromNanoseconds(int(record.created * 1e9))
+        with contextlib.suppress(queue.Full):
+            self._entries.put_nowait(entry)
+
+    def _send(self, stub: Any, metadata: Any) -> None:
+        with contextlib.suppress(grpc.RpcError):  # the engine is gone, or has no such service
+            for _ in stub.Logging(self._lists(), metadata=metadata):
+                pass
+
+    def _lists(self) -> Iterator[Any]:
+        """Yields entries as they come, those that wait together."""
+        while True:
+            entries = [self._entries.get()]
+            while len(entries) < MAX_ENTRIES and not self._entries.empty():
+                entries.append(self._entries.get())
+            yield beam_fn_api_pb2.LogEntry.List(log_entries=entries)
+
+
+class LoggedStream(io.TextIOBase):
+    """Standard output or standard error of a worker, whose lines are logged and also written to the pool's output."""
+
+    def __init__(self, logger: logging.Logger, stream: Any) -> None:
+        self._logger, self._stream = logger, stream
+        self._unfinished = ""
+        self._local = threading.local()
+
+    def writable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def fileno(self) -> int:
+        """Returns the file descriptor of the pool's output."""
+        return int(self._stream.fileno())
+
+    def flush(self) -> None:
+        """Writes what the pool's output has buffered."""
+        self._stream.flush()
+
+    def write(self, text: str) -> int:
+        """Logs complete lines, and buffers the rest."""
+        self._stream.write(text)
+        if getattr(self._local, "is_logging", False):  # logging complains about a record on standard error
+            return len(text)
+        *lines, self._unfinished = (self._unfinished + text).split("\n")
+        self._local.is_logging = True
+        try:
+            for line in filter(None, lines):
+                self._logger.info("%s", line)
+        finally:
+            self._local.is_logging = False
+        return len(text)
