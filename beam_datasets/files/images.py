@@ -154,7 +154,10 @@ def _check(image: ImageHeader | Picture, field: Field, options: ImageOptions, pa
     if image.bits > 8 and field.dtype == "uint8":
         channels = 1 if image.channels == 1 else field.channels
         wider_options = _options_for(field, path, dtype="uint16", channels=channels)
-        raise InputError(f"it has {image.bits} bits a channel, of which uint8 keeps 8; {wider_options} keeps them")
+        raise InputError(
+            f"it has {image.bits} bits a channel, of which uint8 keeps 8; {wider_options} keeps them, if all images have "
+            "more than 8 bits"
+        )
     if image.bits <= 8 and field.dtype != "uint8":
         raise InputError(
             f"it has {image.bits} bits a channel, and the dataset images of {field.dtype}; keep images of 8 bits in a "

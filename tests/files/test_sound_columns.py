@@ -92,7 +92,9 @@ def test_sounds_that_differ():
     wrong = problem(SoundInfo("WAV", "int16", 44100, 1, 9))
     assert wrong.startswith("expected 16000 samples a second, got 44100. Resample it first, or accept any rate: ")
     assert wrong.endswith("--feature x=audio:rate=any,channels=1,samples=int16")
-    assert "expected 1 channels, got 2" in problem(SoundInfo("WAV", "int16", 16000, 2, 9))
+    assert "expected 1 channel, as was asked for or the first sound has, got 2" in problem(
+        SoundInfo("WAV", "int16", 16000, 2, 9)
+    )
     wrong = problem(SoundInfo("WAV", "int24", 16000, 1, 9))
     assert wrong.startswith("expected samples of int16, got int24. Convert it first, or store all of them without scal")
     assert wrong.endswith("audio:rate=16000,channels=1,dtype=int32")

@@ -110,7 +110,9 @@ def test_other_samples_are_bad(sounds):
     found, _ = examples_of(sounds.folder, dtype="int32", skip_bad=True)
     assert found.keys() == {*KINDS, "dog/deep.wav"}
     (sounds.folder / "dog/float.wav").unlink()
-    with pytest.raises(InputError, match="stereo.wav: expected 1 channels, got 2"):
+    with pytest.raises(
+        InputError, match="stereo.wav: expected 1 channel, as was asked for or the first sound has, got 2"
+    ):
         examples_of(sounds.folder, dtype="int32")
 
 
