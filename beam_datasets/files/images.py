@@ -155,8 +155,8 @@ def _check(image: ImageHeader | Picture, field: Field, options: ImageOptions, pa
         channels = 1 if image.channels == 1 else field.channels
         wider_options = _options_for(field, path, dtype="uint16", channels=channels)
         raise InputError(
-            f"it has {image.bits} bits a channel, of which uint8 keeps 8; {wider_options} keeps them, if all images have "
-            "more than 8 bits"
+            f"it has {image.bits} bits a channel, of which uint8 keeps 8; {wider_options} keeps them, if all images "
+            "have more than 8"
         )
     if image.bits <= 8 and field.dtype != "uint8":
         raise InputError(

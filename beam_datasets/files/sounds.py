@@ -104,8 +104,8 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
         )
     if sound.channels and info.channels != sound.channels:
         raise InputError(
-            f"expected {sound.channels} channel{'s' * (sound.channels > 1)}, as was asked for or the first sound has, got "
-            f"{info.channels}. Mix them first, or keep them in a dataset of their own"
+            f"expected {sound.channels} channel{'s' * (sound.channels > 1)}, as was asked for or the first sound has, "
+            f"got {info.channels}. Mix them first, or keep them in a dataset of their own"
         )
     if sound.samples and info.samples != sound.samples:
         raise InputError(f"expected samples of {sound.samples}, got {info.samples}. {_way(info, sound, option)}")
