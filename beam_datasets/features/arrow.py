@@ -25,6 +25,8 @@ from beam_datasets.features.base import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
 
+_MAX_STRING_BYTES = (1 << 31) - 1  # of an array, whose offsets have 32 bits
+
 
 def arrow_schema(pa: Any, schema: Struct) -> Any:
     """Returns the schema of a table; its metadata say what Hugging Face's datasets make of the columns."""
@@ -112,7 +114,7 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
         plain = list(values) if _is_plain(column) else [_plain(column, value, name) for value in values]
         try:
-            return pa.array(plain, kind)
+            return _strings(pa, plain, kind) if set(map(type, plain)) == {bytes} else pa.array(plain, kind)
         except pa.ArrowInvalid:
             for value in values:
                 _check_text(column, value, name)  # raises the error that names the feature
@@ -124,6 +126,21 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
     for length in reversed(values.shape[1:]):
         found = pa.FixedSizeListArray.from_arrays(found, length)
     return found.cast(kind)
+
+
+def _strings(pa: Any, values: list[bytes], kind: Any) -> Any:
+    """Returns the array of strings, which are copied once; pyarrow would grow its memory, which is slow at first.
+
+    Raises:
+        ArrowInvalid: a text is not UTF-8.
+    """
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    if ends[-1] > _MAX_STRING_BYTES:
+        return pa.array(values, kind)  # which divides them
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    found = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
+    found.validate(full=True)
+    return found
 
 
 def _is_plain(column: Column) -> bool:

@@ -145,6 +145,11 @@ def test_filters_of_all_that_comes_before(builder: Any) -> None:
     ]
     mixed = bd.mix({base: 1, base.shuffle(2): 1})
     assert list(mixed.filter(is_odd)) == [item for item in mixed if is_odd(item)]
+    parts = base.flat_map(lambda value: several(value, 4))
+    for worker in range(3):
+        share = base.shard(worker, 3, block=2)
+        assert list(parts.shard(worker, 3, block=2)) == [part for item in share for part in several(item, 4)]
+    resumes_everywhere(parts.shard(1, 3).batch(3))
     shares = [list(base.filter(is_odd).shard(worker, 3)) for worker in range(3)]
     assert shares == [[item for item in base.shard(worker, 3) if is_odd(item)] for worker in range(3)]
     for stream in (

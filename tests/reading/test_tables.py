@@ -267,3 +267,10 @@ def test_pandas_of_each_kind_of_feature() -> None:
     frame = bd.builder_from_directory(MANY).as_dataset("train").to_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) == 12
+
+
+def test_more_text_than_an_array_has_offsets_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = bd.builder_from_directory(write({"train": [5]})).as_dataset("train")
+    table = ds.to_arrow()
+    monkeypatch.setattr("beam_datasets.features.arrow._MAX_STRING_BYTES", 1)
+    assert ds.to_arrow().equals(table)
