@@ -224,7 +224,7 @@ def test_deep_images_are_refused_or_kept(data, pixels):
     """The error says with which type, and with it the pixels are exact; those with 8 bits are refused with it."""
     error = refused(data)
     (spec,) = advised(error)
-    assert f"bits a channel, of which uint8 keeps 8; --feature x={spec} keeps them, if all images have more than 8" in error
+    assert f"of which uint8 keeps 8; --feature x={spec} keeps them, if all images have more than 8" in error
     assert spec == ("image:uint16,1" if pixels.shape[2] == 1 else "image:uint16")
     image, found, _ = stored(data, spec)
     assert np.array_equal(found, pixels)
