@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from beam_datasets.catalog import list_builders as list_builders
     from beam_datasets.diffing import DatasetDiff as DatasetDiff
     from beam_datasets.diffing import diff as diff
-    from beam_datasets.display import as_dataframe as as_dataframe
-    from beam_datasets.display import show_examples as show_examples
+    from beam_datasets.display.examples import as_dataframe as as_dataframe
+    from beam_datasets.display.examples import show_examples as show_examples
     from beam_datasets.environment import show_versions as show_versions
     from beam_datasets.generate.repair import repair as repair
     from beam_datasets.generate.units import SourceUnits as SourceUnits
@@ -72,7 +72,7 @@ _HOMES = {
     ".reading.streams": ("Stream",),
     ".adopting": ("adopt",),
     ".catalog": ("list_builders",),
-    ".display": ("as_dataframe", "show_examples"),
+    ".display.examples": ("as_dataframe", "show_examples"),
     ".jobs": ("export", "materialize"),
     ".materializing.appending": ("append",),
     ".diffing": ("DatasetDiff", "diff"),

@@ -27,8 +27,8 @@ from beam_datasets import builders, downloads
 from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
 from beam_datasets.catalog import list_builders as list_builders
-from beam_datasets.display import as_dataframe as as_dataframe
-from beam_datasets.display import show_examples as show_examples
+from beam_datasets.display.examples import as_dataframe as as_dataframe
+from beam_datasets.display.examples import show_examples as show_examples
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
 from beam_datasets.features.features_dict import to_feature

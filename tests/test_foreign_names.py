@@ -14,6 +14,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets import advice, foreign_names
+from beam_datasets.cli.main import COMMANDS
 from tests.foreign_api import NAMES
 from tests.reading.conftest import write_dataset
 
@@ -238,7 +239,9 @@ def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -
     for name, row in advice.rows_of(TABLES[table]).items():
         sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
         for code in re.findall(r"`([^`]+)`", sentence):
-            if not code.startswith(("beam-datasets", "import ", "from ", "for ", "with ")):
+            if code.startswith("beam-datasets"):
+                assert code.split()[1] in COMMANDS, code
+            elif not code.startswith(("import ", "from ", "for ", "with ")):
                 _check(ast.parse(code), _Names(names))
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from beam_datasets import storage
 from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.flink import JobStatus
+from beam_datasets.display import progress
 from beam_datasets.errors import StorageError
 from beam_datasets.generate.progress import PROGRESS_FILE, Progress, measure
 from beam_datasets.generate.runs import Run
@@ -95,7 +96,8 @@ class Follower:
 
     def _say(self, text: str) -> None:
         self._said_at = time.monotonic()
-        print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+        if progress.is_shown:
+            print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
     def _measure(self) -> Progress | None:
         if self.run is None:

@@ -133,7 +133,8 @@ def run_publishing(
         num_units = build(pipeline)
         if not engine.local:
             engines.check_staging(pipeline, publication)
-        watching = watch(publication.staging_dir, publication.spill_dir, progress if engine.local else None)
+        report = progress if engine.local else None
+        watching = watch(publication.staging_dir, publication.spill_dir, report, num_units)
         with engines.module_sent_along(None if engine.local else sent_along):
             ended = run_pipeline(pipeline, watching, wait=engine.waits, run=publication, num_units=num_units)
         if engine.waits:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from beam_datasets import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated
 from beam_datasets.cli.printing import escape_unencodable, say
+from beam_datasets.display import progress
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 
 FAILED, USAGE, INTERRUPTED, CLOSED = 1, 2, 130, 141
@@ -46,6 +47,7 @@ Generates, describes and shows datasets.
 Options of every command:
   --imports MODULE_OR_FILE[,...]   imports code first: feature connectors or builders that it registers
   --debug                          shows the traceback of an error
+  --quiet                          shows no progress
 """
 
 _TOGETHER = {
@@ -108,7 +110,13 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     parser = Parser("beam-datasets", add_help=False, usage=argparse.SUPPRESS)
     parser.add_argument("--imports", action="extend", type=comma_separated, default=[])
     parser.add_argument("--debug", action="store_true")
+    parser.add_argument("--quiet", action="store_true")
     known, rest = parser.parse_known_args(args[:end])
+    progress.is_shown = not known.quiet
+    if known.quiet:
+        from beam_datasets import downloads
+
+        downloads.show_progress = False
     return [*rest, *args[end:]], known.imports, known.debug
 
 

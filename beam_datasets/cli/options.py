@@ -242,7 +242,7 @@ engine (they change no byte):
 --shared_disk  remote workers see this machine's paths
 --no_wait  end when a remote runner has the job
 """
-OF_EVERY_COMMAND = ("--debug", "--imports")
+OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 """Options that `main` reads and removes before it calls a command."""
 
 ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")

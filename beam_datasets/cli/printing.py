@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
+from beam_datasets.display import progress
 from beam_datasets.display.text import cut, printable, size_text, text_width
 from beam_datasets.errors import without_passwords
 
@@ -121,7 +122,7 @@ def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
         unit: of the numbers.
         total: of all that is to be done, if it is known.
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and progress.is_shown:
         with contextlib.suppress(ImportError):
             return _bar(what, unit, total)
     return contextlib.nullcontext()
@@ -150,6 +151,8 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
     bars: list[Any] = []
 
     def show(done: Progress) -> None:
+        if not progress.is_shown:
+            return
         if not bars:
             bars.append(_bar("Encode", " examples"))
         if done.shards_written and len(bars) == 1:
@@ -176,18 +179,38 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
         seconds: between two lines.
         first: seconds before the first one.
     """
-    following = time.monotonic() + first
+    from beam_datasets.generate.progress import Progress
+
+    started = time.monotonic()
+    following, before = started + first, (Progress(0, 0, 0, 0), started)
 
     def show(done: Progress) -> None:
-        nonlocal following
-        if time.monotonic() < following:
+        nonlocal following, before
+        now = time.monotonic()
+        if now < following or not progress.is_shown:
             return
-        following = time.monotonic() + seconds
+        following = now + seconds
+        (last, last_time), before = before, (done, now)
         if not (done.examples_encoded or done.bytes_encoded or done.bytes_written):
             say("the source is being read; no example is encoded yet", file=sys.stderr)
             return
-        encoded = f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}"
-        written = f"{done.shards_written} shards written, {size_text(done.bytes_written)}"
-        say(written if done.shards_written else encoded, file=sys.stderr)
+        say("; ".join(_parts_of(done, last, now - last_time, now - started)), file=sys.stderr)
 
     return show
+
+
+def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
+    """Yields what a local run has done, at which rate since the last line, and how long the rest will take."""
+    if done.shards_written:
+        rate = max(done.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
+        yield f"{plural(done.shards_written, 'shard')} written, {size_text(done.bytes_written)}"
+        left = (done.bytes_encoded - done.bytes_written) / rate if rate else 0
+    else:
+        rate = max(done.examples_encoded - last.examples_encoded, 0) / max(seconds, 1e-3)
+        yield f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}, {rate:,.0f} examples/s"
+        finished, total = done.units_finished, done.num_units
+        left = since_start * (total - finished) / finished if total and finished else 0
+        if total and finished:
+            yield f"units: {finished:,} of {total:,}"
+    if left >= 1:
+        yield f"about {left:,.0f} s left to {'write' if done.shards_written else 'encode'}"

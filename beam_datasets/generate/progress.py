@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beam_datasets import storage
 from beam_datasets.errors import StorageError
@@ -36,6 +36,7 @@ class Progress:
         shards_written: shards in the staging directory; 0 if that is on an object store.
         bytes_written: size in bytes of all staged files but indexes and metadata, also of unfinished ones.
         units_finished: units of the source of which a checkpoint exists; 0 where payload travels inline.
+        num_units: units of the source; None if they are unknown.
     """
 
     examples_encoded: int
@@ -43,6 +44,7 @@ class Progress:
     shards_written: int
     bytes_written: int
     units_finished: int = 0
+    num_units: int | None = None
 
 
 def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False) -> Progress:
@@ -101,12 +103,24 @@ def _sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
 
 
 @contextlib.contextmanager
-def watch(staging_dir: str, spill_dir: str | None, report: Callable[[Progress], None] | None) -> Iterator[None]:
-    """Calls `report`, if it is given, about twice a second while active, from another thread."""
+def watch(
+    staging_dir: str,
+    spill_dir: str | None,
+    report: Callable[[Progress], None] | None,
+    num_units: int | None = None,
+) -> Iterator[None]:
+    """Calls `report`, if it is given, about twice a second while active, from another thread.
+
+    Args:
+        staging_dir: of the run.
+        spill_dir: of the run; None if it has none.
+        report: gets what was done so far.
+        num_units: units of the source; None if they are unknown.
+    """
     if report is None:
         yield
         return
-    with _every(INTERVAL_SECONDS, lambda: report(measure(staging_dir, spill_dir))):
+    with _every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
         yield
 
 

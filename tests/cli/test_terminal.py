@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beam_datasets import downloads
 from beam_datasets import features as F
 from beam_datasets.cli import main
-from beam_datasets.cli.printing import progress_bars, progress_lines, table
+from beam_datasets.cli.printing import progress_bar, progress_bars, progress_lines, table
+from beam_datasets.display import progress
 from beam_datasets.display.text import printable, text_width
 from beam_datasets.generate.progress import Progress
 from tests.exporting.conftest import dataset_of
@@ -220,12 +222,39 @@ def test_nothing_is_shown_of_a_run_that_did_nothing(capsys):
     assert not capsys.readouterr().err
 
 
-def test_lines_where_there_is_no_terminal(capsys):
+def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
     progress_lines()(Progress(1500, 2_000_000, 0, 0))
     assert not capsys.readouterr().err
-    lines = progress_lines(seconds=0.0, first=0.0)
+    clock = iter([100.0, 101.0, 102.0, 132.0, 162.0, 192.0, 222.0])
+    monkeypatch.setattr("beam_datasets.cli.printing.time.monotonic", lambda: next(clock))
+    lines = progress_lines()  # at 100
+    lines(Progress(10, 1000, 0, 0))  # too early
     lines(Progress(0, 0, 0, 0))
     assert capsys.readouterr().err == "the source is being read; no example is encoded yet\n"
-    lines(Progress(1500, 2_000_000, 0, 0))
+    lines(Progress(1500, 2_000_000, 0, 0, 2, num_units=20))
+    assert capsys.readouterr().err == (
+        "1,500 examples encoded, 1.9 MiB, 50 examples/s; units: 2 of 20; about 288 s left to encode\n"
+    )
+    lines(Progress(3000, 4_000_000, 0, 0, num_units=20))  # no unit has a checkpoint
+    assert capsys.readouterr().err == "3,000 examples encoded, 3.8 MiB, 50 examples/s\n"
     lines(Progress(3000, 4_000_000, 2, 1_000_000))
-    assert capsys.readouterr().err == "1,500 examples encoded, 1.9 MiB\n2 shards written, 976.6 KiB\n"
+    assert capsys.readouterr().err == "2 shards written, 976.6 KiB; about 90 s left to write\n"
+    lines(Progress(3000, 4_000_000, 4, 4_000_000))
+    assert capsys.readouterr().err == "4 shards written, 3.8 MiB\n"
+
+
+def test_a_quiet_command_shows_no_progress(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(downloads, "show_progress", True)
+    monkeypatch.setattr(progress, "is_shown", True)
+    lines = progress_lines(seconds=0.0, first=0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert main(["list", "--data_dir", str(tmp_path), "--quiet"]) == 0
+    assert (progress.is_shown, downloads.show_progress) == (False, False)
+    capsys.readouterr()
+    lines(Progress(1500, 2_000_000, 0, 0))
+    with progress_bars() as bar, progress_bar("Compare", " examples") as other:
+        bar(Progress(1500, 2_000_000, 0, 0))
+        assert other is None
+    assert not capsys.readouterr().err
+    assert main(["list", "--data_dir", str(tmp_path)]) == 0
+    assert progress.is_shown
