@@ -323,7 +323,8 @@ class Dataset(Frameworks):
         The function is called once for each example, in order, and is not part of a saved state. The number of examples
         that pass is unknown, so `len()` of the result is a TypeError.
         """
-        from beam_datasets.reading.streams import Filtered, Stream
+        from beam_datasets.reading.links import Filtered
+        from beam_datasets.reading.streams import Stream
 
         return Stream(self, (Filtered(checked_function("filter", function)),))
 

@@ -15,7 +15,7 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.stacking import Padding
 from beam_datasets.reading.decoding import Batch
-from beam_datasets.reading.streams import Bin, Dividing, Grouping, Item
+from beam_datasets.reading.links import Bin, Dividing, Grouping, Item
 
 Length: TypeAlias = "str | Callable[[Any], int]"
 

@@ -120,6 +120,11 @@ def mix(
     text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}{at}, seed={seed}, stop={stop})"
     identity = _joined_identity(datasets, identities)
     if not all(isinstance(source, Dataset) for source in datasets):
+        if stop == "all" and not all(stages[-1][1]):
+            raise ValueError(
+                "stop='all': expected a schedule in which each source is read to its end, got one whose last weights "
+                "leave out a source. Give stop='first' or 'never', or weights."
+            )
         streams = [_stream_of(source) for source in datasets]
         mixture = StreamMixture(streams, pattern, stop, identity, text, source_key=source_key, names=titles)
         return Stream(mixture)

@@ -18,11 +18,12 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import growing
 from beam_datasets.reading.decoding import Map, Step
+from beam_datasets.reading.links import Item
 from beam_datasets.reading.mixture import Pattern, Schedule
 from beam_datasets.reading.operations import ENDLESS
 from beam_datasets.reading.state import MAX_POSITION, checked
 from beam_datasets.reading.stream_state import HINT, StreamState, Unit, unit_of
-from beam_datasets.reading.streams import Item, Stream, StreamIterator
+from beam_datasets.reading.streams import Stream, StreamIterator
 
 _MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # whose sources are computed at once: few at first
 

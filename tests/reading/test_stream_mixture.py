@@ -230,6 +230,11 @@ def test_states_of_others_are_refused(builder: Any) -> None:
     [
         (lambda s, d: bd.mix([s, d], temperature=2), ValueError, "expected sources with a length, got a stream"),
         (lambda s, d: bd.mix([s.batch(2).repeat(2)], weights=[1]), ValueError, r"has repeat\(\): give mix"),
+        (
+            lambda s, d: bd.mix([s, d], schedule=[(0, [1, 1]), (3, [1, 0])], stop="all"),
+            ValueError,
+            "expected a schedule in which each source is read to its end",
+        ),
         (lambda s, d: bd.mix([s, d], weights=[1, 1]).shuffle(1), ValueError, "Shuffle its sources"),
         (lambda s, d: len(bd.mix([s, d], weights=[1, 1])), TypeError, "the number of items is unknown"),
         (lambda s, d: bd.mix([s.batch(2), d], weights=[1, 1]).shard(0, 2), ValueError, "comes before batches"),
