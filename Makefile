@@ -133,7 +133,7 @@ test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch accelerate torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch accelerate lightning transformers torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
 
 test-coming-from: .venv-adapters/.ready .venv-interop/.ready .venv-mosaicml/.ready .venv-seqio/.ready

@@ -40,10 +40,11 @@ FORMAT, FORMAT_OF_EVEN = 1, 2
 """Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
 the format needs a new number."""
 
-_PINNED, _PASS, _STARTED_BY, _READ_BY_WORKERS, _ANNOUNCED, _BEGUN = range(6)
-"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the number of the last
-pass, with the seed of its DataLoader; the number of the pass that used the loaded state; whether workers have iterated;
-whether ranks were announced; and from `_BEGUN` on, for each worker, the number of the last pass that it has begun."""
+_PINNED, _FIRST, _PASS, _STARTED_BY, _READ_BY_WORKERS, _ANNOUNCED, _BEGUN = range(7)
+"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the numbers of the
+first pass, and of the last one, with the seed of its DataLoader; the number of the pass that used the loaded state;
+whether workers have iterated; whether ranks were announced; and from `_BEGUN` on, for each worker, the number of the
+last pass that it has begun."""
 
 _NOBODY = -1
 _MAX_WORKERS = 256  # of a process
@@ -53,7 +54,7 @@ _NO_SEED = (1 << _BITS) - 1  # of a process without workers
 
 def _new_shared(first_pass: int = 0) -> list[int]:
     """Returns the shared integers before the first pass, of which the number is given."""
-    return [_NOBODY, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
+    return [_NOBODY, first_pass, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
 
 
 _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
@@ -443,7 +444,7 @@ class Divided:
         """
         if (examples is None) == (batches is None):
             raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
-        begun = self._beginning(max(self._last_pass, 0)) if start is None else start
+        begun = self._beginning(max(self._last_pass, int(self._shared[_FIRST]))) if start is None else start
         name, count, dataset = "batches", batches, self._dataset_of(begun)
         if batches is None:
             name, count, dataset = "examples", examples, dataset._unbatched()

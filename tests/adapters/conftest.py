@@ -15,6 +15,9 @@ import pytest
 import beam_datasets as bd
 from beam_datasets.formats.tfrecord import frame_all
 
+ROWS: list[str] = []
+"""Rows of the table of frameworks, which is printed at the end."""
+
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 
 
@@ -112,3 +115,11 @@ def many() -> Any:
 def inter() -> Any:
     """The builder of a dataset of 411 examples in 20 shards."""
     return bd.builder_from_directory(DATA / "spec_inter" / "1.2.3")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints the table of frameworks that were tested."""
+    if ROWS:
+        terminalreporter.section("frameworks")
+        for row in ROWS:
+            terminalreporter.line(row)

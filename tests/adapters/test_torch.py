@@ -211,6 +211,8 @@ def test_epochs_reach_workers_that_persist(three: Any, loader: Any) -> None:
 def test_each_pass_is_the_next_epoch(torch: Any, three: Any, loader: Any, num_workers: int, persistent: bool) -> None:
     shuffled = three.as_dataset("train").shuffle(seed=5)
     dataset = shuffled.as_torch(block=4, epoch=3)
+    assert dataset.state_after(batches=2) == dataset.state_after(examples=8)
+    assert dataset.state_after(batches=2)["epoch"] == dataset.state_dict()["epoch"] == 3
     expected = [batches_of(ids(shuffled.iterate(epoch=epoch)), 4) for epoch in range(3, 6)]
     batches = loader(dataset, batch_size=4, num_workers=num_workers, persistent_workers=persistent)
     assert [ids(batches) for _ in range(2)] == expected[:2]
