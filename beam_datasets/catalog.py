@@ -409,10 +409,8 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
         )
     if configs or list_versions(name, data_dir=root):
         there = ", ".join(configs) or "none"
-        return DatasetNotFoundError(
-            f"{name} in {root} has no config {config!r}; published configs: {there}."
-            f"{did_you_mean(str(config), configs)}"
-        )
+        hint = f" A version is '{name}:{config}'." if Version.is_valid(config) else did_you_mean(str(config), configs)
+        return DatasetNotFoundError(f"{name} in {root} has no config {config!r}; published configs: {there}.{hint}")
     names = list_datasets(root)
     there = ", ".join(names) or "none"
     advice = did_you_mean(name, names)

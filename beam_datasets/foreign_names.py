@@ -30,7 +30,7 @@ _RUN_MODEL = "the code that trains: a dataset here has no metrics and no model"
 
 DATASET: Mapping[str, str] = {
     # ------------------------------------------------------------------------------ Hugging Face datasets: properties
-    "num_rows | num_samples | size | count | count_rows | cardinality | nrows": "`len({ds})`",
+    "num_rows | num_samples | size | count | count_rows | cardinality | nrows | epoch_size": "`len({ds})`",
     "num_columns": "`len({ds}.features)`",
     "shape": "`(len({ds}), len({ds}.features))`",
     "column_names | columns | feature_names | keys": "`list({ds}.features)`",
@@ -51,20 +51,21 @@ DATASET: Mapping[str, str] = {
     "format": "`{ds}[0]`: values are NumPy's",
     "epoch": "`{ds}.iterate(epoch=0)`, which reads the given epoch",
     # --------------------------------------------------------------------------------- Hugging Face datasets: columns
-    "select_columns(column_names)": _PARTIAL + "({column_names}))`, which decodes these features alone",
+    "select_columns(column_names) | project(columns) | with_features(features)": _PARTIAL
+    + "({column_names}))`, which decodes these features alone",
     "remove_columns(column_names)": _PARTIAL + "([...]))` with the features to keep, without {column_names}",
     "rename_column(original_column_name, new_column_name)": (
         "`{ds}.map(lambda e: {{{new_column_name} if name == {original_column_name} else name: e[name] for name in e}})`"
     ),
     "rename_columns(column_mapping)": "`{ds}.map(lambda e: {{({column_mapping}).get(name, name): e[name] for name in e}})`",
-    "add_column(name, column)": "`{ds}.map(lambda e: {{**e, {name}: value}})`",
+    "add_column(name, column) | with_column(name, column) | assign(name) | with_columns(name)": "`{ds}.map(lambda e: {{**e, {name}: value}})`",
     "cast_column(column, feature)": "`{ds}.map(lambda e: {{**e, {column}: convert(e[{column}])}})` for {feature}",
     "cast(features) | align_labels_with_mapping(label2id) | class_encode_column(column) | flatten": _IN_MAP,
     "add_item(item)": "`bd.append(name, source)`, which publishes a version with more examples, for {item}",
     "unique(column)": "`{{e[{column}] for e in {ds}}}`; `beam-datasets stats NAME` counts values",
     "column(name)": "`[e[{name}] for e in {ds}]`",
     # ---------------------------------------------------------------------- Hugging Face datasets: examples and order
-    "select(indices)": "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset",
+    "select(indices) | subset(indices) | take_indices(indices)": "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset",
     "sort(column_names) | sort_values(by)": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
     "train_test_split(test_size)": (
         "`bd.load(..., split=[f'train[{{{test_size:0.2}:.0%}}:]', f'train[:{{{test_size:0.2}:.0%}}]'])`: slices are random samples"
@@ -84,15 +85,33 @@ DATASET: Mapping[str, str] = {
     "flatten_indices | to_iterable_dataset | to_iter_dataset | unlisted": "`{ds}` as it is; `iter({ds})` is an iterator",
     "cleanup_cache_files": "`beam-datasets gc DATA_DIR`, which removes what killed runs left",
     # ------------------------------------------------------------------------- Hugging Face datasets: files and tables
-    "to_torch | to_pytorch | torch": "`{ds}.as_torch()`",
+    "to_torch | to_pytorch | torch | as_pytorch": "`{ds}.as_torch()`",
     "to_jax | jax": "`{ds}.as_jax()`",
-    "to_tf_dataset | to_tf | to_tensorflow": "`{ds}.as_tf_dataset()`",
+    "to_tf_dataset | to_tf | to_tensorflow | as_tf | as_tensorflow": "`{ds}.as_tf_dataset()`",
     "to_grain | as_data_source | to_map_dataset": "`{ds}.as_grain_source()`",
     "to_dataframe | to_df | as_pandas": "`{ds}.to_pandas()`, or `bd.as_dataframe({ds})` for the values as they are read",
     "as_dataframe": "`bd.as_dataframe({ds})`",
-    "to_table | to_arrow_table | to_batches | to_pyarrow": "`{ds}.to_arrow()`",
+    "to_table | to_arrow_table | to_batches | to_pyarrow | as_arrow | arrow": "`{ds}.to_arrow()`",
     "to_dict": "`{{name: [e[name] for e in {ds}] for name in {ds}.features}}`",
     "to_list | collect | to_pylist": "`list({ds})`",
+    "as_polars | polars": "`{ds}.to_polars()`",
+    "to_hf | as_hf | to_huggingface | to_datasets": "`datasets.Dataset.from_pandas({ds}.to_pandas())`",
+    "export | to_webdataset | to_tfrecord | to_tfrecords | write | to_array_record": "`bd.export(source, to=directory, format='webdataset')`",
+    "materialize": "`bd.materialize(source, split='train[:10%]', to='name', data_dir=directory)`",
+    "verify | check": "`beam-datasets verify NAME`, or `bd.verify(directory)`",
+    "diff(other) | compare(other)": "`bd.diff(old, new)`, with the names or directories of two versions",
+    "stats | statistics | plot | hist": "`beam-datasets stats NAME --html page.html`",
+    "name | data_dir | dataset_dir": "`bd.builder(name).{name}`",
+    "labels | classes | class_names | label_names | names | num_classes | int2str | str2int | class_to_idx": (
+        "`{ds}.features['label'].names`; a ClassLabel also has `num_classes`, `int2str` and `str2int`"
+    ),
+    "targets | y": "`[e['label'] for e in {ds}]`",
+    "next": "`next(iter({ds}))`",
+    "to(device) | cuda(device)": "`{ds}.as_jax(device={device:None})`, or `tensor.to({device:'cuda'})` for each tensor of a batch of `{ds}.as_torch()`",
+    "pin_memory | collate_fn | worker_init_fn | batch_sampler | persistent_workers": _TORCH_LOADER
+    + ", whose argument it is",
+    "split_by_node(rank, world_size)": "`{ds}.as_torch()`, which finds the ranks, or `{ds}.shard({rank:0}, {world_size:2})`",
+    "pipeline | compute | persist | checkpoint | execute | run": "`{ds}` as it is: examples are made when they are read",
     "to_numpy | as_numpy | numpy": "`{ds}[0]` as it is: values are NumPy's; `next(iter({ds}.batch(len({ds}))))` is all",
     "as_numpy_iterator": "`iter({ds})`; examples are NumPy values already",
     "to_csv(path_or_buf)": "`{ds}.to_pandas().to_csv({path_or_buf:'train.csv'})`",
@@ -146,7 +165,7 @@ DATASET: Mapping[str, str] = {
     "zip": "`zip(a, b)`, or one dataset with the features of both",
     "__add__": "`bd.load(..., split='train+test')`, or `bd.mix({{a: len(a), b: len(b)}}, stop='all')`",
     # ----------------------------------------------------------------------------------------------------------- Grain
-    "seed(seed)": "`{ds}.shuffle(seed={seed:0})`",
+    "seed(seed) | set_seed(seed) | reshuffle(seed)": "`{ds}.shuffle(seed={seed:0})`",
     "slice(sl)": "`{ds}.skip(10).take(20)`, or `split='train[10:30]'`",
     "parents": "`repr({ds})`, which shows the operations",
     # ------------------------------------------------------------------------------------------------------ WebDataset
@@ -155,7 +174,7 @@ DATASET: Mapping[str, str] = {
     "rename | rename_keys | extract_keys": "`{ds}.map(lambda e: {{'x': e['image'], 'y': e['label']}})`",
     "with_epoch(nsamples)": "`{ds}.repeat().take({nsamples:1000})`",
     "with_length(n)": "`len({ds})`, which is known",
-    "rsample(p) | sample(n)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
+    "rsample(p) | sample(n) | choice(n) | random_sample(p)": "`bd.load(..., split='train[:10%]')`, which is a random sample",
     "xdecode": "`bd.load(..., decoders={{'image': decoder}})`",
     "log_keys": "`list({ds}.features)`",
     "append | stage | compose | invoke": "`{ds}.map(function)` or `function({ds})`; `bd.append(name, source)` appends examples",
@@ -180,7 +199,7 @@ DATASET: Mapping[str, str] = {
     "groupby(by) | group_by(by)": "`{ds}.to_pandas().groupby({by:'label'})`",
     "query(expr) | where(expr)": "`{ds}.filter(function)`, or `bd.materialize(..., where={expr:'label = 1'})`",
     "iterrows | itertuples | to_iter | items | values": "`for example in {ds}`",
-    "drop(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
+    "drop(columns) | exclude(columns)": _PARTIAL + "([...]))` with the features to keep, without {columns}",
     "drop_duplicates | dedup": "`beam-datasets build --ignore_duplicates`; keys are unique within a split",
     "apply_map | transform(function)": "`{ds}.map({function:function})`",
     "num_examples": "`len({ds})`",
@@ -211,6 +230,7 @@ ITERATOR: Mapping[str, str] = {
     "save(path)": "`json.dump({iterator}.get_state(), file)`",
     "restore(path) | load(path)": "`{iterator}.set_state(json.load(file))`",
     "skip(n)": "`{iterator}.advance({n:1})`",
+    "checkpoint | state | get_checkpoint": "`{iterator}.get_state()`",
     "reset": "`iter(ds)`, which begins anew; `{iterator}.set_state(state)` goes to a state",
     "set_epoch(epoch)": "`ds.iterate(epoch={epoch:0})`",
     "element_spec": "`ds.features`",
@@ -235,6 +255,11 @@ BUILDER: Mapping[str, str] = {
 }
 
 FEATURES: Mapping[str, str] = {
+    "String | Str | Bytes | Binary": "`bd.features.Text()`",
+    "Int64 | Int32 | Float32 | Float64 | Int | Float | Bool | Boolean | Number": "`bd.features.Scalar('int64')`, with any dtype of NumPy",
+    "Label(names) | Categorical(names) | Enum(names)": "`bd.features.ClassLabel(names={names:['cat', 'dog']})`",
+    "Array(shape) | NDArray(shape) | Embedding(shape)": "`bd.features.Tensor(shape={shape:(2, 3)}, dtype='float32')`",
+    "Dict(features) | Struct(features)": "`bd.features.FeaturesDict({features})`",
     "Features(features)": "`bd.features.FeaturesDict({features:dict})`",
     "Value(dtype)": "`bd.features.Scalar({dtype:'int64'})`, or `bd.features.Text()` for strings",
     "List(feature) | LargeList(feature)": "`bd.features.Sequence({feature})`",
@@ -273,6 +298,13 @@ PACKAGE: Mapping[str, str] = {
     "load_dataset(path) | get_dataset(path)": "`bd.load({path}, split='train')`",
     "load_dataset_builder(path)": "`bd.builder({path})`",
     "load_from_disk(dataset_path)": "`bd.builder_from_directory({dataset_path:directory}).as_dataset('train')`",
+    "split_dataset_by_node(dataset, rank, world_size) | distributed": (
+        "`{dataset:ds}.as_torch()`, which finds the ranks, or `{dataset:ds}.shard({rank:0}, {world_size:2})`"
+    ),
+    "from_generator(generator) | from_list | from_dict | from_pandas | from_polars | from_tensor_slices | from_tensors"
+    " | from_records | range": _BUILDER,
+    "find(name) | get(name)": "`bd.builder({name})`; `ds.find(key)` finds an example",
+    "torch | jax | tf | pytorch | tensorflow": "`ds.as_torch()`, `ds.as_jax()` or `ds.as_tf_dataset()`",
     "DatasetDict | IterableDatasetDict": "`bd.load(name)`, which returns a dict of all splits",
     "IterableDataset": "`bd.Dataset`, or `ds.as_torch()` for PyTorch's",
     "concatenate_datasets(dsets) | ConcatDataset(datasets) | ChainDataset(datasets)": (
@@ -395,14 +427,27 @@ PACKAGE: Mapping[str, str] = {
     "read_json(path) | from_json(path)": _FILES + " jsonl --name NAME --pattern {path:'*.jsonl'} --data_dir DIR`",
     "read_parquet(path) | from_parquet(path)": _FILES
     + " parquet --name NAME --pattern {path:'*.parquet'} --data_dir DIR`",
-    "build | create | write | generate | save": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
+    "build | create | write | generate | save | publish | prepare | download_and_prepare": "`Builder(data_dir=directory).build()`, or `beam-datasets build FILE`",
     "list | list_datasets | available": "`bd.list_builders()`",
     "stats | describe": "`beam-datasets stats NAME`",
     "concat | concatenate | zip | join | merge | interleave": "`bd.mix({{a: 0.7, b: 0.3}})`, or `bd.load(name, split='train+test')`",
     "Builder | dataset_builder": "`bd.DatasetBuilder`",
     "Config": "`bd.BuilderConfig`",
+    "to_torch(ds) | to_pytorch(ds)": "`{ds}.as_torch()`",
     "as_torch(ds) | as_jax(ds) | as_tf_dataset(ds) | as_grain_source(ds)": "`{ds}.{name}()`",
     "to_pandas(ds) | to_dataframe(ds)": "`{ds}.to_pandas()`",
+}
+
+INFO: Mapping[str, str] = {
+    "num_examples | num_rows | total_num_examples": "`{info}.splits['train'].num_examples`",
+    "size_in_bytes | num_bytes | size": "`{info}.dataset_size`",
+    "dataset_name | builder_name | builder": "`{info}.name`",
+    "column_names | columns": "`list({info}.features)`",
+    "num_shards | shard_lengths": "`{info}.splits['train'].num_shards`",
+    "num_classes | names | classes | label_names": "`{info}.features['label'].names`",
+    "as_proto | from_proto | to_proto | to_dict": "`{info}.as_json`",
+    "read_from_directory | from_directory": "`bd.builder_from_directory(directory).info`",
+    "write_to_directory | initialize_from_bucket": "a builder, which writes it when it publishes",
 }
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
@@ -410,6 +455,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "stream": STREAM,
     "iterator": ITERATOR,
     "builder": BUILDER,
+    "info": INFO,
     "features": FEATURES,
     "bd": PACKAGE,
 }
@@ -418,7 +464,13 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 _ORDERED = "nothing: the order is always the same"
 
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "mix": {
+        "": "`bd.mix([a, b], weights=[0.7, 0.3], seed=0)`, or `bd.mix({{a: 0.7, b: 0.3}}, seed=0)`",
+        "probabilities | rates | proportions | sampling_weights": "`bd.mix({sources:[a, b]}, weights={value})`",
+        "stopping_strategy | stop_on_empty_dataset": "`bd.mix({sources:[a, b]}, stop='first')`, or `stop='all'`",
+    },
     "map": {
+        "": "`{ds}.map({function})`, with a function of one argument",
         "batched | batch_size": "`{ds}.batch({batch_size:32}).map({function})`",
         "num_proc": "`{ds}.map({function}).parallel(processes={value})`",
         "num_parallel_calls | num_workers | workers": "`{ds}.map({function}).parallel(threads=4)`",
@@ -459,6 +511,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         "name | keep_in_memory | writer_batch_size": "`{ds}.shard(0, 2)`: the worker's number, then how many there are",
     },
     "batch": {
+        "": "`{ds}.batch({batch_size:32}, drop_remainder=True)`: all but the size are given by keyword",
+        "padding": "`{ds}.batch({batch_size:32}, pad=True)`",
         "drop_last_batch | drop_last": "`{ds}.batch({batch_size:32}, drop_remainder={value})`",
         "partial": "`{ds}.batch({batch_size:32}, drop_remainder=not {value})`",
         "num_parallel_calls | num_proc | num_workers": "`{ds}.batch({batch_size:32}).parallel(threads=4)`",

@@ -31,6 +31,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "data_dir": directory.parents[1],
         "ds": ds,
         "f": lambda example: True,
+        "info": builder.info,
         "iterator": iter(ds),
         "stream": ds.filter(lambda example: True),
     }
@@ -161,6 +162,12 @@ GUESSES = [
     ("bd.MapDataset.source(ds)", "ds.as_grain_source()", ...),
     ("ds.to_iter_dataset()", "iter(ds)", ...),
     ("ds.seed(7)", "ds.shuffle(seed=7)", ...),
+    ("bd.mix([ds, ds], probabilities=[0.7, 0.3])", "bd.mix([ds, ds], weights=[0.7, 0.3])", ...),
+    ("bd.mix(ds, ds)", "bd.mix([a, b], weights=[0.7, 0.3], seed=0)", ...),
+    ("ds.batch(4, True)", "ds.batch(4, drop_remainder=True)", ...),
+    ("ds.filter('id > 3')", "bd.materialize(..., where=...)", ...),
+    ("info.num_examples", "info.splits['train'].num_examples", 12),
+    ("bd.features.Struct({})", "bd.features.FeaturesDict({})", ...),
     # anybody
     ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
     ("ds.head(3)", "ds[:3]", ...),
@@ -187,6 +194,14 @@ def test_an_error_says_what_to_write(
     assert expected in problem
     if value is not ...:
         assert eval(expected, dict(names)) == value
+
+
+def test_a_version_in_place_of_a_config_and_a_directory_in_place_of_a_name(names: dict[str, Any]) -> None:
+    with pytest.raises(bd.errors.DatasetNotFoundError, match=r"A version is 'd:1\.0\.0'"):
+        bd.load("d/1.0.0", data_dir=names["data_dir"])
+    directory = names["builder"].dataset_dir
+    with pytest.raises(ValueError, match=rf"opened by bd\.builder_from_directory\('{directory}'\)"):
+        bd.load(directory)
 
 
 def test_without_source_arguments_have_their_names_or_values(names: dict[str, Any]) -> None:
@@ -235,7 +250,7 @@ def test_a_table_has_each_name_once(table: str) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -> None:
     """Code in advice is Python or a command, and names what exists."""
-    fields = {"ds": "ds", "stream": "stream", "iterator": "iterator", "builder": "builder"}
+    fields = {"ds": "ds", "info": "info", "stream": "stream", "iterator": "iterator", "builder": "builder"}
     for name, row in advice.rows_of(TABLES[table]).items():
         sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
         for code in re.findall(r"`([^`]+)`", sentence):
@@ -249,7 +264,7 @@ def _check(tree: ast.AST, names: dict[str, Any]) -> None:
     """Checks that what code names of the package and of its objects exists, and takes such arguments."""
     for node in ast.walk(tree):
         path = ast.unparse(node.func if isinstance(node, ast.Call) else node)
-        if not re.fullmatch(r"(bd|ds|iterator|builder|stream)(\.\w+)+", path):
+        if not re.fullmatch(r"(bd|ds|info|iterator|builder|stream)(\.\w+)+", path):
             continue
         found = eval(path, {}, names)
         if isinstance(node, ast.Call):

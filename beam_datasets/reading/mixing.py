@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import difference
 from beam_datasets.reading.dataset import Dataset
@@ -52,6 +53,7 @@ def mix(
     source_key: str | None = ...,
     names: Iterable[str] | None = ...,
 ) -> Dataset | Stream: ...
+@names_foreign_arguments("mix")
 def mix(
     sources: Sources,
     *,

@@ -368,7 +368,7 @@ def builder(
     """
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
-    wanted = DatasetName.parse(name)
+    wanted = _parsed(name)
     config, version = catalog.split_config(config or wanted.config, version or wanted.version)
     kwargs = {**wanted.kwargs, **kwargs}
     code = catalog.code_of(wanted.name, kwargs)
@@ -382,6 +382,20 @@ def builder(
             raise
         return code(data_dir=data_dir, config=config, version=version)
     return builder_from_directory(directory)
+
+
+def _parsed(name: str) -> DatasetName:
+    """Returns the parts of a name.
+
+    Raises:
+        ValueError: it is not a name; of the directory of a version, the message says how it is opened.
+    """
+    try:
+        return DatasetName.parse(name)
+    except ValueError as error:
+        if not isinstance(name, str) or not catalog.is_published(name):
+            raise
+        raise ValueError(f"{error} A directory is opened by bd.builder_from_directory({name!r}).") from None
 
 
 @names_foreign_arguments("load")
