@@ -20,7 +20,7 @@ import grpc
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
-from beam_datasets import catalog
+from beam_datasets import catalog, storage
 from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
@@ -288,6 +288,8 @@ def _run_job(
             await_slots(cluster, options)
         name = _name(options)
         try:
+            if run is not None:
+                storage.write_bytes(run.submitted_file, b"")
             result = pipeline.run()
         except (Exception, KeyboardInterrupt) as error:
             if own or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):

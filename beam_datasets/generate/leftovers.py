@@ -13,6 +13,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import PathNotFoundError, StorageError
 from beam_datasets.generate import runs
 from beam_datasets.generate.owners import Owner, remove_owned
+from beam_datasets.generate.publish import is_published_by
 from beam_datasets.generate.runs import RESULT_DIR, SPILL_SUFFIX, has_units
 from beam_datasets.generate.units import hint
 from beam_datasets.metadata.manifest import MANIFEST_FILE
@@ -228,6 +229,8 @@ class _Search:
             return None  # the directory of a config that has just such a name
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
+        if kind == "staging" and (job := _published_by(path)):
+            return Leftover(path, kind, usage.num_bytes, usage.modified, True, f"run {job} has published", job)
         abandoned, reason = self._whose(owner, usage.modified)
         if kind == "staging" and (spill_dir := _reusable(path)):
             abandoned = abandoned and self.now - usage.modified >= self.older_than
@@ -236,15 +239,16 @@ class _Search:
             reason = f"refused for its number: beam-datasets publish {result} --version NUMBER publishes it; {reason}"
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
 
-    def _judge_run(self, path: str, usage: storage.Usage) -> Leftover | None:
-        """Returns the run that holds a directory; None if none does, and the records must stay."""
+    def _judge_run(self, path: str, usage: storage.Usage) -> Leftover:
+        """Returns the run that holds a directory, or the records of those that were given up, which must stay."""
         target = _target_of(path)
         if runs.is_complete(target):
             reason = "records of runs; the version is published"
             return Leftover(path, "run", usage.num_bytes, usage.modified, True, reason)
         held = runs.holder(target)
         if held is None or (held.decision is not None and held.decision.kind == runs.ABANDON):
-            return None
+            reason = "records of runs that were given up, which keep them from publishing; they go when one publishes"
+            return Leftover(path, "run", usage.num_bytes, usage.modified, False, reason)
         parts = [usage, *filter(None, map(_usage, filter(None, (held.run.staging_dir, held.run.spill_dir))))]
         num_bytes, modified = sum(part.num_bytes for part in parts), max(part.modified for part in parts)
         owner, job = held.run.owner, held.run.job
@@ -252,7 +256,7 @@ class _Search:
             abandoned, why = self._whose(owner, modified)
             reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {why}"
         else:
-            abandoned = owner.is_dead
+            abandoned = held.run.is_dead
             _, why = (True, f"{owner.text} is gone") if abandoned else self._whose(owner, time.time())
             reason = f"reserved by run {job}; {why.partition(';')[0]}"
             reason += "" if abandoned else f"; --abandon {job} gives it up"
@@ -292,6 +296,17 @@ def _beside(path: str) -> list[str]:
 
 def _owner_beside(path: str) -> Owner | None:
     return next(filter(None, map(Owner.read, _beside(path))), None)
+
+
+def _published_by(path: str) -> str | None:
+    """Returns the id of the run of a staging or spill directory if it has published; None otherwise.
+
+    Its engine has not removed the directory because it runs stages again even then, or its launcher was killed.
+    """
+    match = runs.STAGING_NAME.fullmatch(storage.basename(path).removesuffix(SPILL_SUFFIX))
+    if match is None or not is_published_by(match["job"], storage.join(storage.dirname(path), match["name"])):
+        return None
+    return match["job"]
 
 
 def _reusable(path: str) -> str | None:

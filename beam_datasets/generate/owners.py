@@ -80,7 +80,12 @@ class Owner:
     @property
     def is_dead(self) -> bool:
         """Whether the run has certainly ended: its process is gone, and a local run ends with its process."""
-        return bool(self.pid_namespace) and self.is_here and not self.is_running and self.is_local
+        return self.is_gone and self.is_local
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has certainly ended."""
+        return bool(self.pid_namespace) and self.is_here and not self.is_running
 
     @property
     def is_local(self) -> bool:

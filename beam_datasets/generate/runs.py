@@ -100,6 +100,18 @@ class Run:
         return storage.is_remote(self.target)
 
     @property
+    def submitted_file(self) -> str:
+        """Path of a file that the launcher writes just before it submits the job to an engine."""
+        return storage.join(self.staging_dir, "submitted")
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the run has certainly ended: its process is gone, and no engine has its job."""
+        if self.owner.is_dead or not self.is_reserved:
+            return self.owner.is_dead
+        return self.owner.is_gone and not storage.exists(self.submitted_file)
+
+    @property
     def worker_log(self) -> str:
         """File for the output of the worker processes of a local run while it runs: not on the disk that it fills."""
         return storage.join(tempfile.gettempdir(), f"beam_datasets-workers-{self.job}.log")
@@ -126,6 +138,7 @@ class Run:
                 "owner": asdict(self.owner),
                 "marker": self.marker,
                 "spill_dir": self.spill_dir and storage.url(self.spill_dir),
+                "is_reserved": self.is_reserved,
             }
         )
 
@@ -140,7 +153,8 @@ class Run:
         spill_dir = content["spill_dir"]
         if spill_dir is not None:
             spill_dir = storage.with_options_if_remote(spill_dir, None, beside=target)
-        return cls(target, Owner.from_json(content["owner"]), str(content["marker"]), spill_dir)
+        is_reserved = bool(content.get("is_reserved"))  # records of earlier versions of this package lack it
+        return cls(target, Owner.from_json(content["owner"]), str(content["marker"]), spill_dir, is_reserved)
 
 
 class StagedFile(NamedTuple):
@@ -332,7 +346,7 @@ def reserve(run: Run) -> None:
                 f"{run.target}: {held.run.text} had staged everything and decided to publish, but had not finished. "
                 "Its files have been put in place now, and the version is published."
             )
-        if not held.run.owner.is_dead:
+        if not held.run.is_dead:
             raise AlreadyPublishedError(
                 f"{run.target}: expected no other run, but {held.run.text} has reserved it. Wait for its end. If it "
                 f"has ended, give it up: beam-datasets gc {storage.dirname(run.target)} --abandon {held.run.job}"

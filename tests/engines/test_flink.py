@@ -211,6 +211,23 @@ def test_contact_with_the_job_server_is_lost(cluster: flink.Cluster, local: Path
     assert version(tmp_path) == version(local)
 
 
+def test_a_launcher_that_is_killed(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
+    """The job goes on and publishes; `gc` knows that, and removes what only the launcher would have removed."""
+    process = start(*numbers(tmp_path, *cluster.options()))
+    try:
+        await_staged(process, tmp_path, "**/*.block")
+        process.kill()
+    finally:
+        end(process)
+    deadline = time.monotonic() + JOB_SECONDS
+    while not (tmp_path / "numbers" / "1.0.0" / "dataset_info.json").exists() or cluster.overview()["jobs-running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "has published" in run("gc", str(tmp_path), "--yes")
+    assert [path.name for path in (tmp_path / "numbers").iterdir()] == ["1.0.0"]
+    assert version(tmp_path) == version(local)
+
+
 def test_interrupted(cluster: flink.Cluster, tmp_path: Path) -> None:
     process = start(*numbers(tmp_path, *cluster.options(), "--count=2000000"))  # long enough to be cancelled in time
     try:

@@ -271,7 +271,10 @@ def test_a_run_that_has_reserved_a_version_of_a_store(store: str, tmp_path: Path
     assert storage.exists(far.staging_dir)
     assert remove_leftover(found[far.job], store, by_force=True)
     assert not storage.exists(far.staging_dir)
-    assert [each.job for each in find_leftovers(store)] == [alive.job]
+    left = find_leftovers(store, older_than=0)
+    assert [(each.job, each.abandoned) for each in left] == [(alive.job, False), (None, False), (None, False)]
+    assert left[-1].reason.startswith("records of runs that were given up")
+    assert not remove_leftover(left[-1], store, older_than=0)
     for run in (dead, far):
         with pytest.raises(AbandonedError, match="given up by beam-datasets gc"):
             publish.publish(run, *staged_shards(run))
@@ -346,7 +349,33 @@ def test_records_that_were_left_beside_a_published_version(store: str) -> None:
     assert (found.kind, found.abandoned, found.reason) == ("run", True, "records of runs; the version is published")
     assert remove_leftover(found, store)
     assert catalog.is_published(run.target)
-    assert [each.kind for each in find_leftovers(store)] == ["staging"]
+    (found,) = find_leftovers(store)
+    assert (found.kind, found.abandoned, found.reason) == ("staging", True, f"run {run.job} has published")
+    assert remove_leftover(found, store)
+    assert find_leftovers(store) == []
+
+
+def test_the_spilled_payload_of_a_run_that_has_published(data_dir: str) -> None:
+    """The launcher of a job was killed, and the job has published; its engine may write late."""
+    run = announced(data_dir)
+    spilled = f"{run.staging_dir}.spill"
+    run = dataclasses.replace(
+        run, spill_dir=spilled, owner=dataclasses.replace(run.owner, runner="FlinkRunner", **GONE)
+    )
+    publish.reserve(run)
+    storage.write_bytes(storage.join(spilled, "train.block"), bytes(1000))
+    (found,) = find_leftovers(data_dir)
+    assert not found.abandoned
+    publish.publish(run, *staged_shards(run))
+    for folder in (run.staging_dir, spilled):  # late writes
+        storage.write_bytes(storage.join(folder, "late.block"), bytes(1000))
+    left = find_leftovers(data_dir)
+    assert {(each.abandoned, each.reason) for each in left} == {(True, f"run {run.job} has published")}
+    for each in left:
+        assert remove_leftover(each, data_dir)
+    assert not storage.exists(run.staging_dir)
+    assert not storage.exists(spilled)
+    assert catalog.is_published(run.target)
 
 
 def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
@@ -358,7 +387,7 @@ def test_staged_files_of_a_run_that_has_not_reserved(store: str) -> None:
     (found,) = find_leftovers(store)
     assert (found.kind, found.abandoned) == ("staging", True)
     assert remove_leftover(found, store)
-    assert find_leftovers(store) == []
+    assert [each.kind for each in find_leftovers(store) if each.num_bytes > 1000] == []
     with pytest.raises(AbandonedError):
         publish.publish(run, *ready)
     again = reserved(store)

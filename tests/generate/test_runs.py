@@ -132,7 +132,28 @@ def test_a_holder_that_is_certainly_dead_is_replaced_and_its_files_are_removed(
 )
 def test_a_holder_that_may_be_alive_is_not_replaced(data_dir: str, dead: int, change: dict[str, str]) -> None:
     """Another machine or container, or an engine that goes on without its launcher, cannot be asked."""
-    publish.reserve(owned(killed(announced(data_dir), dead), started=0.0, **change))
+    run = owned(killed(announced(data_dir), dead), started=0.0, **change)
+    publish.reserve(run)
+    storage.write_bytes(run.submitted_file, b"")
+    with pytest.raises(AlreadyPublishedError, match="has reserved it"):
+        publish.reserve(announced(data_dir))
+
+
+def test_a_holder_that_was_killed_before_its_job_is_replaced(data_dir: str, dead: int) -> None:
+    gone = owned(killed(announced(data_dir), dead), started=0.0, runner="FlinkRunner")
+    publish.reserve(gone)
+    run = announced(data_dir)
+    publish.reserve(run)
+    with pytest.raises(AbandonedError):
+        publish.publish(gone, *staged(gone))
+    publish.publish(run, *staged(run))
+    check_published_by(run)
+
+
+def test_a_holder_of_a_users_own_pipeline_is_not_replaced(data_dir: str, dead: int) -> None:
+    """A worker has reserved the version, and the launcher has ended without waiting for the job."""
+    gone = owned(killed(announced(data_dir), dead), started=0.0, runner="FlinkRunner")
+    publish.reserve(dataclasses.replace(gone, is_reserved=False))
     with pytest.raises(AlreadyPublishedError, match="has reserved it"):
         publish.reserve(announced(data_dir))
 
