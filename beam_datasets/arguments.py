@@ -153,8 +153,7 @@ def _no_index(index: Any) -> TypeError:
 def checked_function(name: str, function: Any) -> Any:
     """Returns an argument that must be callable; a TypeError if it is not."""
     if not callable(function):
-        hint = (
-            " A condition in SQL is an argument of bd.materialize(..., where=...)." if isinstance(function, str) else ""
-        )
+        is_condition = name == "filter" and isinstance(function, str)
+        hint = " A condition in SQL is an argument of bd.materialize(..., where=...)." if is_condition else ""
         raise TypeError(f"{name}() takes a function of an example, not {function!r}.{hint}")
     return function

@@ -48,10 +48,10 @@ def svg() -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
         f'aria-label="{" and ".join(WAYS.values())}: examples a second of {len(SYSTEMS)} systems">\n'
-        "<style>text{font:11px sans-serif;fill:#24292f}.t{font-weight:bold}.o{fill:#0969da}.b{fill:#8c959f}"
-        "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.o{fill:#4493f8}.b{fill:#7d8590}}</style>\n"
-        + "\n".join(body)
-        + "\n</svg>\n"
+        "<style>.g{fill:#fff}text{font:11px sans-serif;fill:#24292f}.t{font-weight:bold}"
+        ".o{fill:#0969da}.b{fill:#8c959f}"
+        "@media(prefers-color-scheme:dark){.g{fill:#0d1117}text{fill:#e6edf3}.o{fill:#4493f8}.b{fill:#7d8590}}</style>\n"
+        f'<rect class="g" width="{_WIDTH}" height="{height}"/>\n' + "\n".join(body) + "\n</svg>\n"
     )
 
 
