@@ -10,14 +10,17 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import beam_datasets as bd
 from beam_datasets.formats.tfrecord import frame_all
+from beam_datasets.metadata.keys import hash_key
 
 ROWS: list[str] = []
 """Rows of the table of frameworks, which is printed at the end."""
 
+SQUARES = {"number": np.int64, "square": np.float32, "parity": bd.features.ClassLabel(names=["even", "odd"])}
 DATA = Path(__file__).resolve().parents[1] / "data" / "tfds"
 
 
@@ -115,6 +118,22 @@ def many() -> Any:
 def inter() -> Any:
     """The builder of a dataset of 411 examples in 20 shards."""
     return bd.builder_from_directory(DATA / "spec_inter" / "1.2.3")
+
+
+@pytest.fixture
+def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The dataset of the README, in the current directory, but made without Beam."""
+    folder = tmp_path / "data" / "squares" / "1.0.0"
+    folder.mkdir(parents=True)
+    encode = bd.features.compile_encoder(SQUARES)
+    numbers = sorted(range(1000), key=lambda n: hash_key("train", n))
+    for shard in range(4):
+        some = numbers[250 * shard : 250 * (shard + 1)]
+        records = [encode({"number": n, "square": float(n * n), "parity": n % 2}) for n in some]
+        (folder / f"squares-train.tfrecord-{shard:05d}-of-00004").write_bytes(b"".join(frame_all(records)))
+    bd.adopt(folder / "*", SQUARES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

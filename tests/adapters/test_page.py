@@ -6,33 +6,14 @@ import doctest
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import beam_datasets as bd
-from beam_datasets.formats.tfrecord import frame_all
-from beam_datasets.metadata.keys import hash_key
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the frameworks are not ours to mend
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "how-to" / "adapters.md"
-FEATURES = {"number": np.int64, "square": np.float32, "parity": bd.features.ClassLabel(names=["even", "odd"])}
-
-
-@pytest.fixture
-def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dataset of the README, in the current directory, but made without Beam."""
-    folder = tmp_path / "data" / "squares" / "1.0.0"
-    folder.mkdir(parents=True)
-    encode = bd.features.compile_encoder(FEATURES)
-    numbers = sorted(range(1000), key=lambda n: hash_key("train", n))
-    for shard in range(4):
-        some = numbers[250 * shard : 250 * (shard + 1)]
-        records = [encode({"number": n, "square": float(n * n), "parity": n % 2}) for n in some]
-        (folder / f"squares-train.tfrecord-{shard:05d}-of-00004").write_bytes(b"".join(frame_all(records)))
-    bd.adopt(folder / "*", FEATURES)
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
