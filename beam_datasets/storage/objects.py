@@ -20,6 +20,7 @@ from beam_datasets.storage.backend import (
     count_read,
     count_write,
 )
+from beam_datasets.storage.forked import ForkedObstore
 from beam_datasets.storage.paths import StoreOptions, options_of, scheme, split_remote, url
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ _CUT = (
     "invalid utf-8",
 )
 """Texts in errors of answers that ended too early, which obstore continues only by an ETag, or that were changed."""
+
+_FORKED = ForkedObstore()
 
 _MEMORY: dict[str, Any] = {}
 """The stores of `memory://`: what is put there lives as long as the process."""
@@ -296,11 +299,8 @@ def _at(path: str) -> tuple[Any, Any, str]:
     if not key and _is_web(path):
         raise StorageError(f"{path}: names a server, but no file on it")
     if scheme(root) != "memory" and _first_process() != os.getpid():
-        raise StorageError(
-            f"{path}: this process was forked from one that had used an object store, whose threads it lacks, so it "
-            "would wait for ever. Start workers by 'spawn' or 'forkserver': multiprocessing.set_start_method('spawn')"
-        )
-    return obstore, _store(url(root), options_of(root)), key
+        return _FORKED, (url(root), options_of(root)), key
+    return obstore, client(url(root), options_of(root)), key
 
 
 @functools.cache
@@ -310,7 +310,7 @@ def _first_process() -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _store(root: str, options: StoreOptions) -> Any:
+def client(root: str, options: StoreOptions) -> Any:
     """Returns the client of a bucket or server; it keeps its connections."""
     from obstore.store import HTTPStore, MemoryStore, from_url
 

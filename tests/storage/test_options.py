@@ -4,15 +4,20 @@ import contextlib
 import json
 import os
 import pickle
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import time
 import traceback
 import uuid
+from pathlib import Path
 
+import psutil
 import pytest
 
+import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli import main
 from beam_datasets.errors import PathPermissionError, StorageError
@@ -20,6 +25,7 @@ from beam_datasets.storage import objects, paths
 from beam_datasets.storage.paths import StoreOptions, options_of
 
 pytest.importorskip("obstore")
+SPEC_INTER = Path(__file__).parents[1] / "data" / "tfds" / "spec_inter" / "1.2.3"
 SECRET = "a-very-secret-text"
 OPTIONS = {"access_key_id": "an-id", "secret_access_key": SECRET, "region": "us-east-1"}
 OTHER = {"region": "eu-west-1"}
@@ -239,18 +245,65 @@ def test_reads_from_a_web_server(server, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_a_forked_process_says_so_and_does_not_hang(server, tmp_path):
+def test_a_forked_process_reads_and_does_not_hang(server, tmp_path):
+    """It lacks the threads of obstore, so another process reads for it, which ends with it."""
     (tmp_path / "web" / "x").write_bytes(b"hello")
+    (tmp_path / "web" / "y").write_bytes(bytes(range(200)))
     assert storage.read_bytes(f"{server}/x") == b"hello"
+    reader = storage.open_reader(f"{server}/y")
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         try:
-            storage.read_bytes(f"{server}/x")
-        except StorageError as error:
-            os._exit(7 if "spawn" in str(error) else 1)
-        os._exit(0)
+            assert list(reader.read_many([(5, 10), (150, 160)])) == [bytes(range(5, 10)), bytes(range(150, 160))]
+            assert storage.read_bytes(f"{server}/x") == b"hello"
+            with storage.open_reader(f"{server}/x") as other:
+                assert bytes(other.read(1)) == b"ello"
+            with pytest.raises(FileNotFoundError, match=f"^{server}/z: "):
+                storage.open_reader(f"{server}/z")
+            with pytest.raises(StorageError, match="forked .* can only read objects.*'spawn'"):
+                storage.write_bytes("s3://bucket/z", b"")
+            helper = objects._FORKED._process.pid
+            (tmp_path / "helper").write_text(str(helper))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    helper = int((tmp_path / "helper").read_text())
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(helper) and psutil.Process(helper).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("order", ["as it is", "shuffled"])
+def test_forked_processes_read_a_remote_dataset(server, tmp_path, order):
+    """As DataLoader workers do that are forked, which is the default on Linux before Python 3.14."""
+    shutil.copytree(SPEC_INTER, tmp_path / "web" / "inter" / "1.2.3")
+    dataset = bd.builder_from_directory(f"{server}/inter/1.2.3").as_dataset("train")
+    dataset = dataset.shuffle(seed=3) if order == "shuffled" else dataset
+    expected = [int(example["idx"]) for example in dataset.take(100)]  # so that this process has read
+    local = bd.builder_from_directory(SPEC_INTER).as_dataset("train")
+    local = local.shuffle(seed=3) if order == "shuffled" else local
+    children = []
+    for worker in range(2):
+        if not (child := os.fork()):
+            signal.alarm(60)
+            try:
+                part = [int(example["idx"]) for example in dataset.shard(worker, 2)]
+                (tmp_path / f"part{worker}").write_text(json.dumps(part))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    for worker in range(2):
+        part = json.loads((tmp_path / f"part{worker}").read_text())
+        assert part == [int(example["idx"]) for example in local.shard(worker, 2)]
+    assert expected == [int(example["idx"]) for example in local.take(100)]
 
 
 def test_errors_are_one_line_that_begins_with_the_path():
