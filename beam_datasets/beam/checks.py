@@ -1,6 +1,6 @@
-"""Checks of the servers of an engine before a job.
+"""Checks of an engine's servers before a job starts.
 
-Runners wait for ever for a server that does not answer, or fail after minutes without a reason.
+Without them, runners wait for ever for a server that does not answer, or fail after minutes without a reason.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ WORKER_SECONDS = 60  # for a worker to start
 _NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 VERSIONS, JOB, LOG_LEVEL = "beam_datasets.versions", "beam_datasets.job", "beam_datasets.log_level"
-"""Names of parameters of a worker pool: the versions of the launcher as JSON, name of the job, lowest level of logs."""
+"""Names of a worker pool's parameters: the launcher's versions as JSON, the job's name, the lowest level of logs."""
 
 
 class EngineError(BeamDatasetsError):
-    """A server of the runner cannot be reached, or does not serve; nothing was published."""
+    """A server of the runner does not answer, or cannot run the job; nothing was published."""
 
 
 def short_name(runner: str) -> str:
@@ -44,7 +44,7 @@ def short_name(runner: str) -> str:
 
 
 def runner_of(options: PipelineOptions) -> str:
-    """Returns the short name of the runner that is asked for; '' for none."""
+    """Returns the short name of the runner in the options; '' if they name none."""
     return short_name(str(options.view_as(StandardOptions).runner or ""))
 
 
@@ -52,24 +52,24 @@ def runner_of(options: PipelineOptions) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions that the launcher and the workers of a job must have in common: {name: version}."""
+    """Returns the versions that must be equal on the launcher and the workers of a job: {name: version}."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"Python": python, "apache-beam": apache_beam.__version__, "beam_datasets": __version__}
 
 
 def version_problem(launcher: str) -> str:
-    """Returns how the versions of this process, a worker, differ from those of a launcher; '' if they do not.
+    """Returns a message if this process, a worker, has other versions than the launcher; '' if they are equal.
 
     Args:
-        launcher: the versions of the launcher, as JSON; '' if it sends none.
+        launcher: the versions of the launcher as JSON; '' if the launcher sends none, which is no problem.
     """
     if not launcher:
         return ""
-    own = versions()
+    worker_versions = versions()
     different = [
-        f"{name} {own.get(name, 'none')}, and the launcher {version}"
+        f"{name} {worker_versions.get(name, 'none')}, and the launcher {version}"
         for name, version in json.loads(launcher).items()
-        if own.get(name) != version
+        if worker_versions.get(name) != version
     ]
     if not different:
         return ""
@@ -80,10 +80,10 @@ def version_problem(launcher: str) -> str:
 
 
 def send_parameters(options: PipelineOptions, job: str = "") -> None:
-    """Has the runner pass parameters to the worker pools: versions to compare with their own, the job, the log level.
+    """Adds the launcher's versions, the job and the log level to the parameters that worker pools get.
 
     Args:
-        options: of the pipeline, which are changed.
+        options: options of the pipeline; `environment_config` is changed.
         job: name of the job, for the logs of workers; '' if it is not known yet.
     """
     portable = options.view_as(PortableOptions)
@@ -95,7 +95,11 @@ def send_parameters(options: PipelineOptions, job: str = "") -> None:
 
 
 def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
-    """Returns (address of the worker pool, parameters) of --environment_config, an address or JSON as Beam takes it."""
+    """Returns (address of the worker pool, parameters) from --environment_config, which is an address or JSON.
+
+    Raises:
+        ValueError: it is JSON without an address.
+    """
     config = str(options.view_as(PortableOptions).environment_config or "").strip()
     params: dict[str, str] = {}
     if config.startswith("{"):
@@ -105,7 +109,7 @@ def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
         except (ValueError, KeyError, TypeError):
             raise ValueError(
                 f"environment_config: expected an address such as localhost:50000, or a JSON object with 'url', got "
-                f"{config!r:.200}."
+                f"{config!r:.200}. Correct --environment_config."
             ) from None
     return config.removeprefix("http://"), params
 
@@ -135,7 +139,7 @@ def check_job_service(endpoint: str) -> None:
     """Checks that a job service of Beam answers at an address.
 
     Raises:
-        EngineError: nothing listens, or another server does.
+        EngineError: nothing listens there, or it is another server.
     """
     advice = "--job_endpoint is the address of the runner's job service, as it is reached from here."
     _check_listens(endpoint, "no job service listens at", advice)
@@ -177,9 +181,12 @@ def _check_listens(address: str, problem: str, advice: str) -> None:
 
 
 def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
-    """Has the pool start a worker that connects to this process, and stop it again.
+    """Checks that the pool can start a worker, which connects to this process and is stopped again.
 
     Beam's own pool starts the command `python` of its PATH. If that lacks Beam, the runner waits for ever.
+
+    Raises:
+        EngineError: no worker starts.
     """
     name = f"check-{uuid.uuid4().hex[:8]}"
     with socket.create_server(("localhost", 0)) as server, grpc.insecure_channel(pool) as channel:

@@ -1,4 +1,4 @@
-"""Examines an engine before a dataset is built on it: servers, versions, workers and the places that they share.
+"""Examines an engine before a dataset is built on it: its servers and workers, their versions, and shared directories.
 
 Each check is a `Finding`. The workers are examined by a small job of the engine. Its results come as metrics, so they
 also arrive from workers that see neither this machine's disk nor the store.
@@ -29,10 +29,10 @@ from beam_datasets.beam.running import check_servers, run_pipeline
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 
-MAX_CLOCK_SECONDS = 5.0  # that clocks may differ
+MAX_CLOCK_SECONDS = 5.0  # by how much clocks may differ
 MIN_MEMORY = 1 << 30  # bytes that a worker process needs for small records
-PROBES_PER_SLOT = 4  # so that each worker gets some
-PROBE_SECONDS = 0.2  # that a probe takes, for the same reason
+PROBES_PER_SLOT = 4  # so that each worker gets at least one
+PROBE_SECONDS = 0.2  # duration of a probe, so that one worker does not take them all
 _NAMESPACE, _METRIC = "beam_datasets", "probe"
 
 
@@ -43,7 +43,7 @@ class Finding:
     Attributes:
         check: what was examined.
         is_good: whether a build can run.
-        text: what was found, and what to do if it is not good.
+        text: the result, and what to do if a build cannot run.
     """
 
     check: str
@@ -73,7 +73,7 @@ def examine(
     Raises:
         ValueError: an option is unusable.
     """
-    yield Finding("versions here", True, _described(checks.versions()))
+    yield Finding("versions here", True, _format_versions(checks.versions()))
     try:
         engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
     except checks.EngineError as error:
@@ -88,7 +88,7 @@ def examine(
                 continue
             try:
                 engines.check_paths_are_shared(engine, {purpose: place})
-                folder = stack.enter_context(_temporary(place))
+                folder = stack.enter_context(_temporary_dir(place))
                 yield from _examine_place(purpose, folder)
                 folders.append(folder)
             except (BeamDatasetsError, ValueError) as error:
@@ -99,12 +99,12 @@ def examine(
             yield from _examine_workers(engine, folders, packages)
 
 
-def _described(versions: dict[str, str]) -> str:
+def _format_versions(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
-    """Yields what the cluster, the job service and a worker pool of this machine answer."""
+    """Yields findings about the cluster, and about the job service and a worker pool of this machine."""
     if engine.local:
         return
     if cluster := flink.cluster_of(engine.options):
@@ -125,8 +125,8 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
 
 
 @contextlib.contextmanager
-def _temporary(place: str) -> Iterator[str]:
-    """Provides a directory below a place, which `gc` finds if the process dies; removes it."""
+def _temporary_dir(place: str) -> Iterator[str]:
+    """Context manager: creates a directory in `place` and removes it; `gc` removes it if this process dies."""
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
     folder = storage.join(place, f"incomplete.{owner.job}_doctor")
     with storage.empty_new_dirs_removed(folder):
@@ -139,19 +139,19 @@ def _temporary(place: str) -> Iterator[str]:
 
 
 def _examine_place(purpose: str, folder: str) -> Iterator[Finding]:
-    """Yields whether files can be created there only if they do not exist, which publishing needs."""
+    """Yields whether creating a file that exists fails in `folder`, on which publishing relies."""
     path = storage.join(folder, "created")
     storage.create_bytes(path, b"first")
     with contextlib.suppress(FileExistsError):
         storage.create_bytes(path, b"second")
     is_kept = storage.read_bytes(path) == b"first"
-    found = "can be written, and refuses to create a file that exists"
-    lost = "replaced a file that exists; two runs could publish one version there. Use another store."
-    yield Finding(purpose, is_kept, f"{storage.dirname(folder)}: {found if is_kept else lost}")
+    good = "can be written, and refuses to create a file that exists"
+    bad = "replaced a file that exists; two runs could publish one version there. Use another store."
+    yield Finding(purpose, is_kept, f"{storage.dirname(folder)}: {good if is_kept else bad}")
 
 
 def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: Sequence[str]) -> Iterator[Finding]:
-    """Runs the job and yields what its workers have found."""
+    """Runs a job of probes and yields findings about its workers."""
     token = uuid.uuid4().hex
     for folder in folders:
         storage.write_bytes(storage.join(folder, "token"), token.encode())
@@ -167,16 +167,16 @@ def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: S
         yield Finding("a job", False, str(error))
         return
     yield Finding("a job", True, f"{time.time() - began:.1f} s")
-    found = ended.result.metrics().query()["string_sets"]
-    texts = sorted({text for metric in found if metric.key.metric.name == _METRIC for text in metric.result})
+    metrics = ended.result.metrics().query()["string_sets"]
+    texts = sorted({text for metric in metrics if metric.key.metric.name == _METRIC for text in metric.result})
     workers = [json.loads(text) for text in texts]
     if not workers:
         yield Finding("workers", False, f"{engine.name} has reported no metrics, so nothing is known of its workers")
         return
     span = began, time.time()
     for host in sorted({worker["host"] for worker in workers}):
-        own = [worker for worker in workers if worker["host"] == host]
-        yield from _examine_host(f"workers on {host}", own, folders, packages, span)
+        host_workers = [worker for worker in workers if worker["host"] == host]
+        yield from _examine_host(f"workers on {host}", host_workers, folders, packages, span)
 
 
 def _examine_host(
@@ -186,18 +186,18 @@ def _examine_host(
     packages: Sequence[str],
     span: tuple[float, float],
 ) -> Iterator[Finding]:
-    """Yields what the workers of one machine have found.
+    """Yields findings about the workers of one machine.
 
     Args:
-        name: of the finding.
-        workers: what each has reported.
-        folders: which they were to see.
-        packages: which they were to have.
-        span: when the job began and ended here, in seconds since the epoch.
+        name: name of the findings, such as `workers on HOST`.
+        workers: report of each worker process; see `_Probe`.
+        folders: directories that the workers must see.
+        packages: modules that the workers must be able to import.
+        span: (start, end) of the job by this machine's clock, in seconds since the epoch.
     """
     processes = len({worker["pid"] for worker in workers})
     versions = workers[0]["versions"]
-    yield Finding(name, versions == checks.versions(), f"processes: {processes}; {_described(versions)}")
+    yield Finding(name, versions == checks.versions(), f"processes: {processes}; {_format_versions(versions)}")
     for number, folder in enumerate(folders):
         place = storage.dirname(folder)
         problems = sorted({worker["places"][number] for worker in workers} - {""})
@@ -211,49 +211,54 @@ def _examine_host(
     if packages:
         text = f"{', '.join(missing)}: install it where workers run" if missing else ", ".join(packages)
         yield Finding(f"{name}: packages", not missing, text)
-    off = max(max(span[0] - worker["time"], worker["time"] - span[1], 0.0) for worker in workers)
-    yield Finding(f"{name}: clock", off <= MAX_CLOCK_SECONDS, f"differs by {off:.0f} s" if off else "as here")
+    clock_error = max(max(span[0] - worker["time"], worker["time"] - span[1], 0.0) for worker in workers)
+    yield Finding(
+        f"{name}: clock",
+        clock_error <= MAX_CLOCK_SECONDS,
+        f"differs by {clock_error:.0f} s" if clock_error else "as here",
+    )
     memory = [worker["memory"] for worker in workers if worker["memory"]]
     if memory:
-        enough = min(memory) >= MIN_MEMORY * processes
+        is_enough = min(memory) >= MIN_MEMORY * processes
         text = f"{min(memory) / 1e9:.1f} GB are available; expected {processes * MIN_MEMORY / 1e9:.1f} GB or more"
-        yield Finding(f"{name}: memory", enough, text)
+        yield Finding(f"{name}: memory", is_enough, text)
 
 
 class _Probe(beam.DoFn):
-    """Examines a worker; its results are strings of a metric."""
+    """Examines the worker on which it runs; reports the results as JSON in a string metric."""
 
     def __init__(self, folders: Sequence[str], token: str, packages: Sequence[str]) -> None:
         self._folders, self._token, self._packages = folders, token, packages
-        self._found = Metrics.string_set(_NAMESPACE, _METRIC)
+        self._reports = Metrics.string_set(_NAMESPACE, _METRIC)
 
     def process(self, _: int) -> Iterator[Any]:
-        places = [self._problem(functools.partial(self._read, folder)) for folder in self._folders]
-        found = {
+        """Reports the host, versions, clock and memory of this worker, and which folders and packages it sees."""
+        problems = [self._problem(functools.partial(self._check_token, folder)) for folder in self._folders]
+        report = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "versions": checks.versions(),
-            "places": places,
-            "files": ["" if problem else self._written(folder) for folder, problem in zip(self._folders, places)],
+            "places": problems,
+            "files": ["" if problem else self._write_file(folder) for folder, problem in zip(self._folders, problems)],
             "missing": [name for name in self._packages if not _can_import(name)],
             "time": time.time(),
             "memory": _available_memory(),
         }
-        self._found.add(json.dumps(found))
+        self._reports.add(json.dumps(report))
         time.sleep(PROBE_SECONDS)
         yield from ()
 
-    def _read(self, folder: str) -> None:
+    def _check_token(self, folder: str) -> None:
         if storage.read_bytes(storage.join(folder, "token")).decode() != self._token:
-            raise BeamDatasetsError("has another content there")
+            raise BeamDatasetsError("expected the token of this launcher, got that of another")
 
-    def _written(self, folder: str) -> str:
+    def _write_file(self, folder: str) -> str:
         path = storage.join(folder, f"{uuid.uuid4().hex}.worker")
         return self._problem(lambda: storage.write_bytes(path, b"here")) or path
 
     @staticmethod
     def _problem(do: Callable[[], None]) -> str:
-        """Returns why something cannot be done; '' if it can."""
+        """Calls `do` and returns why it failed; '' if it did not."""
         try:
             do()
         except Exception as error:  # of any library of a store
@@ -269,7 +274,7 @@ def _can_import(module: str) -> bool:
 
 
 def _available_memory() -> int:
-    """Returns the memory that processes of this machine can still have, in bytes; 0 if it is unknown."""
+    """Returns the available memory of this machine in bytes; 0 if it is unknown."""
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""Flink: the options of its runner, and its cluster, which is asked by the REST interface of its JobManager."""
+"""Flink: checks of its runner's options, and a client of the REST interface of its JobManager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOpt
 from beam_datasets.beam.checks import CONNECT_SECONDS, HERE, EngineError, runner_of
 from beam_datasets.beam.failures import reason
 
-CACHE_MILLIS = 10_000  # that a worker waits for the next stage of its job
+CACHE_MILLIS = 10_000  # how long a worker waits for the next stage of its job
 # After a restart, Beam's runner uses the workers that it has cached, also a dead one, and the restart fails. So a
 # worker is cached for a part of the time before the restart, which also has to cancel the other tasks.
 CACHES_PER_DELAY = 3
@@ -27,11 +27,11 @@ _DELAYS = ("restart-strategy.fixed-delay.delay", "restart-strategy.exponential-d
 _DURATION = re.compile(r"(\d+)\s*(ms|s|sec|second|seconds|min|m|minute|minutes)")
 _UNITS = {"ms": 0.001, **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0)}
 _UNITS |= dict.fromkeys(("min", "m", "minute", "minutes"), 60.0)
-SAY_SECONDS = 30  # between two lines about a wait
-SLOTS_SECONDS = 1  # between two questions for free slots
-MAX_FAILURES = 100  # of a job that are asked for
-MAX_REASON = 300  # characters of a line about a failure
-SAME_SECONDS = 1.0  # between failures that count as one
+SAY_SECONDS = 30  # between two messages while the job waits for slots
+SLOTS_SECONDS = 1  # between two requests for the number of free slots
+MAX_FAILURES = 100  # failures to request for a job
+MAX_REASON = 300  # characters of a failure's message
+SAME_SECONDS = 1.0  # failures closer together count as one
 _JAVA_CLASS = re.compile(r"^(?:(?:\w+\.)+[\w$]+: )+")
 _LAMBDA = re.compile(r"/?(?:\w*Map|ParDo)\(<lambda[^)]*\)")
 _VERTEX = re.compile(r" at (?:\[\d+\])?(.*?)\)(?: ->| \(\d+/|$)")
@@ -52,8 +52,8 @@ class Failure:
     """Why Flink has repeated a part of a job.
 
     Attributes:
-        time: in seconds since the epoch.
-        reason: in one line, with the stage and the machine.
+        time: time of the failure, in seconds since the epoch.
+        reason: the reason in one line, with the stage and the machine.
     """
 
     time: float
@@ -62,16 +62,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What a cluster reports of a job.
+    """Status of a job, as its cluster reports it.
 
     Attributes:
-        id: of the job.
-        state: of the job, such as RUNNING or RESTARTING.
-        stages: names of the stages that run; a fused stage has a name that contains those of all.
-        finished: tasks that have ended.
-        tasks: all tasks.
-        is_waiting: no task runs, because there are no slots.
-        failures: after which Flink has repeated a part of the job.
+        id: id of the job.
+        state: state of the job, such as RUNNING or RESTARTING.
+        stages: names of the running stages; the name of a fused stage contains the names of its parts.
+        finished: number of tasks that have finished.
+        tasks: number of all tasks.
+        is_waiting: whether no task runs, because there are no slots.
+        failures: failures after which Flink has repeated a part of the job, oldest first.
     """
 
     id: str
@@ -85,19 +85,19 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlinkCluster:
-    """A cluster that is reached by the REST interface of its JobManager.
+    """Client of the REST interface of a cluster's JobManager.
 
     Attributes:
-        url: of that interface.
+        url: URL of the interface.
     """
 
     url: str
 
     def get(self, path: str, *, method: str = "GET") -> Any:
-        """Returns what the JobManager answers.
+        """Sends a request and returns the decoded JSON of the answer; None for an empty one.
 
         Raises:
-            EngineError: it does not.
+            EngineError: the cluster does not answer, or the answer is not JSON.
         """
         try:
             request = urllib.request.Request(f"{self.url}/{path}", method=method)
@@ -106,12 +106,12 @@ class FlinkCluster:
         except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             raise EngineError(
-                f"no Flink JobManager answers at {self.url} ({str(reason)!r:.100}). --flink_master is the "
-                "address of its REST interface, HOST:PORT; is the cluster running, and does that lead there from here?"
+                f"no Flink JobManager answers at {self.url} ({str(reason)!r:.100}). Check that the cluster is running, "
+                "and that --flink_master is the address of its REST interface, HOST:PORT, as it is reached from here."
             ) from error
 
     def is_running(self, name: str) -> bool:
-        """Returns whether a job of this name is there that has not ended.
+        """Returns whether the cluster has a job of this name that has not ended.
 
         Raises:
             EngineError: the cluster does not answer.
@@ -119,7 +119,7 @@ class FlinkCluster:
         return any(job["state"] not in _ENDED for job in self.get("jobs/overview")["jobs"] if job["name"] == name)
 
     def status(self, name: str) -> JobStatus | None:
-        """Returns what is known of the job of this name; None if there is none.
+        """Returns the status of the job of this name; None if the cluster has no such job.
 
         Raises:
             EngineError: the cluster does not answer.
@@ -142,13 +142,17 @@ class FlinkCluster:
         )
 
     def cancel(self, name: str) -> None:
-        """Asks for the end of the jobs of this name."""
+        """Requests the cancellation of all running jobs of this name.
+
+        Raises:
+            EngineError: the cluster does not answer.
+        """
         for job in self.get("jobs/overview")["jobs"]:
             if job["name"] == name and job["state"] not in _ENDED:
                 self.get(f"jobs/{job['jid']}?mode=cancel", method="PATCH")
 
     def restart_delay(self) -> float | None:
-        """Returns the seconds that the cluster waits before it repeats a part of a job; None without such a setting."""
+        """Returns how many seconds the cluster waits before it restarts tasks; None if no delay is configured."""
         settings = {setting["key"]: setting["value"] for setting in self.get("jobmanager/config")}
         for name in _DELAYS:
             if (match := _DURATION.fullmatch(str(settings.get(name, "")).strip())) is not None:
@@ -166,7 +170,7 @@ class FlinkCluster:
 
 
 def stage_name(vertex: str) -> str:
-    """Returns the name of a stage in that of a vertex of Flink's graph; '' for the vertices that Beam adds.
+    """Returns the name of the stage in the name of a vertex of Flink's graph; '' for vertices that Beam adds.
 
     >>> stage_name("CHAIN MapPartition (MapPartition at [1]WriteExamples/Write) -> FlatMap (FlatMap at Extract[0])")
     'Write'
@@ -176,14 +180,14 @@ def stage_name(vertex: str) -> str:
     match = _VERTEX.search(vertex)
     if match is None or match[1].startswith("ExtractOutput"):
         return ""
-    # The outer name of a fused stage, where nothing else is known of the part of it that writes examples.
+    # The name of a fused stage has only the outer transform, WriteExamples, whose fused part encodes.
     name = match[1].replace("WriteExamples/", "").replace(", WriteExamples}", ", Encode}")
     name = _LAMBDA.sub("", name)
     return name.strip("{}").replace("{", "").replace("}", "")
 
 
 def _failures(exceptions: Any) -> tuple[Failure, ...]:
-    """Returns the failures in an answer of the JobManager; tasks that fail within a second do so for one reason."""
+    """Returns the failures of a job's exception history. Those within a second have one cause and count as one."""
     failures: list[Failure] = []
     for entry in sorted(exceptions["exceptionHistory"]["entries"], key=lambda entry: int(entry["timestamp"])):
         seconds = int(entry["timestamp"]) / 1000
@@ -209,15 +213,15 @@ def prepare_flink(options: PipelineOptions) -> None:
     """Checks that a pipeline can run with these options, and completes them.
 
     Raises:
-        EngineError: the cluster does not answer, or is of another version.
+        EngineError: the cluster does not answer, has another version of Flink, or has too few slots.
         ValueError: --environment_type is missing, so Flink would start containers.
     """
     cluster = cluster_of(options)
     portable = options.view_as(PortableOptions)
     if not portable.environment_type and (cluster or portable.job_endpoint):
         raise ValueError(
-            "FlinkRunner needs to know where Python code runs; without --environment_type it would start Docker "
-            "containers on the TaskManagers. With a worker pool beside each of them "
+            "environment_type: expected EXTERNAL or DOCKER for FlinkRunner, got none, which would start Docker "
+            "containers of Beam on the TaskManagers. With a worker pool beside each of them "
             "(python -m beam_datasets.beam.worker_pool): "
             "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
             "--environment_type=DOCKER --environment_config=IMAGE."
@@ -225,7 +229,9 @@ def prepare_flink(options: PipelineOptions) -> None:
     if cluster is not None:
         overview = cluster.get("overview")
         if not isinstance(overview, dict) or "flink-version" not in overview:
-            raise EngineError(f"what answers at {cluster.url} is not a Flink JobManager: it has no version of Flink.")
+            raise EngineError(
+                f"{cluster.url}: expected a Flink JobManager, got an answer without a version. Check --flink_master."
+            )
         _check_version(cluster, overview, options)
         _check_slots(cluster, overview, options)
     if portable.environment_cache_millis in (None, 0):  # Beam starts workers anew for each stage
@@ -235,13 +241,18 @@ def prepare_flink(options: PipelineOptions) -> None:
 
 
 def _check_version(cluster: FlinkCluster, overview: dict[str, Any], options: PipelineOptions) -> None:
-    runs = str(overview["flink-version"])
-    asked = str(options.view_as(FlinkRunnerOptions).flink_version)
+    """Checks that the job server that Beam starts has the cluster's version of Flink.
+
+    Raises:
+        EngineError: the versions differ.
+    """
+    cluster_version = str(overview["flink-version"])
+    option_version = str(options.view_as(FlinkRunnerOptions).flink_version)
     beam_starts_job_server = not options.view_as(PortableOptions).job_endpoint
-    if beam_starts_job_server and not runs.startswith(f"{asked}."):
+    if beam_starts_job_server and not cluster_version.startswith(f"{option_version}."):
         raise EngineError(
-            f"{cluster.url} runs Flink {runs}, and --flink_version is {asked}, Beam's default where it was not given; "
-            f"the job server must be of the cluster's version: --flink_version={runs.rpartition('.')[0]}"
+            f"flink_version: expected that of the cluster at {cluster.url}, {cluster_version}, got {option_version}, "
+            f"which may be Beam's default. Use --flink_version={cluster_version.rpartition('.')[0]}."
         )
 
 
@@ -262,14 +273,16 @@ def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: Pipel
 
 
 def needed_slots(options: PipelineOptions) -> int:
-    """Returns the slots without which a job does not start; 0 if any number will do, or the cluster decides."""
+    """Returns how many slots a job needs to start; 0 if any number will do, or the cluster decides."""
     if options.get_all_options().get("execution_mode_for_batch") == "BATCH_FORCED":
         return 0
     return max(int(options.view_as(FlinkRunnerOptions).parallelism or 0), 0)
 
 
 def await_slots(cluster: FlinkCluster, options: PipelineOptions) -> None:
-    """Waits until the slots that the job needs are free, and says so; otherwise the job would hold those that are.
+    """Waits until the cluster has as many free slots as the job needs, and prints a message while it waits.
+
+    A job that starts with fewer would hold them without running.
 
     Raises:
         EngineError: the cluster does not answer.

@@ -1,7 +1,7 @@
-"""Follows a remote job: lines on standard error when it changes, and at least every 30 s.
+"""Progress of a remote job: prints a line to standard error when the job changes, and at least every 30 s.
 
-A line has what the engine reports of the job, and what the job has written so far, read off the files in its staging
-and spill directories. The metrics of Beam do not serve: runners report them when a stage ends.
+A line contains the status that the engine reports, and what the job has written so far, which is measured by the files
+in its staging and spill directories. Metrics of Beam are too late: runners report them when a stage ends.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from beam_datasets.errors import StorageError
 from beam_datasets.generate.progress import PROGRESS_FILE, Progress, measure
 from beam_datasets.generate.runs import Run
 
-ASK_SECONDS = 2.0  # between two questions to the engine
+ASK_SECONDS = 2.0  # between two requests to the engine
 PAUSE_SECONDS = 5.0  # between two lines about changes of stages
-LINE_SECONDS = 30.0  # between two lines where nothing changes
+LINE_SECONDS = 30.0  # between two lines if nothing changes
 
 
 @dataclass
@@ -32,12 +32,12 @@ class Follower:
     """Shows what a remote job does while its launcher waits for its end.
 
     Attributes:
-        name: of the job.
-        page: where it can be looked at.
-        status: asks the engine; returns None if the runner does not say more than a state, or does not know the job.
-        run: whose directories show what the job has written; None if it writes no dataset.
-        num_units: units of the source; None if they are unknown.
-        restarts: how often the engine has repeated a part of the job, so far.
+        name: name of the job.
+        page: URL of the engine's page of the job.
+        status: requests the status from the engine; returns None if the engine reports no details, or has no such job.
+        run: the run that the job publishes; its directories show the progress. None if the job writes no dataset.
+        num_units: number of units of the source; None if it is unknown.
+        restarts: how often the engine has repeated a part of the job so far.
     """
 
     name: str
@@ -47,15 +47,15 @@ class Follower:
     num_units: int | None = None
     restarts: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
-    _last: JobStatus | None = None
-    _said_at: float = 0.0
-    _done: tuple[Progress, float] | None = None
+    _last_status: JobStatus | None = None
+    _printed_at: float = 0.0
+    _last_progress: tuple[Progress, float] | None = None  # with the time at which it was measured
     _changed_at: float = 0.0
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """Prints lines from another thread while active."""
-        self._said_at = self._changed_at = time.monotonic()
+        """Context manager: follows the job on another thread."""
+        self._printed_at = self._changed_at = time.monotonic()
         thread = threading.Thread(target=self._loop, name="follower", daemon=True)
         thread.start()
         try:
@@ -69,33 +69,33 @@ class Follower:
             try:
                 self.look()
             except Exception as error:  # the job goes on, and is waited for
-                self._say_sometimes(f"the progress is unknown ({type(error).__name__}: {error})")
+                self._print_sometimes(f"the progress is unknown ({type(error).__name__}: {error})")
 
     def look(self) -> None:
-        """Asks the engine once, and prints what is new."""
+        """Requests the status once; prints new failures, and a line if the job changed or 30 s have passed."""
         try:
             status = self.status()
         except EngineError as error:
-            self._say_sometimes(str(error))
+            self._print_sometimes(str(error))
             return
         if status is not None:
             for failure in status.failures[self.restarts :]:
                 self.restarts += 1
-                self._say(f"restart {self.restarts}: {failure.reason}")
-        silent = time.monotonic() - self._said_at
-        is_changed = (status and status.stages) != (self._last and self._last.stages)
+                self._print(f"restart {self.restarts}: {failure.reason}")
+        silent = time.monotonic() - self._printed_at
+        is_changed = (status and status.stages) != (self._last_status and self._last_status.stages)
         if silent >= LINE_SECONDS or (is_changed and silent >= PAUSE_SECONDS):
-            self._last = status
+            self._last_status = status
             done = self._measure()
-            self._say(self._line(status, done))
+            self._print(self._line(status, done))
             self._save(status, done)
 
-    def _say_sometimes(self, text: str) -> None:
-        if time.monotonic() - self._said_at >= LINE_SECONDS:
-            self._say(text)
+    def _print_sometimes(self, text: str) -> None:
+        if time.monotonic() - self._printed_at >= LINE_SECONDS:
+            self._print(text)
 
-    def _say(self, text: str) -> None:
-        self._said_at = time.monotonic()
+    def _print(self, text: str) -> None:
+        self._printed_at = time.monotonic()
         if progress.is_shown:
             print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
@@ -105,7 +105,7 @@ class Follower:
         return measure(self.run.staging_dir, self.run.spill_dir, in_stores=True)
 
     def _line(self, status: JobStatus | None, done: Progress | None) -> str:
-        """Returns what the job does and has done, for people."""
+        """Returns the line that describes the status and the progress of the job."""
         now, parts = time.monotonic(), []
         if status is None:
             parts.append(f"job {self.name} runs")
@@ -120,10 +120,11 @@ class Follower:
         return "; ".join(parts)
 
     def _parts_of(self, done: Progress, now: float) -> Iterator[str]:
-        before, since = self._done or (Progress(0, 0, 0, 0), self._changed_at)
+        """Yields the parts of a line about examples, units and shards, and remembers the progress for the next rate."""
+        before, since = self._last_progress or (Progress(0, 0, 0, 0), self._changed_at)
         if done != before:
             self._changed_at = now
-        self._done = done, now
+        self._last_progress = done, now
         if done.examples_encoded:
             rate = max(done.examples_encoded - before.examples_encoded, 0) / max(now - since, 1e-3)
             encoded = "examples encoded, some twice" if self.restarts else "examples encoded"
@@ -136,7 +137,7 @@ class Follower:
             yield f"nothing written for {seconds:.0f} s"
 
     def _save(self, status: JobStatus | None, done: Progress | None) -> None:
-        """Writes the same to a file in the spill directory, for programs, and for run.json."""
+        """Writes the status and the progress as JSON to the spill directory, for other programs and for run.json."""
         if self.run is None or self.run.spill_dir is None:
             return
         content = {
@@ -149,7 +150,7 @@ class Follower:
             "units": self.num_units,
             **({name: getattr(done, name) for name in Progress.__slots__} if done else {}),
         }
-        with contextlib.suppress(StorageError):  # the lines show it too
+        with contextlib.suppress(StorageError):  # the printed lines contain it, too
             storage.write_bytes(storage.join(self.run.spill_dir, PROGRESS_FILE), json.dumps(content, indent=1).encode())
 
 

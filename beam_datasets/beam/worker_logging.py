@@ -1,4 +1,4 @@
-"""Logs of the workers of a pool: they go to the engine, with what the author's code prints and warns.
+"""Sends the logs of a pool's workers to the engine, with the output and warnings of the dataset's code.
 
 An engine has a logging service for its workers. Flink writes their entries to the log of the TaskManager, which its
 page and its REST interface show. Each line names the job and the worker.
@@ -19,7 +19,7 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 MAX_WAITING = 10_000  # entries that wait to be sent; later ones are dropped
-MAX_ENTRIES = 100  # of one message
+MAX_ENTRIES = 100  # entries of one message
 _SEVERITIES = (
     (logging.ERROR, beam_fn_api_pb2.LogEntry.Severity.ERROR),
     (logging.WARNING, beam_fn_api_pb2.LogEntry.Severity.WARN),
@@ -32,10 +32,11 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     """Sends what this process logs, prints and warns to the logging service of an engine.
 
     Args:
-        url: of the service; '' sends nothing.
-        worker_id: of this worker.
+        url: URL of the service; '' sends nothing.
+        worker_id: id of this worker.
         job: name of the job; '' if it is unknown.
-        level: lowest level of the author's records, such as 'INFO'. Records of Beam are sent from WARNING on.
+        level: lowest level of records to send, such as 'INFO'. Records of Beam are sent from WARNING on, or
+            from `level` if it is higher.
     """
     if not url:
         return
@@ -43,7 +44,7 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
     root.addHandler(LogSender(url, worker_id, f"[{' '.join(filter(None, [job, f'worker {worker_id}']))}] "))
     try:
         root.setLevel(int(level) if level.isdigit() else level)
-    except ValueError:  # no name of a level
+    except ValueError:  # not the name of a level
         root.setLevel(logging.INFO)
     logging.getLogger("apache_beam").setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)
@@ -52,9 +53,10 @@ def send_logs(url: str, worker_id: str, job: str, level: str) -> None:
 
 
 class LogSender(logging.Handler):
-    """A handler that sends records to the logging service of an engine; its thread ends with the process."""
+    """A logging handler that sends records to an engine's logging service, from a daemon thread."""
 
     def __init__(self, url: str, worker_id: str, prefix: str) -> None:
+        """Starts the thread that sends records; each message begins with `prefix`."""
         super().__init__()
         self._prefix = prefix
         self._entries: queue.Queue[Any] = queue.Queue(MAX_WAITING)
@@ -63,7 +65,7 @@ class LogSender(logging.Handler):
         threading.Thread(target=self._send, args=arguments, name="logs", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Puts a record into the queue; drops it if the service does not take them."""
+        """Puts a record into the queue of those to be sent; drops it if the queue is full."""
         severity = next(value for level, value in _SEVERITIES if record.levelno >= level)
         entry = beam_fn_api_pb2.LogEntry(
             severity=severity,
@@ -77,11 +79,11 @@ class LogSender(logging.Handler):
 
     def _send(self, stub: Any, metadata: Any) -> None:
         with contextlib.suppress(grpc.RpcError):  # the engine is gone, or has no such service
-            for _ in stub.Logging(self._lists(), metadata=metadata):
+            for _ in stub.Logging(self._entry_lists(), metadata=metadata):
                 pass
 
-    def _lists(self) -> Iterator[Any]:
-        """Yields entries as they come, those that wait together."""
+    def _entry_lists(self) -> Iterator[Any]:
+        """Yields lists of entries: those that are in the queue, at least one and at most `MAX_ENTRIES`."""
         while True:
             entries = [self._entries.get()]
             while len(entries) < MAX_ENTRIES and not self._entries.empty():

@@ -71,7 +71,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Job:
     monkeypatch.setattr(following, "time", clock)
     run = Run(str(tmp_path / "1.0.0"), Owner("job", "host", 1, 0.0), spill_dir=str(tmp_path / "spill"))
     made = Job(run, clock, capsys)
-    made.follower._said_at = made.follower._changed_at = clock.now
+    made.follower._printed_at = made.follower._changed_at = clock.now
     return made
 
 
