@@ -64,7 +64,7 @@ def use(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def forget_options() -> None:
     """Forgets the options and clients of stores that are gone."""
     paths._registered.clear()
-    objects._store.cache_clear()
+    objects.client.cache_clear()
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with server as store, pytest.MonkeyPatch.context() as patch:
         for name, value in store.env.items():
             patch.setenv(name, value)
-        objects._store.cache_clear()
+        objects.client.cache_clear()
         yield Place(store.url, store.env, is_simulated=request.param == "moto")
 
 

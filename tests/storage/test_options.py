@@ -129,11 +129,11 @@ def test_a_local_path_takes_none():
 
 
 def test_stores_with_other_options_are_others():
-    one, two = (objects._store("s3://bucket", StoreOptions({**OPTIONS, "access_key_id": key})) for key in "ab")
+    one, two = (objects.client("s3://bucket", StoreOptions({**OPTIONS, "access_key_id": key})) for key in "ab")
     assert (one.config["access_key_id"], two.config["access_key_id"]) == ("a", "b")
-    again = objects._store("s3://bucket", StoreOptions({"access_key_id": "a", **OPTIONS, "client_options": {}}))
+    again = objects.client("s3://bucket", StoreOptions({"access_key_id": "a", **OPTIONS, "client_options": {}}))
     assert again is not one
-    assert objects._store("s3://bucket", StoreOptions({**OPTIONS, "access_key_id": "a"})) is one
+    assert objects.client("s3://bucket", StoreOptions({**OPTIONS, "access_key_id": "a"})) is one
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_buckets_need_no_options(url, bucket, monkeypatch):
     _, store, key = objects._at(url)
     assert store.config["bucket"] == bucket
     assert url.endswith(f"{bucket}/{key}")
-    objects._store.cache_clear()
+    objects.client.cache_clear()
 
 
 def test_a_plain_http_endpoint_is_allowed_where_the_environment_names_one(server, tmp_path, monkeypatch):
