@@ -411,6 +411,23 @@ def _check(_: Any, publication: Publication) -> None:
 # ------------------------------------------------------------------------------------------------------------ Dataflow
 
 
+def check_installs_package(options: PipelineOptions) -> None:
+    """Checks that workers of Dataflow get this package: those of its standard image lack it, and fail after minutes.
+
+    Raises:
+        EngineError: no option installs it.
+    """
+    if runner_of(options) != "dataflow" or "FLEX_TEMPLATE_PYTHON_PY_FILE" in os.environ:  # whose image has it
+        return
+    setup = options.view_as(SetupOptions)
+    files = (setup.setup_file, setup.extra_packages, setup.requirements_file)
+    if not any((options.view_as(WorkerOptions).sdk_container_image, *files)):
+        raise EngineError(
+            "DataflowRunner: expected an image with this package and your own, got none; nothing was published. Give "
+            "--sdk_container_image IMAGE (templates/dataflow), or --setup_file ./setup.py of a package that needs it."
+        )
+
+
 def makes_template(options: PipelineOptions) -> bool:
     """Returns whether the job is only written to a file, which the launcher of a template starts."""
     return runner_of(options) == "dataflow" and bool(options.view_as(GoogleCloudOptions).template_location)

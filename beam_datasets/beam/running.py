@@ -260,8 +260,10 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     """Checks the servers of a remote runner, and has it pass the parameters of `checks` to its worker pools.
 
     Raises:
-        EngineError: one does not answer, or a worker pool of this machine starts no worker.
+        EngineError: one does not answer, a worker pool of this machine starts no worker, or workers of Dataflow lack
+            this package.
     """
+    engines.check_installs_package(options)
     checks.send_parameters(options, _name(options))
     cluster = cluster_of(options)
     is_pool_here = wait and (cluster is None or workers_are_here(options))

@@ -133,6 +133,27 @@ def test_no_machine_is_asked_for_so_many_processes(count):
         choose_engine([], num_workers=count)
 
 
+@pytest.mark.parametrize(
+    "given, is_refused",
+    [
+        ([], True),
+        (["--sdk_container_image=image"], False),
+        (["--setup_file=./setup.py"], False),
+        (["--requirements_file=requirements.txt"], False),
+        (["--extra_package=mine.tar.gz"], False),
+        (["--runner=PortableRunner"], False),
+    ],
+)
+def test_workers_of_dataflow_need_this_package(given, is_refused):
+    """Those of the standard image would fail after minutes."""
+    options = PipelineOptions(["--runner=DataflowRunner", *CLOUD, *given])
+    if is_refused:
+        with pytest.raises(engines.EngineError, match="--sdk_container_image IMAGE .*, or --setup_file"):
+            engines.check_installs_package(options)
+    else:
+        engines.check_installs_package(options)
+
+
 # Classic templates of Dataflow: all their runs would share an id and a staging directory
 
 

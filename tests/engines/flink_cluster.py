@@ -194,7 +194,7 @@ class Cluster:
         main = ["-cp", f"{self.home / 'lib'}/*", "org.apache.beam.runners.flink.FlinkJobServerDriver"]
         logging = f"-Dlog4j.configurationFile={self.home / 'conf' / 'log4j-console.properties'}"
         log = f"-Dlog.file={self.directory / 'logs' / 'jobs-0.log'}"
-        ports = [f"--job-port={self.ports['jobs']}", "--artifact-port=0", "--expansion-port=0"]
+        ports = [f"--job-port={self.ports['jobs']}", "--artifact-port=0", "--expansion-port=-1"]
         staging = f"--artifacts-dir={self.directory / 'artifacts'}"
         master = f"--flink-master={HOST}:{self.ports['rest']}"
         command = ["java", "-Xmx512m", logging, log, *main, f"--job-host={HOST}", *ports, staging, master]
