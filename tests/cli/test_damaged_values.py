@@ -136,7 +136,7 @@ def test_stats(made, run):
     assert {path: feature.get("damaged") for path, feature in found.items()} == {
         "name": None,
         "image": 4,
-        "all/sounds": 1,
+        "all.sounds": 1,
         "zipped": 1,
     }
     assert found["image"]["values"] == len(NAMES)
