@@ -251,7 +251,7 @@ WAYS: list[tuple[Any, list[Any]]] = [
     ((Decode(FEATURES),), RECORDS),
     ((Decode(FEATURES), Map(doubled)), RECORDS),
     ((Decode(FEATURES, with_ids=True),), PAIRS),
-    ((Decode(FEATURES, with_ids=True, supervised_keys=("text", "id")), Map(list)), PAIRS),
+    ((Decode(FEATURES, with_ids=True, supervised_keys=("text", "id")), Map(tuple)), PAIRS),
     ((Decode(FEATURES, supervised_keys=({"a": "text"}, "id")),), RECORDS),
     ((Decode(F.FeaturesDict({"id": np.int64, "nested": F.Dataset({"a": np.int64})})),), RECORDS),
 ]
