@@ -342,8 +342,15 @@ class Divided:
         return self._dataset._pass_of(state.get("begun", state)["epoch"])
 
     def _dataset_of(self, state: State) -> Dataset:
-        """Returns the dataset as the pass reads it that a state is of."""
-        return self._dataset._in_pass(self._pass_of(state))[0]
+        """Returns the dataset as the pass reads it that a state is of.
+
+        Raises:
+            StateError: the epoch is too large.
+        """
+        try:
+            return self._dataset._in_pass(self._pass_of(state))[0]
+        except ValueError as error:
+            raise StateError(f"the state's {error} Begin anew.") from None
 
     def _beginning(self, number: int) -> dict[str, Any]:
         """Returns the state at the beginning of a pass, or of the epoch of `set_epoch()`."""
@@ -391,6 +398,7 @@ class Divided:
             self._check_worker(state)
         else:
             self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
+            self._dataset_of(state)
         self._start_at(state)
 
     def _start_at(self, state: State) -> None:
@@ -715,7 +723,8 @@ def _worker() -> tuple[int, int, int | None]:
     Returns:
         (0, 1, None) in a process that is not a DataLoader worker.
     """
-    info = _torch_data().get_worker_info()
+    loaded = sys.modules.get("torch.utils.data")  # which a worker has
+    info = None if loaded is None else loaded.get_worker_info()
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
@@ -728,7 +737,8 @@ def _loader_that_asks() -> tuple[int, int | None, bool]:
         (0, None, False) if something else asks.
     """
     caller = sys._getframe(2).f_locals.get("self")
-    if not isinstance(caller, _torch_data().DataLoader):
+    loaded = sys.modules.get("torch.utils.data")  # without which there is no DataLoader
+    if loaded is None or not isinstance(caller, loaded.DataLoader):
         return 0, None, False
     return caller.num_workers, caller.batch_size, caller.drop_last
 

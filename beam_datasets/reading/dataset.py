@@ -700,10 +700,17 @@ class Dataset(Frameworks):
         """Returns the dataset and the epoch to begin with in a pass of an adapter.
 
         Each pass reads other epochs. So the dataset of pass 1 of `repeat(3)` ends with epoch 5.
+
+        Raises:
+            ValueError: there are too many epochs before.
         """
         stream = stream_of(self._operation)
         if not isinstance(stream, Repeat) or not stream.times or not number:
             return self, number
+        if stream.child.length * stream.times * (number + 1) >= MAX_ENDLESS:
+            raise ValueError(
+                f"epoch must be less than {MAX_ENDLESS // max(1, stream.child.length)}, got {stream.times * number}."
+            )
         longer = Repeat(stream.child, stream.times * (number + 1))
         return self._with(moved_on(self._operation, longer)), stream.times * number
 

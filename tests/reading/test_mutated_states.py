@@ -270,14 +270,14 @@ class Torch(Good):
         self.stream, self.block, self.is_worker, self.parts = train.shuffle(2), block, False, [train]
         self.states = []
         for steps in (0, 7):
-            rank = Divided(self.stream, rank=1, num_ranks=3, block=block, drop_remainder=False)
+            rank = Divided(self.stream, rank=1, num_ranks=3, block=block, even=None)
             iterator = iter(rank)
             for _ in range(steps):
                 next(iterator)
             self.states.append(json.loads(json.dumps(rank.state_dict())))
 
     def read_on(self, state: Any) -> list[int] | None:
-        whole = Divided(self.stream, rank=0, num_ranks=1, block=self.block, drop_remainder=False)
+        whole = Divided(self.stream, rank=0, num_ranks=1, block=self.block, even=None)
         try:
             whole.load_state_dict(state)
             return list(whole)
@@ -310,7 +310,7 @@ def test_mutated_states_of_torch_streams(train: Any, monkeypatch: pytest.MonkeyP
     good, draw = Good(CASES["bucketed"], train), random.Random(1)
     for state in good.states:
         for mutated in [state, *(mutation(state, draw) for _ in range(100))]:
-            divided = DividedStream(good.stream, rank=0, num_ranks=1, block=None, drop_remainder=False)
+            divided = DividedStream(good.stream, rank=0, num_ranks=1, block=None, even=None)
             try:
                 divided.load_state_dict(mutated)
                 assert flat(divided) == good.read_on(mutated)

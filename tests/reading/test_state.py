@@ -171,7 +171,7 @@ def test_states_of_workers_of_an_earlier_version(saved: Any, monkeypatch: pytest
     state = saved["state"]
     monkeypatch.setattr(torch_data, "_worker", lambda: (state["worker"], state["workers"], 1))
     for block in (saved["block"], None):
-        dataset = Divided(opened().shuffle(5), rank=0, num_ranks=1, block=block, drop_remainder=False)
+        dataset = Divided(opened().shuffle(5), rank=0, num_ranks=1, block=block, even=None)
         dataset.load_state_dict(state)
         iterator = iter(dataset)
         assert flat(itertools.islice(iterator, 100)) == saved["rest"]
@@ -244,3 +244,10 @@ def test_endless(train: Any) -> None:
     with pytest.raises(ValueError, match="at least 0"):
         iterator.advance(-1)
     assert next(iterator) in range(19)
+
+
+def test_a_state_of_an_epoch_that_cannot_be_reached() -> None:
+    train = opened().repeat(2)
+    divided = Divided(train, rank=0, num_ranks=1, block=1, even=None)
+    with pytest.raises(StateError, match="the state's epoch must be less than"):
+        divided.load_state_dict(iter(train).get_state() | {"epoch": 1 << 60})
