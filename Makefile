@@ -31,7 +31,7 @@ help:
 	@echo 'make test-wheel    runs the core of the tests with that wheel in an environment of its own'
 	@echo 'make test-interop  the real TFDS opens what is generated here (installs TensorFlow)'
 	@echo 'make test-adapters real PyTorch, Grain and tf.data read through the adapters (installs them)'
-	@echo 'make test-coming-from  both columns of docs/how-to/coming-from run with each library (installs them)'
+	@echo 'make test-coming-from  runs the pages for users of MosaicML Streaming and SeqIO with both (installs them)'
 	@echo 'make test-browser  the explorer and the site in Chromium, which root gets by apt-get; make screenshots'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
@@ -106,7 +106,7 @@ test-slow: .venv/.ready
 # fails; what each prints comes when it ends.
 test-all:
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-coming-from test-browser test-wheel sanitize
+		test-slow test-interop test-flink test-kubernetes test-prism test-adapters test-browser test-wheel sanitize
 
 # On Linux the wheel gets the tag of the oldest manylinux that it runs on. cibuildwheel (pyproject.toml) builds the others.
 wheels: .venv/.ready
@@ -133,12 +133,11 @@ test-interop: .venv-interop/.ready
 	BEAM_DATASETS_INTEROP=required $(INTEROP)/pytest tests/interop $(PYTEST_ARGS)
 
 test-adapters: .venv-adapters/.ready .venv-interop/.ready
-	BEAM_DATASETS_ADAPTERS='torch accelerate lightning transformers torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
-	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='torch accelerate lightning transformers torchdata grain jax datasets webdataset' $(ADAPTERS)/pytest tests/adapters tests/coming_from $(FULL) $(PYTEST_ARGS)
+	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/adapters tests/coming_from $(FULL) $(PYTEST_ARGS)
 
-test-coming-from: .venv-adapters/.ready .venv-interop/.ready .venv-mosaicml/.ready .venv-seqio/.ready
-	BEAM_DATASETS_ADAPTERS='torch torchdata datasets webdataset' $(ADAPTERS)/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
-	BEAM_DATASETS_ADAPTERS='tensorflow tensorflow_datasets' $(INTEROP)/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
+# Each needs an environment of its own, and minutes to install it, so `make test-all` leaves them out.
+test-coming-from: .venv-mosaicml/.ready .venv-seqio/.ready
 	BEAM_DATASETS_ADAPTERS='streaming' .venv-mosaicml/bin/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
 	BEAM_DATASETS_ADAPTERS='seqio' .venv-seqio/bin/pytest tests/coming_from $(FULL) $(PYTEST_ARGS)
 

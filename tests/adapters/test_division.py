@@ -27,14 +27,6 @@ BLOCKS = st.integers(1, 5)
 N = 23
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_loader() -> Iterator[None]:
-    """No DataLoader of PyTorch, which may not be installed, asks for lengths."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch_data, "_loader_that_asks", lambda: (0, None, False))
-        yield
-
-
 @contextmanager
 def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
     """Lets this process pass for a worker of a DataLoader, or for a process without workers if num_workers is 0."""
