@@ -1,6 +1,6 @@
-"""Links of a stream: what each item passes through, one after the other.
+"""Links of a stream: the operations through which each item passes, one after the other.
 
-A link is immutable; what it holds of the items of a stream belongs to the iterator.
+A link is immutable; the items that it holds between two outputs belong to the iterator.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.stream_state import Unit
 
 Item: TypeAlias = "tuple[Unit, Any]"
-"""A unit and the value that was made of it."""
+"""A unit, which identifies the item, and its value."""
 
 
 @dataclass
 class Bin:
-    """Items of a group that is not complete.
+    """The items of an incomplete group.
 
     Attributes:
-        items: in the order in which they came.
-        space: what a link knows of the space that is left.
+        items: the items in the order in which they arrived.
+        space: the remaining space, in the form that the link uses; None if it does not count space.
     """
 
     items: list[Item] = field(default_factory=list)
@@ -49,14 +49,14 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Cut:
-    """A link that passes on the items [start, stop) of those that reach it; `stop` None for all."""
+    """A link that passes on items [start, stop) of its input, or all from `start` on if `stop` is None."""
 
     start: int
     stop: int | None
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The description of this link in a fingerprint."""
         return f"[{self.start}:{'' if self.stop is None else self.stop}]"
 
 
@@ -66,41 +66,41 @@ class Grouping(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The description of this link in a fingerprint."""
 
     @abstractmethod
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Puts an item in a bin; returns the bins that are complete, and removes them. Unchanged after an error."""
+        """Puts an item in a bin; removes complete bins and returns them. An error leaves `bins` unchanged."""
 
     @property
     @abstractmethod
     def max_bins(self) -> int:
-        """The maximal number of open bins."""
+        """The maximum number of open bins."""
 
     def restored(self, bins: list[list[Item]]) -> list[Bin]:
-        """Returns the bins with items of a saved state.
+        """Returns open bins with the items of a saved state, a list for each bin.
 
         Raises:
-            ValueError: these items are not in these bins while they are open.
+            ValueError: this link would not put these items together in one open bin.
         """
         if len(bins) > self.max_bins:
             raise ValueError(f"expected at most {self.max_bins} open groups, got {len(bins)}")
-        found = []
+        restored = []
         for items in bins:
-            alone: list[Bin] = []
-            completed = [done for item in items for done in self.add(alone, item)]
-            if completed or len(alone) != 1 or len(alone[0].items) != len(items):
-                raise ValueError(f"expected items of one open group, got {len(items)} that make another")
-            found += alone
-        return found
+            open_bins: list[Bin] = []
+            completed = [complete for item in items for complete in self.add(open_bins, item)]
+            if completed or len(open_bins) != 1 or len(open_bins[0].items) != len(items):
+                raise ValueError(f"expected items of one open group, got {len(items)} of another")
+            restored += open_bins
+        return restored
 
     def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the bins that are passed on at the end of an epoch, in order."""
+        """Returns the incomplete bins that become groups at the end of an epoch, in order."""
         return [] if getattr(self, "drop_remainder", False) else bins
 
     @abstractmethod
     def make(self, values: list[Any]) -> Any:
-        """Returns what is made of the values of a bin."""
+        """Returns the item that is made of the values of a bin."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Batched(Grouping):
     """Batches of a fixed number of items.
 
     Attributes:
-        size: how many items a batch has.
-        drop_remainder: whether a smaller last one is left out.
-        step: what puts values together.
+        size: number of items in a batch.
+        drop_remainder: whether a smaller last batch is left out.
+        step: the step that stacks values.
     """
 
     size: int
@@ -119,77 +119,77 @@ class Batched(Grouping):
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The description of this link in a fingerprint."""
         return f"batch({self.size}{', drop_remainder=True' if self.drop_remainder else ''})"
 
     @property
     def max_bins(self) -> int:
-        """The maximal number of open bins."""
+        """The maximum number of open bins."""
         return 1
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Fills one bin."""
+        """Adds the item to the only bin."""
         if not bins:
             bins.append(Bin())
         bins[0].items.append(item)
         return [bins.pop()] if len(bins[0].items) == self.size else []
 
     def make(self, values: list[Any]) -> Any:
-        """Returns the batch."""
+        """Returns the batch of the values."""
         return self.step.stack(values)
 
 
 class Dividing(ABC):
-    """A link that makes several items of one, or none. It is immutable."""
+    """A link that makes any number of items, the parts, of each item. It is immutable."""
 
     @property
     @abstractmethod
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The description of this link in a fingerprint."""
 
     @abstractmethod
     def parts(self, value: Any) -> Iterable[Any]:
-        """Returns what is made of an item, always the same."""
+        """Returns the parts of an item, the same ones each time."""
 
 
 @dataclass(frozen=True)
 class FlatMapped(Dividing):
-    """A link that passes on each of the items that a function returns."""
+    """A link that passes on all items that a function makes of an item."""
 
     function: Callable[[Any], Iterable[Any]]
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The description of this link in a fingerprint."""
         return "flat_map()"
 
     def parts(self, value: Any) -> Iterable[Any]:
-        """Returns the items of the function.
+        """Returns the result of the function.
 
         Raises:
-            TypeError: it returned none, such as a single example.
+            TypeError: the result is not a list or iterable of items, but for example a single one.
         """
-        found = self.function(value)
-        if isinstance(found, (Mapping, str, bytes)) or not isinstance(found, Iterable):
+        result = self.function(value)
+        if isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
             raise TypeError(
-                f"flat_map(): expected a function that returns a list of items or yields them, got {found!r:.100} of "
-                f"{type(found).__name__}."
+                f"flat_map(): expected a function that returns a list of items or yields them, got {result!r:.100} of "
+                f"{type(result).__name__}."
             )
-        return found
+        return result
 
 
 Link: TypeAlias = "Mapped | Filtered | Cut | Grouping | Dividing"
 
 END: Any = object()
-"""What `Parts.next` returns behind the last part."""
+"""The result of `Parts.next` after the last part."""
 
 
 class Parts:
-    """What a link has made of an item, from the next part on.
+    """The remaining parts of an item that a link divides.
 
     Attributes:
-        unit: the origin of the item.
-        number: of the next part.
+        unit: the unit of the divided item.
+        number: the number of the next part.
     """
 
     def __init__(self, link: Dividing, unit: Unit, value: Any, number: int = 0) -> None:
@@ -201,11 +201,11 @@ class Parts:
 
     @property
     def origin(self) -> Unit:
-        """The origin of all parts that are left."""
+        """The unit that stands for all remaining parts."""
         return {"of": self.unit, "from": self.number}
 
     def next(self) -> Any:
-        """Returns the next part, or `END`. After an error it is made again."""
+        """Returns the next part, or `END`. After an error, the next call makes the same part again."""
         try:
             if self._parts is None:
                 self._parts = itertools.islice(self._link.parts(self._value), self.number, None)
@@ -218,10 +218,10 @@ class Parts:
 
 
 def holds(result: Any) -> bool:
-    """Returns the result of the function of a filter.
+    """Returns whether an item passes a filter, from the result of its function.
 
     Raises:
-        TypeError: it is not a truth value, such as None for a function without `return`.
+        TypeError: the result is not a bool, such as None of a function without `return`.
     """
     if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # of NumPy
         return bool(result)

@@ -1,7 +1,7 @@
 """Mixtures of streams: items of several streams in fixed proportions, read in order.
 
-The pattern of a `Mixture` says whose item comes next. How many items a stream has is known when they are read, so the
-state of such a mixture has the state of each stream.
+The pattern of a `Mixture` assigns a source to each position. The number of items of a stream is known only when they
+are read, so the state of the mixture contains the state of each stream.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from beam_datasets.reading.state import MAX_POSITION, checked
 from beam_datasets.reading.stream_state import HINT, StreamState, Unit, unit_of
 from beam_datasets.reading.streams import Stream, StreamIterator
 
-_MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # whose sources are computed at once: few at first
+_MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # sources computed at once: few at first
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """What a state's fingerprint contains of an order without positions.
+    """Stands for an operation in fingerprints, for an order without positions.
 
     Attributes:
-        texts: the operations.
-        length: how many items there are; it is not known.
+        texts: descriptions of the operations.
+        length: `ENDLESS`, as the number of items is unknown.
     """
 
     texts: tuple[str, ...]
@@ -42,7 +42,7 @@ class Ordered:
 
 
 class StreamMixture:
-    """Items of several streams, to which the links of a `Stream` are applied as to a dataset. It is immutable."""
+    """Items of several streams, as the base of a `Stream`. It is immutable."""
 
     _has_positions = False
 
@@ -60,13 +60,13 @@ class StreamMixture:
         """Mixes streams.
 
         Args:
-            sources: at least one.
-            pattern: of as many sources.
+            sources: the streams, at least one.
+            pattern: the source of each position; it has the same number of sources.
             stop: when an epoch ends: "first", "all" or "never".
             identity: the arguments of `state.fingerprint`, but for `operations`.
-            text: what was mixed, for a state's fingerprint.
-            source_key: the feature that gets the name of the source; None for no such feature.
-            names: of the sources.
+            text: description of the mixture, for a state's fingerprint.
+            source_key: name of the feature for the name of the source; None for no such feature.
+            names: names of the sources.
         """
         self.sources = tuple(sources)
         self.pattern = pattern
@@ -83,8 +83,8 @@ class StreamMixture:
 
     @property
     def _steps(self) -> tuple[Step, ...]:
-        """Steps that make items of any features: those of the sources are not compared."""
-        return *self.sources[0]._steps, Map(_same)
+        """The steps of the first source, followed by a `Map`, as the other sources may have other features."""
+        return *self.sources[0]._steps, Map(_identity)
 
     def __repr__(self) -> str:
         return f"<{self._operation.texts[0]}>"
@@ -102,16 +102,20 @@ class StreamMixture:
 
     def shuffle(self, seed: int, window: int | None = None) -> StreamMixture:
         """Raises a ValueError."""
-        raise ValueError(f"shuffle(seed={seed}) of a mixture of streams: it has no positions. Shuffle its sources.")
+        raise ValueError(
+            f"shuffle(seed={seed}): expected a dataset, got a mixture of streams, which has no positions. Shuffle its "
+            "sources."
+        )
 
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> StreamMixture:
         """Returns the mixture of one worker's parts of the sources."""
-        return self._of([source.shard(worker_index, worker_count, block=block) for source in self.sources])
+        return self._with_sources([source.shard(worker_index, worker_count, block=block) for source in self.sources])
 
     def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
-        return self._of([source._divided(worker_index, worker_count, block) for source in self.sources])
+        return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
 
-    def _of(self, sources: Sequence[Stream]) -> StreamMixture:
+    def _with_sources(self, sources: Sequence[Stream]) -> StreamMixture:
+        """Returns the same mixture of other streams."""
         names = {"source_key": self.source_key, "names": self.names}
         return StreamMixture(
             sources,
@@ -123,10 +127,10 @@ class StreamMixture:
         )
 
     def without_sources(self, state: object) -> Any:
-        """Returns a state without those of the sources, after checking that there is one for each.
+        """Returns a state without the states of the sources, after checking these.
 
         Raises:
-            StateError: there is not, or they are of another time than the rest.
+            StateError: a state of a source is missing or malformed, or was saved at another time than the mixture's.
         """
         if not isinstance(state, Mapping) or not {"check", "sources", "sources_check"} <= set(state):
             raise StateError(f"a state of a mixture of streams: expected one with sources, got {shown(state)}. {HINT}")
@@ -145,7 +149,11 @@ class StreamMixture:
         return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
 
     def named(self, source: int, value: Any) -> Any:
-        """Returns an item with the name of its source, if it is asked for."""
+        """Returns an item with the name of its source as a feature, if the mixture has a `source_key`.
+
+        Raises:
+            TypeError: the item is not a dict.
+        """
         if self.source_key is None:
             return value
         if not isinstance(value, dict):
@@ -155,10 +163,10 @@ class StreamMixture:
         return {**value, self.source_key: self.names[source].encode()}
 
     def unit(self, value: Any) -> Unit:
-        """Returns the origin of an item, from a state.
+        """Returns the checked unit of an item of a source, from a state.
 
         Raises:
-            StateError: it is no such origin.
+            StateError: it is malformed.
         """
         if not isinstance(value, Mapping) or set(value) != {"source", "epoch", "of"}:
             raise StateError(f"the state's held: expected an item of a source, got {shown(value)}. {HINT}")
@@ -169,7 +177,7 @@ class StreamMixture:
 
 
 def _is_source(part: Any) -> bool:
-    """Returns whether a part of a state is the state of a stream, and whether it has ended."""
+    """Returns whether a part of a state has the form of `sources`: the state of a stream, and whether it has ended."""
     if not isinstance(part, Mapping) or set(part) != {"state", "ended"} or not isinstance(part["ended"], bool):
         return False
     state = part["state"]
@@ -178,17 +186,17 @@ def _is_source(part: Any) -> bool:
 
 
 def _sources_check(check: Any, sources: Sequence[Any]) -> str:
-    """Returns a hash of the check sums of a state and of those of its sources, and of which have ended."""
+    """Returns a hash of the checksums of a state and of its sources' states, and of which sources have ended."""
     states = [[part["ended"], part["state"]["check"], part["state"].get("sources_check", "")] for part in sources]
     return hashlib.sha256(json.dumps([shown(check), states]).encode()).hexdigest()[:24]
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 class MixedStreamIterator(StreamIterator):
-    """Goes through a stream whose base is a mixture of streams."""
+    """Iterates over a stream whose base is a mixture of streams."""
 
     def _begin(self, epoch: int) -> None:
         self._sources: list[StreamIterator] = []
@@ -202,31 +210,35 @@ class MixedStreamIterator(StreamIterator):
         mixture: Any = self._stream._base
         return mixture  # type: ignore[no-any-return]
 
-    def _open(self) -> Iterator[Item]:
+    def _open_base(self) -> Iterator[Item]:
         if self._reader is None:
             self._reader = self._mixed_items()
             self._items = self._reader
         return self._items
 
     def _mixed_items(self) -> Iterator[Item]:
-        """Yields the items from the position on."""
-        for source in self._order():
-            found = self._next_of(source)
-            if found is None:
+        """Yields the items of the mixture from the position on."""
+        for source in self._source_order():
+            item = self._next_of(source)
+            if item is None:
                 return
-            yield found
+            yield item
 
-    def _order(self) -> Iterator[int]:
-        """Yields the source of each position."""
+    def _source_order(self) -> Iterator[int]:
+        """Yields the source of each position, from the current one on."""
         start = self._position
         for count in growing(_MIN_POSITIONS, _MAX_POSITIONS):
             yield from self._mixture.pattern.at(np.arange(start, start + count))[0].tolist()
             start += count
 
     def _next_of(self, source: int) -> Item | None:
-        """Returns the next item of a source, which begins again if it has ended; None at the end of the mixture."""
+        """Returns the next item of a source, from its next epoch if it has ended; None at the end of the mixture.
+
+        Raises:
+            ValueError: the source has no items in an epoch.
+        """
         mixture = self._mixture
-        while (found := self._sources[source]._next_item()) is None:
+        while (item := self._sources[source]._next_item()) is None:
             self._has_ended[source] = True
             if mixture.stop == "first" or (mixture.stop == "all" and all(self._has_ended)):
                 return None
@@ -234,36 +246,36 @@ class MixedStreamIterator(StreamIterator):
             if not self._has_items[source]:
                 raise ValueError(
                     f"mix(): expected items of source number {source} in epoch {epoch}, got none. Leave it out, let "
-                    "its filter() pass some, or divide it among fewer workers."
+                    "its filter() pass more items, or divide it among fewer workers."
                 )
             self._sources[source] = mixture.sources[source].iterate(epoch=epoch + 1)
             self._has_items[source] = False
         self._has_items[source] = True
-        unit, value = found
-        origin = {"source": source, "epoch": self._sources[source]._epoch, "of": unit}
-        return origin, mixture.named(source, value)
+        unit, value = item
+        mixed_unit = {"source": source, "epoch": self._sources[source]._epoch, "of": unit}
+        return mixed_unit, mixture.named(source, value)
 
-    def _base_values(self, units: Sequence[Unit]) -> list[Any]:
-        """Returns the items of the mixture with these origins."""
+    def _fetch_base_items(self, units: Sequence[Unit]) -> list[Any]:
+        """Returns the items of the mixture with these units."""
         values: dict[str, Any] = {}
         for source, epoch in {(unit["source"], unit["epoch"]) for unit in units}:
-            own = [unit for unit in units if (unit["source"], unit["epoch"]) == (source, epoch)]
+            source_units = [unit for unit in units if (unit["source"], unit["epoch"]) == (source, epoch)]
             with self._mixture.sources[source].iterate(epoch=epoch) as iterator:
-                for unit, value in zip(own, iterator._values_of([unit["of"] for unit in own])):
+                for unit, value in zip(source_units, iterator._fetch_items([unit["of"] for unit in source_units])):
                     values[json.dumps(unit)] = self._mixture.named(source, value)
         return [values[json.dumps(unit)] for unit in units]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns where the iterator is; `sources` has the state of each source, and whether it has ended before."""
+        """Returns the position; `sources` has the state of each source, and whether the source has ended before."""
         sources = [
             {"state": source.get_state(), "ended": ended} for source, ended in zip(self._sources, self._has_ended)
         ]
         state = super().get_state()
         return {**state, "sources": sources, "sources_check": _sources_check(state["check"], sources)}
 
-    def _go(self, saved: StreamState, state: Mapping[str, Any]) -> None:
-        """Goes to a saved position, and each source to its own."""
-        super()._go(saved, state)
+    def _restore(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+        """Moves to a saved position, and each source to its own."""
+        super()._restore(saved, state)
         for number, part in enumerate(state["sources"]):
             self._sources[number].set_state(part["state"])
             self._has_ended[number] = part["ended"]

@@ -1,11 +1,11 @@
 """The saved state of a stream: the position in the dataset, and the positions of the items that links hold.
 
 `{"format": 4, "epoch": 0, "position": 41, "held": [{"bins": [[38, 40]]}, {}], "check": "...", "fingerprint": {...}}`.
-`held` has a dict for each link and one for what is to be handed out, or nothing if nothing is held. Which items that
-is depends on the examples, so the numbers alone do not show that a state is damaged: `check` is a hash of them. States
-of format 3 have none. A part that `flat_map()` or `chunk()` made of item 41 is `{"of": 41, "part": 2}`, and in a queue
-`{"of": 41, "from": 3}` are all from number 3 on. A state of a mixture of streams also has `sources`, the state of
-each; an item of it is `{"source": 1, "epoch": 0, "of": 41}`.
+`held` has a dict for each link and one for the items that were not yielded yet; it is empty if no item is held. Which
+items are held depends on the examples, so damaged numbers could still look valid: `check` is a hash of them. States of
+format 3 have no `check`. Part 2 that `flat_map()` or `chunk()` made of item 41 is `{"of": 41, "part": 2}`; in a queue,
+`{"of": 41, "from": 3}` stands for all its parts from number 3 on. The state of a mixture of streams also has `sources`,
+the state of each source; an item of a source is `{"source": 1, "epoch": 0, "of": 41}`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from beam_datasets.errors import StateError
 from beam_datasets.reading.state import FORMATS_OF_STREAMS, MAX_POSITION, checked, checked_fingerprint, format_of
 
 Unit: TypeAlias = Any
-"""The origin of an item: its position in the dataset, a list of units for an item that a group made, or a dict of a
-unit and a number for a part of an item."""
+"""Identifies an item by the positions that it was made of: the position in the dataset; a list of units for a group; or
+a dict of a unit and a number for a part of an item."""
 
 Origin: TypeAlias = "tuple[str, ...]"
-"""The links that made an item of others, in order: 'group' of several, 'part' a part of one."""
+"""The kinds of links that items have passed, in order: 'group' makes one item of several, 'part' several of one."""
 
 OfBase: TypeAlias = "Callable[[Any], Unit] | None"
-"""From an origin in a state to the same before all links, checked; None where it is a position."""
+"""Checks and returns a unit of the base, from a state; None if the base is a dataset, whose units are positions."""
 
 _WITHOUT_CHECK, _FORMAT = FORMATS_OF_STREAMS
 _FIELDS = {"format", "epoch", "position", "held", "fingerprint"}
@@ -37,11 +37,11 @@ HINT = "Restore it with the operations that it was saved with, or begin anew."
 
 @dataclass(frozen=True)
 class Held:
-    """The items that one operation of a stream holds between two outputs.
+    """The items that one link of a stream holds between two outputs.
 
     Attributes:
-        queue: items that it has not processed yet.
-        bins: items of its incomplete groups.
+        queue: items that the link has not processed yet.
+        bins: items of the link's incomplete groups.
         count: number of items that a `skip()` or `take()` has seen.
     """
 
@@ -51,7 +51,7 @@ class Held:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the attributes that are not empty, by name."""
-        return {name: what for name, what in vars(self).items() if what}
+        return {name: value for name, value in vars(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class StreamState:
     """The position of a stream.
 
     Attributes:
-        epoch: epoch of the dataset, or, after a group, of the stream.
+        epoch: epoch of the dataset; of the stream if `repeat()` follows a group.
         position: number of examples of the dataset that were read in the epoch.
-        held: items that each operation holds, and last the output that was not yielded yet; empty if there are none.
+        held: items that each link holds, then those that were not yielded yet; empty if there are none.
         fingerprint: the result of `state.fingerprint()`, which identifies the order.
     """
 
@@ -100,62 +100,73 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, state: object, origins: Sequence[Origin], of_base: OfBase = None) -> StreamState:
-        """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
+        """Returns the state from a dict of `to_dict()`, which may have been saved as JSON.
 
         Args:
             state: the dict.
-            origins: of the items before each link and of what is handed out.
-            of_base: returns the origins of what comes before all links, if these are not positions.
+            origins: origins of the items before each link, then of the items that the stream yields.
+            of_base: checks a unit of the base; None if the base is a dataset, whose units are positions.
 
         Raises:
-            StateError: it is not such a dict, or of other links.
+            StateError: the dict is malformed or damaged, or belongs to a stream with other links.
         """
         number = format_of(state, 0) if isinstance(state, Mapping) else None
         fields = _FIELDS if number == _WITHOUT_CHECK else _FIELDS | {"check"}
         if not isinstance(state, Mapping) or set(state) != fields or number not in FORMATS_OF_STREAMS:
             raise StateError(
-                f"a stream's state is a dict of format {_FORMAT} with the fields {sorted(_FIELDS | {'check'})}, got "
-                f"{shown(state)}. {HINT}"
+                f"a stream's state: expected a dict of format {_FORMAT} with the fields "
+                f"{sorted(_FIELDS | {'check'})}, got {shown(state)}. {HINT}"
             )
         position = checked("the state's position", state["position"], MAX_POSITION)
         held = _held_of(state["held"], origins, position, of_base)
-        found = cls(state["epoch"], position, held, state["fingerprint"])
+        result = cls(state["epoch"], position, held, state["fingerprint"])
         items = list(_items(held))
         if len(set(items)) < len(items):
             raise StateError(f"the state is damaged: expected each example once in what is held. {HINT}")
-        if number == _FORMAT and state["check"] != found._check():
+        if number == _FORMAT and state["check"] != result._check():
             raise StateError(
                 f"the state is damaged: expected numbers with the check sum {shown(state['check'])}. Begin anew, or "
                 "at another state."
             )
-        return found
+        return result
 
 
 def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBase) -> tuple[Held, ...]:
-    """Returns what the links hold, from a state."""
+    """Returns the held items of each link from the `held` of a state.
+
+    Raises:
+        StateError: it is malformed, or has another number of links.
+    """
     if not isinstance(value, (list, tuple)) or (value and len(value) != len(origins)):
         raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {HINT}")
-    found = []
+    parts = []
     for part, origin in zip(value, origins):
         if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count"}:
             raise StateError(f"the state's held: expected queue, bins and count, got {shown(part)}. {HINT}")
         bins = _list_of(part.get("bins", []))
-        most = MAX_POSITION if "part" in origin else position
-        found.append(
+        max_count = MAX_POSITION if "part" in origin else position
+        parts.append(
             Held(
                 [unit_of(unit, origin, position, of_base, in_queue=True) for unit in _list_of(part.get("queue", []))],
                 [[unit_of(unit, origin, position, of_base) for unit in _list_of(units)] for units in bins],
-                checked("the state's count", part.get("count", 0), most),
+                checked("the state's count", part.get("count", 0), max_count),
             )
         )
-    return tuple(found)
+    return tuple(parts)
 
 
 def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_queue: bool = False) -> Unit:
-    """Returns what an item of this origin was made of, of examples before a position; in a queue also several parts.
+    """Returns the checked unit of an item from a state.
+
+    Args:
+        value: the unit as the state contains it.
+        origin: the kinds of links that the item has passed.
+        position: the position of the state; those in the unit must be less.
+        of_base: checks a unit of the base; None if the base is a dataset.
+        in_queue: whether the unit may stand for several parts of an item.
 
     Raises:
-        StateError: it is no such value.
+        StateError: the value is not such a unit.
     """
     if not origin:
         return checked("a held position", value, position - 1) if of_base is None else of_base(value)
@@ -173,7 +184,7 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
 
 
 def _items(value: Any) -> Iterator[Any]:
-    """Yields the positions of what is held, and the parts of items as text."""
+    """Yields the units of held items, without groups: positions, and other units as JSON."""
     if isinstance(value, Held):
         yield from _items([value.queue, value.bins])
     elif isinstance(value, (list, tuple)):
@@ -190,7 +201,7 @@ def _list_of(value: Any) -> list[Any]:
 
 
 def leaves(value: Any) -> Iterator[Unit]:
-    """Yields the origins before all links of what is held: positions, or items of sources."""
+    """Yields the units of the base of which held items were made: positions, or items of sources."""
     if isinstance(value, Held):
         yield from leaves([value.queue, value.bins])
     elif isinstance(value, dict) and "source" not in value:

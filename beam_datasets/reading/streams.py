@@ -1,9 +1,9 @@
-"""Streams: what follows a filter, and batches whose sizes depend on the examples.
+"""Streams: pipelines whose number of items depends on the examples, such as those with a filter.
 
 How many examples a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and passes
-each item through *links*: functions, filters, groups, parts of items, and cuts. Its state is the position in the
-dataset and, for each link, which items it holds, by their positions. A new iterator fetches these items again and goes
-on at the position, so nothing is replayed.
+each item through *links*: functions, filters, groups, parts of items, and cuts. Its state consists of the position in
+the dataset and the positions of the items that each link holds. A new iterator fetches these items again and continues
+at the position, so it does not read the other examples before it.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Stream:
     It is immutable, as a Dataset is.
 
     The number of items is not known before they are read, so it has neither `len` nor `ds[i]`. `shuffle`, `shard` and
-    `repeat` behind filters and `flat_map` alone are applied to the dataset before them: what these make of an example
-    does not depend on the order. Behind batches, `repeat` begins new batches in each epoch.
+    `repeat` are applied to the dataset if only `map`, filters, `flat_map` and `chunk` came before, whose result for an
+    example does not depend on the order. After batches, `repeat` begins new batches in each epoch.
 
     The state of a stream counts the examples of the dataset that were read. A stream that `shard()` has divided has a
-    state for each worker, which only the same worker of as many can restore: workers pass their examples at different
-    rates.
+    state for each worker. Only the worker with the same index, of the same number of workers, can restore it: the
+    numbers of examples that workers have read differ.
     """
 
     _has_positions = False
@@ -64,7 +64,7 @@ class Stream:
     _repr_html_ = Frameworks._repr_html_
 
     def __init__(self, base: Any, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
-        """Appends links to a `Dataset` or a `StreamMixture`; `epochs` is how often all is repeated, None for ever."""
+        """Appends links to a `Dataset` or a `StreamMixture`; `epochs` is their number, None for an endless stream."""
         self._base = base
         self._links = links
         self._epochs = epochs
@@ -110,27 +110,27 @@ class Stream:
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns the stream of all items that a function makes of each item, in order.
 
-        The function returns a list of items or yields them, any number of them for an item. What it yields is held one
-        at a time. It must make the same items again for the same item: a state in the middle of them has their number,
-        and the function is called again where it is restored. It is not part of a saved state.
+        The function returns or yields any number of items for each item. Items that it yields are held one at a time.
+        It must make the same items each time: a state in the middle of an item contains the number of those that were
+        read, and the function is called again when it is restored. The function is not part of a saved state.
         """
         return self._with(FlatMapped(checked_function("flat_map", function)))
 
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
         """Returns the stream with long examples divided into several of at most `max_length` items.
 
-        All chunks of an example have its other features. An example that is not longer than `max_length` is passed on
-        as it is.
+        All chunks of an example have its other features. An example that is not longer than `max_length`
+        stays unchanged.
 
         Args:
-            max_length: the length of all chunks of an example but the last, at least 1.
-            features: names of the features to divide, which have one length in an example.
-            overlap: how many items each chunk has in common with the one before, less than `max_length`.
+            max_length: length of all chunks of an example but the last, at least 1.
+            features: names of the features to divide, which have the same length in each example.
+            overlap: number of items that each chunk has in common with the previous one, less than `max_length`.
 
         Raises:
             ValueError: an argument is out of range.
-            FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
-                found while reading, and so are features of different lengths.
+            FeatureError: a feature does not exist, or has no length. After `map()` this is raised while reading, as it
+                always is for features of different lengths.
         """
         from beam_datasets.reading.grouping import Chunked
 
@@ -160,7 +160,7 @@ class Stream:
 
     @names_foreign_arguments("shard")
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Stream:
-        """Returns one worker's part of the examples, of which it filters its own; see `Dataset.shard`.
+        """Returns the stream of one worker's part of the examples; see `Dataset.shard`.
 
         Raises:
             ValueError: batches, `skip()` or `take()` came before.
@@ -168,13 +168,17 @@ class Stream:
         return Stream(self._ungrouped("shard()").shard(worker_index, worker_count, block=block), self._links)
 
     def _divided(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
-        """Returns the stream of one worker's part of the examples, of which it makes groups of its own."""
+        """Returns the stream of one worker's part of the examples. Each worker makes its own groups.
+
+        Raises:
+            ValueError: there are several workers, and `skip()` or `take()` would count each worker's items.
+        """
         if worker_count == 1:
             return self
         if any(isinstance(link, Cut) for link in self._links):
             raise ValueError(
-                f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, each of which would "
-                "apply them to its part. Move them before filter(), flat_map(), batch_by_length() and pack()."
+                f"skip() and take() of a stream: expected one worker or rank, got {worker_count}, which would "
+                "each count their own items. Move them before filter(), flat_map(), batch_by_length() and pack()."
             )
         base: Any = self._base
         if base._has_positions:
@@ -189,9 +193,11 @@ class Stream:
         if not self._is_grouped and self._base._has_positions:
             return Stream(self._base.repeat(epochs), self._links)
         if self._epochs != 1:
-            raise ValueError("repeat() after repeat(): expected one of them behind batches. Give it all epochs.")
+            raise ValueError(
+                "repeat() after batches or of a mixture: expected one call, got two. Call it with all epochs."
+            )
         times = None if epochs is None else integer("epochs", epochs, at_least=0)
-        # with skip(0), a repeat() before is part of each epoch
+        # skip(0) makes a repeat() of the dataset a part of each epoch
         base = self._base.skip(0) if self._base._has_positions else self._base
         return Stream(base, self._links, times)
 
@@ -207,13 +213,17 @@ class Stream:
         return Stream(base, self._links, self._epochs), epoch
 
     def _state_of(self, state: object) -> StreamState:
-        """Returns a saved state of a stream with these links; a StateError if it is none."""
+        """Returns a saved state of a stream with these links.
+
+        Raises:
+            StateError: it is malformed, or belongs to a stream with other links.
+        """
         if not self._base._has_positions:
             state = self._base.without_sources(state)
         return StreamState.from_dict(state, self._origins(), self._unit_of_base)
 
     def _origins(self) -> list[Origin]:
-        """Returns the origins of the items before each link, and of those that are handed out."""
+        """Returns the origins of the items before each link, then of the items that the stream yields."""
         kinds: list[Origin] = [
             ("group",) if isinstance(link, Grouping) else ("part",) if isinstance(link, Dividing) else ()
             for link in self._links
@@ -222,7 +232,7 @@ class Stream:
 
     @property
     def _unit_of_base(self) -> OfBase:
-        """The function that checks origins before all links; None where these are positions."""
+        """The function that checks a unit of the base; None if the base is a dataset, whose units are positions."""
         return getattr(self._base, "unit", None)
 
     def _fingerprint(self) -> dict[str, str]:
@@ -236,7 +246,7 @@ class Stream:
 
     @names_foreign_arguments("batch")
     def batch(self, batch_size: int, *, drop_remainder: bool = False, **options: Any) -> Stream:
-        """Returns the stream in batches of items that passed; see `Dataset.batch`, also for the other options."""
+        """Returns the stream in batches; see `Dataset.batch`, also for the other options."""
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
         return self._with(Batched(size, drop, self._batch_step(**options)))
 
@@ -316,7 +326,7 @@ class Stream:
 
     @property
     def _steps(self) -> tuple[Step, ...]:
-        """The steps of the dataset, with one more where the items may not have its features any more."""
+        """The steps of the dataset, followed by a `Map` if items may no longer have the features of the dataset."""
         is_changed = any(isinstance(link, (Mapped, Grouping, FlatMapped)) for link in self._links)
         return (*self._base._steps, Map(same)) if is_changed else self._base._steps
 
@@ -370,13 +380,14 @@ class Stream:
 
 
 class StreamIterator(StateDict, Iterator[Any]):
-    """Goes through a stream; can be saved and resumed. After an error it is still at the item of the error."""
+    """Iterates over a stream; can be saved and resumed. After an error, the next call tries the same item again."""
 
     def __init__(self, stream: Stream, epoch: int = 0) -> None:
+        """Begins at the start of an epoch."""
         self._stream = stream
         self._links = stream._links
         self._may_be_cut = stream._epochs == 0 or any(isinstance(link, Cut) for link in stream._links)
-        self._reader: Any = None  # what items are read from, while it is open
+        self._reader: Any = None  # iterator over the base, while its files are open
         self._items: Iterator[Item] = iter(())
         self._begin(epoch)
 
@@ -389,7 +400,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._epoch = self._stream._base._checked_epoch(epoch)
         self._position = 0
         self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
-        """Before each link the items that it has not taken, and those that are to be handed out."""
+        """The items that each link has not processed yet, then those that were not yielded yet."""
         self._bins: list[list[Bin]] = [[] for _ in self._links]
         self._counts = [0] * len(self._links)
 
@@ -400,7 +411,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         return item[1]
 
     def _next_item(self) -> Item | None:
-        """Returns the next item and its origin; None at the end."""
+        """Returns the next item; None at the end."""
         try:
             while True:
                 number = len(self._links)
@@ -412,23 +423,23 @@ class StreamIterator(StateDict, Iterator[Any]):
                     continue
                 queue = self._queues[number]
                 unit, value = queue[0]
-                if isinstance(value, Bin):  # that the link before has completed
-                    queue[0] = unit, self._make(number - 1, value)
-                elif isinstance(value, Parts):  # that the link before makes
+                if isinstance(value, Bin):  # a group that the previous link has completed
+                    queue[0] = unit, self._make_group(number - 1, value)
+                elif isinstance(value, Parts):  # parts that the previous link makes one by one
                     _queue_part(queue, value)
                 elif number == len(self._links):
                     return queue.popleft()
                 else:
-                    self._pass(number, queue[0])
-                    queue.popleft()  # only now: an error leaves it there
-        except StopIteration as error:  # it would look like the end
+                    self._pass_item(number, queue[0])
+                    queue.popleft()  # after an error, the item is still in the queue
+        except StopIteration as error:  # which would end the iteration silently
             raise RuntimeError("a function given to map(), filter() or flat_map() raised StopIteration") from error
 
-    def _pass(self, first: int, item: Item) -> bool:
-        """Passes an item through the links from `first` on, up to one that counts or holds items.
+    def _pass_item(self, first: int, item: Item) -> bool:
+        """Passes an item through the links from `first` on, up to the first one that counts or holds items.
 
         Returns:
-            Whether there is an item for a later link, or to be handed out.
+            Whether an item was put into a queue.
         """
         unit, value = item
         for number in range(first, len(self._links)):
@@ -456,24 +467,24 @@ class StreamIterator(StateDict, Iterator[Any]):
         return True
 
     def _queue_bins(self, number: int, bins: list[Bin]) -> None:
-        self._queues[number + 1].extend(([unit for unit, _ in some.items], some) for some in bins)
+        self._queues[number + 1].extend(([unit for unit, _ in group.items], group) for group in bins)
 
-    def _make(self, number: int, complete: Bin) -> Any:
+    def _make_group(self, number: int, complete: Bin) -> Any:
         link: Any = self._links[number]
         return link.make([value for _, value in complete.items])
 
     def _read(self) -> bool:
-        """Reads until an item is in a queue. At the end, passes on what a link holds, or goes to the next epoch.
+        """Reads until an item is in a queue. At the end, completes the groups of a link, or begins the next epoch.
 
         Returns:
-            Whether there may be more.
+            Whether there may be more items.
         """
         if not (self._may_be_cut and self._is_cut()):
             try:
-                for item in self._open():
+                for item in self._open_base():
                     self._position += 1
                     try:
-                        if self._pass(0, item):
+                        if self._pass_item(0, item):
                             return True
                     except BaseException:
                         self._queues[0].append(item)
@@ -483,7 +494,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                 raise
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
-                self._queue_bins(number, [some for some in link.left(self._bins[number]) if some.items])
+                self._queue_bins(number, [group for group in link.left(self._bins[number]) if group.items])
                 self._bins[number] = []
                 return True
         self.close()
@@ -500,8 +511,12 @@ class StreamIterator(StateDict, Iterator[Any]):
             for link, count in zip(self._links, self._counts)
         )
 
-    def _open(self) -> Iterator[Item]:
-        """Returns the items before all links, from the position on."""
+    def _open_base(self) -> Iterator[Item]:
+        """Returns the iterator over the items of the base, from the position on.
+
+        Raises:
+            StateError: the position is greater than the number of examples.
+        """
         if self._reader is None:
             self._reader = self._stream._base.iterate(epoch=self._epoch)
             if self._position > operator.length_hint(self._reader):
@@ -513,22 +528,22 @@ class StreamIterator(StateDict, Iterator[Any]):
             self._items = zip(itertools.count(self._position), self._reader)
         return self._items
 
-    def _base_values(self, units: Sequence[Unit]) -> list[Any]:
-        """Returns the items before all links with these origins."""
-        self._open()
+    def _fetch_base_items(self, units: Sequence[Unit]) -> list[Any]:
+        """Returns the items of the base with these units."""
+        self._open_base()
         positions = sorted(units)
         values = dict(zip(positions, self._reader.values_at(positions)))
         return [values[position] for position in units]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns where the iterator is: a dict that JSON can hold, which grows with the items that links hold.
+        """Returns the position as a dict that JSON can hold; its size grows with the number of items that links hold.
 
         `position` counts the examples of the dataset that were read in the epoch.
         """
         held = tuple(
             Held(
                 [value.origin if isinstance(value, Parts) else unit for unit, value in queue],
-                [[unit for unit, _ in some.items] for some in bins],
+                [[unit for unit, _ in group.items] for group in bins],
                 count,
             )
             for queue, bins, count in zip(self._queues, [*self._bins, []], [*self._counts, 0])
@@ -536,23 +551,28 @@ class StreamIterator(StateDict, Iterator[Any]):
         return StreamState(self._epoch, self._position, held, self._fingerprint()).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes to where the iterator was that gave the state.
+        """Moves the iterator to a saved position.
 
         Raises:
-            StateError: it was of another dataset, of other operations, or of another worker; the message names the
-                differences.
+            StateError: the state belongs to another dataset, to other operations, or to another worker; the message
+                names the differences.
         """
         saved = self._stream._state_of(state)
         check_fingerprint(saved.fingerprint, self._fingerprint())
         try:
-            self._go(saved, state)
+            self._restore(saved, state)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             if isinstance(error, StateError):
                 raise
             raise StateError(f"the state is damaged: {error}. Begin anew.") from error
 
-    def _go(self, saved: StreamState, state: Mapping[str, Any]) -> None:
-        """Goes to a saved position, and gives the links what they held."""
+    def _restore(self, saved: StreamState, state: Mapping[str, Any]) -> None:
+        """Moves to a saved position, and restores the items that links held.
+
+        Raises:
+            StateError: the position is greater than the number of examples.
+            ValueError: the items do not fit the links.
+        """
         self._begin(saved.epoch)
         self._position = saved.position
         length = self._stream._base._operation.length
@@ -561,70 +581,74 @@ class StreamIterator(StateDict, Iterator[Any]):
                 f"the state's position is {saved.position}, but there are {length} examples. Restore it with the "
                 "dataset that it was saved with."
             )
-        self._hold(saved.held)
+        self._restore_held(saved.held)
 
-    def _values_of(self, units: list[Unit]) -> list[Any]:
-        """Returns the items of this epoch with these origins."""
+    def _fetch_items(self, units: list[Unit]) -> list[Any]:
+        """Returns the items of this epoch that the stream yields for these units."""
         number = len(self._links)
-        values = self._fetched(units)
-        return [self._made(number, unit, values) for unit in units]
+        values = self._fetch_held(units)
+        return [self._rebuild(number, unit, values) for unit in units]
 
-    def _fetched(self, held: Any) -> dict[Any, Any]:
-        """Returns the items before all links of what is held, by their keys."""
-        self._made_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
+    def _fetch_held(self, held: Any) -> dict[Any, Any]:
+        """Returns the items of the base of which held items were made, by `_key` of their units."""
+        self._rebuilt_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
         units = {_key(unit): unit for unit in leaves(held)}
-        return dict(zip(units, self._base_values(list(units.values())))) if units else {}
+        return dict(zip(units, self._fetch_base_items(list(units.values())))) if units else {}
 
-    def _hold(self, held: Sequence[Held]) -> None:
-        """Fetches what links held, and gives it back to them."""
-        values = self._fetched(held)
+    def _restore_held(self, held: Sequence[Held]) -> None:
+        """Fetches the items that links held, and puts them back into queues and bins.
+
+        Raises:
+            ValueError: the items do not fit the links.
+        """
+        values = self._fetch_held(held)
         for number, part in enumerate(held):
-            self._queues[number].extend((unit, self._made(number, unit, values)) for unit in part.queue)
+            self._queues[number].extend((unit, self._rebuild(number, unit, values)) for unit in part.queue)
             link = self._links[number] if number < len(self._links) else None
             if part.bins:
                 if not isinstance(link, Grouping):
                     raise ValueError(f"expected no groups before link {number}, which makes none")
-                items = [[(unit, self._made(number, unit, values)) for unit in units] for units in part.bins]
+                items = [[(unit, self._rebuild(number, unit, values)) for unit in units] for units in part.bins]
                 self._bins[number] = link.restored(items)
             if part.count:
                 if not isinstance(link, Cut):
                     raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
                 self._counts[number] = part.count
-        self._made_parts = {}
+        self._rebuilt_parts = {}
 
-    def _made(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
-        """Returns the value of a unit before a link."""
+    def _rebuild(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
+        """Makes the item of a unit as it reaches link `number`, from fetched values of the base."""
         origins = [i for i, link in enumerate(self._links[:number]) if isinstance(link, (Grouping, Dividing))]
         first = origins[-1] if origins else -1
         if not origins:
             value = values[_key(unit)]
         elif isinstance(unit, dict) and "from" in unit:
             link: Any = self._links[first]
-            return Parts(link, unit["of"], self._made(first, unit["of"], values), unit["from"])
+            return Parts(link, unit["of"], self._rebuild(first, unit["of"], values), unit["from"])
         elif isinstance(unit, dict):
-            value = self._made_part(first, unit, values)
+            value = self._rebuild_part(first, unit, values)
         else:
-            value = self._make(first, Bin([(inner, self._made(first, inner, values)) for inner in unit]))
+            value = self._make_group(first, Bin([(inner, self._rebuild(first, inner, values)) for inner in unit]))
         for after in self._links[first + 1 : number]:
             value = after.function(value) if isinstance(after, Mapped) else value
         return value
 
-    def _made_part(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
-        """Returns a part that a link has made; the parts of an item are made once for all that are held."""
+    def _rebuild_part(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
+        """Makes the part of an item that link `number` divides. Each item is divided once for all of its held parts."""
         link: Any = self._links[number]
         key = f"{number}: {unit['of']}"
-        if key not in self._made_parts:
-            self._made_parts[key] = iter(link.parts(self._made(number, unit["of"], values))), []
-        rest, parts = self._made_parts[key]
-        parts += itertools.islice(rest, max(0, unit["part"] + 1 - len(parts)))
+        if key not in self._rebuilt_parts:
+            self._rebuilt_parts[key] = iter(link.parts(self._rebuild(number, unit["of"], values))), []
+        remaining, parts = self._rebuilt_parts[key]
+        parts += itertools.islice(remaining, max(0, unit["part"] + 1 - len(parts)))
         if unit["part"] >= len(parts):
             raise ValueError(f"expected more than {unit['part']} parts of an item, got {len(parts)}")
         return parts[unit["part"]]
 
     def _fingerprint(self) -> dict[str, str]:
-        found = self._stream._fingerprint()
+        fields = self._stream._fingerprint()
         workers = "; ".join(_workers(self._stream._base._operation))
-        return {**found, "worker": workers} if workers else found
+        return {**fields, "worker": workers} if workers else fields
 
     def close(self) -> None:
         """Closes the open files; `next()` opens them again."""
@@ -640,7 +664,7 @@ class StreamIterator(StateDict, Iterator[Any]):
 
 
 def _queue_part(queue: deque[Item], parts: Parts) -> None:
-    """Puts the next part before the others that are left; removes these if there is none."""
+    """Puts the next part before the remaining ones, the first item of `queue`; removes them after the last part."""
     unit = {"of": parts.unit, "part": parts.number}
     part = parts.next()
     if part is END:
@@ -650,7 +674,7 @@ def _queue_part(queue: deque[Item], parts: Parts) -> None:
 
 
 def _key(unit: Unit) -> Any:
-    """Returns an origin before all links as a key of a dict."""
+    """Returns a unit of the base as a key of a dict."""
     return unit if isinstance(unit, int) else json.dumps(unit)
 
 
