@@ -1,6 +1,6 @@
 """Datasets for PyTorch: a map-style Dataset, or an IterableDataset that workers and ranks divide by positions.
 
-Only the classes that `as_torch` derives from those of PyTorch, when it is called, need PyTorch.
+Importing this module does not need PyTorch: `as_torch` derives classes from PyTorch's when it is called.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ FORMAT, FORMAT_OF_EVEN = 1, 2
 the format needs a new number."""
 
 _PINNED, _FIRST, _PASS, _STARTED_BY, _READ_BY_WORKERS, _ANNOUNCED, _BEGUN = range(7)
-"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the numbers of the
-first pass, and of the last one, with the seed of its DataLoader; the number of the pass that used the loaded state;
-whether workers have iterated; whether ranks were announced; and from `_BEGUN` on, for each worker, the number of the
-last pass that it has begun."""
+"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the number of the
+first pass; the number of the last pass, with the seed of its DataLoader; the number of the pass that used the loaded
+state; whether workers have iterated; whether ranks were logged; and from `_BEGUN` on, for each worker, the number of
+the last pass that it has begun."""
 
 _NOBODY = -1
-_MAX_WORKERS = 256  # of a process
-_BITS = 31  # of a seed
-_NO_SEED = (1 << _BITS) - 1  # of a process without workers
+_MAX_WORKERS = 256  # workers of a process
+_BITS = 31  # bits of a seed
+_NO_SEED = (1 << _BITS) - 1  # the seed of a process without workers
 
 
 def _new_shared(first_pass: int = 0) -> list[int]:
-    """Returns the shared integers before the first pass, of which the number is given."""
+    """Returns the initial values of the shared integers; `first_pass` is the number of the first pass."""
     return [_NOBODY, first_pass, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
 
 
@@ -68,7 +68,7 @@ class MapStyle:
 
         Args:
             dataset: the dataset to read.
-            even: how its length is a multiple of ranks and `block`: "drop" or "pad"; None for its own length.
+            even: "drop" or "pad" makes the length a multiple of ranks times `block`; None leaves it as it is.
             block: batch size of the DataLoader.
         """
         dataset[:0]  # raises a TypeError if the order was changed
@@ -79,18 +79,18 @@ class MapStyle:
         self._of_worker: Dataset | None = None  # in the process of a DataLoader worker
 
     def __len__(self) -> int:
-        """Returns the number of examples of all ranks, which a sampler divides."""
+        """Returns the number of examples of all ranks together; a sampler divides them."""
         length = len(self._dataset)
         ranks = ranks_of_process() or _ALONE
         even = self._dataset._even(self._even, ranks.world_size, self._block)
         return length if even is None else even.length(length)
 
     def __getitem__(self, index: int) -> Any:
-        place = operator.index(index)
-        return self._dataset[self._indices([place])[0] if place < len(self) else place]
+        position = operator.index(index)
+        return self._dataset[self._indices([position])[0] if position < len(self) else position]
 
     def _indices(self, indices: Sequence[int]) -> list[int]:
-        """Returns indices of the dataset, of which the first ones come again after its end with `even="pad"`."""
+        """Returns indices of the dataset. With `even="pad"`, indices after its end begin again at 0."""
         length = len(self._dataset)
         return [index % length if index >= length else index for index in indices] if self._even else list(indices)
 
@@ -111,8 +111,8 @@ class Divided:
     """Items in read order, divided among ranks and the DataLoader workers of each.
 
     Blocks of items are assigned to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0), and so on. A
-    DataLoader asks its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this order for
-    any number of workers.
+    DataLoader reads from its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this
+    order for any number of workers.
     """
 
     def __init__(
@@ -131,21 +131,21 @@ class Divided:
 
         Args:
             dataset: the dataset to divide.
-            rank: rank of this process, in [0, num_ranks); None to find it when an iteration begins.
+            rank: rank of this process, in [0, num_ranks); None to detect it when an iteration begins.
             num_ranks: number of ranks; None with rank None.
             block: number of consecutive items for a worker; None as in `Dataset.shard`.
-            even: how all ranks get the same number of whole blocks: "drop" or "pad"; None for neither.
+            even: "drop" or "pad" gives all ranks the same number of whole blocks; None for neither.
             shared: the integers of `_new_shared()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
-            found: the ranks that the process found that starts this DataLoader worker.
+            found: the ranks that the parent of this DataLoader worker detected.
 
         Raises:
             TypeError: a number is not an integer.
             ValueError: the rank is out of range.
         """
         self._dataset = dataset
-        self._given = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
-        self._found = found
+        self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
+        self._parent_ranks = found
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
@@ -153,11 +153,12 @@ class Divided:
         self._shared: MutableSequence[Any] = _new_shared() if shared is None else shared
         self._start = start
         self._current: Any = None
-        self._num_ranks = 1  # of the last iteration
-        self._number = 0  # of the last pass of this process
+        self._num_ranks = 1  # number of ranks of the last iteration
+        self._number = 0  # number of the last pass of this process
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = self._given
+        """Returns the arguments for a DataLoader worker, with the ranks that this process detects."""
+        given = self._given_ranks
         options = {
             "rank": given and given.rank,
             "num_ranks": given and given.num_ranks,
@@ -172,15 +173,15 @@ class Divided:
     def __len__(self) -> int:
         """Returns the number of items that all workers of the rank get in an epoch.
 
-        A DataLoader divides it by its batch size. If several workers make smaller last batches, it gets a number of
-        which the quotient is the number of batches.
+        The `len()` of a DataLoader is this number divided by its batch size. If several workers each make a smaller
+        last batch, this returns the number of batches times the batch size, so that the result is right.
 
         Raises:
             TypeError: the dataset is endless.
         """
         len(self._dataset)  # raises a TypeError if it is endless
         ranks = self.ranks
-        num_workers, batch_size, drop_last = _loader_that_asks()
+        num_workers, batch_size, drop_last = _calling_loader()
         if num_workers < 2 or batch_size is None:
             return self._num_items(ranks.rank, ranks.num_ranks)
         counts = [
@@ -191,10 +192,12 @@ class Divided:
 
     def _num_items(self, index: int, count: int) -> int:
         """Returns the number of items of share `index` of `count` in an epoch."""
-        return len(self._dataset._divided(self._dataset._share(index, count, self._block), self._evenly(self._dataset)))
+        return len(
+            self._dataset._divided(self._dataset._share(index, count, self._block), self._even_of(self._dataset))
+        )
 
-    def _evenly(self, dataset: Dataset) -> Even | None:
-        """Returns how all ranks get as many items."""
+    def _even_of(self, dataset: Dataset) -> Even | None:
+        """Returns the `Even` that gives all ranks the same number of items; None for no such thing."""
         return dataset._even(self._even, self.ranks.world_size, self._block)
 
     def __repr__(self) -> str:
@@ -202,17 +205,21 @@ class Divided:
 
     @property
     def ranks(self) -> Ranks:
-        """The rank of this process, their number, and where they are from.
+        """The rank of this process, the number of ranks, and where these numbers come from.
 
         Raises:
             ValueError: `shard()` has divided the dataset already.
         """
-        ranks = self._given or detect_ranks()
-        if ranks is None and _worker()[2] is not None:  # a spawned worker, whose parent knows
-            ranks = self._found
+        ranks = self._given_ranks or detect_ranks()
+        if ranks is None and _worker()[2] is not None:  # a spawned worker cannot detect them itself
+            ranks = self._parent_ranks
         ranks = ranks or _ALONE
         base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
-        if self._given is None and ranks.num_ranks > 1 and any(t.startswith("shard(") for t in base._operation.texts):
+        if (
+            self._given_ranks is None
+            and ranks.num_ranks > 1
+            and any(t.startswith("shard(") for t in base._operation.texts)
+        ):
             raise ValueError(
                 f"shard() has divided the dataset, and as_torch() would divide it once more among {ranks.num_ranks} "
                 "ranks. Leave shard() out, or set rank=0, num_ranks=1."
@@ -220,20 +227,20 @@ class Divided:
         return ranks
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields the items of this DataLoader worker, or of the rank in other processes.
+        """Yields the items of this DataLoader worker, or those of the rank in a process that is no worker.
 
-        Starts once at a loaded state, otherwise at the beginning of the epoch of `set_epoch()`, or else of the epoch
-        after that of the pass before.
+        The first iteration after `load_state_dict()` starts at that state. Others start at the epoch of
+        `set_epoch()`, or at the epoch after the previous pass.
 
         Raises:
-            StateError: the loaded state is of another worker.
+            StateError: the loaded state belongs to another worker.
         """
         worker, num_workers, iteration = _worker()
         ranks = self.ranks
         if worker == 0 and not self._shared[_ANNOUNCED]:
             self._shared[_ANNOUNCED] = 1
             _LOGGER.info("%r: %s", self._dataset, ranks)
-            self._announce_unequal(ranks)
+            self._warn_of_unequal_steps(ranks)
         self._num_ranks = ranks.num_ranks
         index, count = worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks
         start = self._begin_pass(worker, iteration)
@@ -243,8 +250,8 @@ class Divided:
         self._current = items
         return items
 
-    def _announce_unequal(self, ranks: Ranks) -> None:
-        """Logs a warning if ranks take different numbers of steps, at the end of which some wait for others."""
+    def _warn_of_unequal_steps(self, ranks: Ranks) -> None:
+        """Logs a warning if ranks get different numbers of steps, as ranks then wait for others that have ended."""
         try:
             len(self._dataset)
         except TypeError:  # it is endless, or the number of items is not known
@@ -254,41 +261,45 @@ class Divided:
         unit, name = (self._block or 1), "batches"
         if self._dataset._steps[0].kind != "batch" and self._block is None:
             name = "examples"
-        most, least = (-(-self._num_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1))
-        if most != least:
+        max_steps, min_steps = (-(-self._num_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1))
+        if max_steps != min_steps:
             _LOGGER.warning(
                 "%r: rank 0 gets %d %s in an epoch, and rank %d gets %d. Where ranks wait for each other, training "
                 "fails or hangs at the end. as_torch(even='drop') or as_torch(even='pad') gives all the same number.",
                 self._dataset,
-                most,
+                max_steps,
                 name,
                 ranks.num_ranks - 1,
-                least,
+                min_steps,
             )
 
     def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
-        """Sets the number of the pass that begins, the same in all workers of a DataLoader; returns its loaded state.
+        """Sets the number of the pass that begins, the same in all workers of a DataLoader.
 
-        The workers of a pass have the seed of their DataLoader in common. A worker that has begun the last pass with
-        the same seed begins the next one: persistent workers do, and those of DataLoaders with equal generators.
+        All workers of a pass have the seed of their DataLoader. A worker that has already begun the last pass, with the
+        same seed, begins the next one: this happens to persistent workers and to DataLoaders with equal generators.
 
-        A process without workers discards the loaded state after its use. One with workers does not see its use, and
-        would hand it to the workers of the next pass, too. So these compare the number of the pass that used it.
+        A process without workers discards the loaded state after using it. A process with workers does not see that
+        they used it, and also passes it to the workers of the next pass. So workers share the number of the pass that
+        used it, and ignore it in others.
 
-        Number and seed are one integer, which workers that begin at the same time all write alike.
+        Number and seed are in one integer, so that workers that begin at the same time write the same value.
+
+        Returns:
+            The loaded state at which this pass starts; None if it starts at an epoch.
         """
-        shared, place = self._shared, _BEGUN + worker % _MAX_WORKERS
+        shared, begun_index = self._shared, _BEGUN + worker % _MAX_WORKERS
         started_by = int(shared[_STARTED_BY])  # is written last, so it is read first
-        number, seed_of_last = divmod(int(shared[_PASS]), 1 << _BITS)
+        number, last_seed = divmod(int(shared[_PASS]), 1 << _BITS)
         seed = _NO_SEED if iteration is None else iteration % _NO_SEED
-        if iteration is None or seed != seed_of_last or shared[place] == number:
+        if iteration is None or seed != last_seed or shared[begun_index] == number:
             number += 1
         start, self._start = self._start, None
         if iteration is not None and started_by not in (_NOBODY, number):
             start = None
         self._number = number if start is None else self._pass_of(start)
         shared[_PASS] = self._number << _BITS | seed
-        shared[place] = self._number
+        shared[begun_index] = self._number
         if iteration is not None:
             shared[_READ_BY_WORKERS] = 1
             if start is not None:
@@ -296,39 +307,43 @@ class Divided:
         return start
 
     def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator of share `index` of `count`."""
-        begin = self._beginning(self._number) if start is None else start
+        """Returns the iterator over share `index` of `count`, from a loaded state or the beginning of the pass."""
+        begin = self._state_at_beginning(self._number) if start is None else start
         dataset = self._dataset_of(begin)
-        begun, taken, share = self._place(begin, dataset, dataset._share(index, count, self._block))
-        divided = dataset._one_of(num_workers)._divided(share, self._evenly(dataset))
+        begun, taken, share = self._start_of_share(begin, dataset, dataset._share(index, count, self._block))
+        divided = dataset._one_of(num_workers)._divided(share, self._even_of(dataset))
         return _Items(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
 
-    def _place(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
+    def _start_of_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share.
 
-        With the default block size, the same worker continues with the blocks of the state. A state of the same worker
-        of another rank, such as rank 0, of which Lightning saves it, is one of this rank: all have taken as much.
+        With the default block size, the same worker continues with the blocks of the state. The state of the same
+        worker of another rank also fits, such as that of rank 0, which Lightning saves: all ranks have taken the same
+        number of items.
+
+        Raises:
+            StateError: the state of a worker cannot be used for another number of ranks or workers.
         """
         if "begun" not in start:
             return start, 0, share
         saved = _saved_share(dataset, start)
-        is_divided_so = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
-        if is_divided_so and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
-            here = replace(saved, worker_index=share.worker_index)
-            if here == share or self._block is None:
-                return start["begun"], start["taken"], here
-        if start["workers"] == start["ranks"]:  # then all have taken as much
+        is_same_division = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
+        if is_same_division and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
+            own_share = replace(saved, worker_index=share.worker_index)
+            if own_share == share or self._block is None:
+                return start["begun"], start["taken"], own_share
+        if start["workers"] == start["ranks"]:  # without workers, all ranks have taken the same number
             return _state_after(dataset, start["begun"], saved, start["taken"]), 0, share
         raise StateError(
             f"the state is of worker {saved.worker_index} of {saved.worker_count} with blocks of {saved.block}, but "
-            f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. Workers that "
-            "a DataLoader asks in turn have not all taken as much, so that one of them cannot say for the others. "
-            "Restore it with as many ranks and workers, or go on from the state that state_after() gives."
+            f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. The workers of "
+            "a DataLoader have taken different numbers of items, so the state of one does not fit the others. Restore "
+            "it with the same numbers of ranks and workers, or continue from a state of state_after()."
         )
 
     @property
-    def _pinned(self) -> int | None:
-        """The epoch of `set_epoch()`."""
+    def _set_epoch(self) -> int | None:
+        """The epoch of `set_epoch()`; None if it was not called."""
         epoch = int(self._shared[_PINNED])
         return None if epoch == _NOBODY else epoch
 
@@ -338,11 +353,11 @@ class Divided:
         return int(self._shared[_PASS]) >> _BITS
 
     def _pass_of(self, state: State) -> int:
-        """Returns the number of the pass that a state is of."""
+        """Returns the number of the pass in which a state was saved."""
         return self._dataset._pass_of(state.get("begun", state)["epoch"])
 
     def _dataset_of(self, state: State) -> Dataset:
-        """Returns the dataset as the pass reads it that a state is of.
+        """Returns the dataset of the pass in which a state was saved; see `Dataset._in_pass`.
 
         Raises:
             StateError: the epoch is too large.
@@ -352,10 +367,10 @@ class Divided:
         except ValueError as error:
             raise StateError(f"the state's {error} Begin anew.") from None
 
-    def _beginning(self, number: int) -> dict[str, Any]:
-        """Returns the state at the beginning of a pass, or of the epoch of `set_epoch()`."""
-        if self._pinned is not None:
-            return self._dataset.iterate(epoch=self._pinned).get_state()
+    def _state_at_beginning(self, number: int) -> dict[str, Any]:
+        """Returns the state at the beginning of the epoch of `set_epoch()`, or else of the pass `number`."""
+        if self._set_epoch is not None:
+            return self._dataset.iterate(epoch=self._set_epoch).get_state()
         dataset, epoch = self._dataset._in_pass(number)
         return dataset.iterate(epoch=epoch).get_state()
 
@@ -364,21 +379,21 @@ class Divided:
         self._shared[_PINNED] = integer("epoch", epoch, at_least=0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of the last iteration in this process, or that at the start of the next one.
+        """Returns the state of the last iteration in this process; before the first one, the state at its start.
 
         Raises:
             StateError: DataLoader workers iterate, so this process has no state.
         """
         if self._current is None and self._shared[_READ_BY_WORKERS]:
             raise StateError(
-                "the dataset is read by the workers of a DataLoader, so this process does not know where they are: "
-                "use torchdata's StatefulDataLoader, or state_after(), or num_workers=0."
+                "the dataset is read by the workers of a DataLoader, so this process does not know their positions. "
+                "Use torchdata's StatefulDataLoader, or state_after(), or num_workers=0."
             )
         if self._start is not None:
             return dict(self._start)
         if self._current is not None:
             return self._state(self._current)
-        return self._beginning(self._last_pass + 1)
+        return self._state_at_beginning(self._last_pass + 1)
 
     def _state(self, current: Any) -> dict[str, Any]:
         return {"ranks": self._num_ranks, **current.state()}
@@ -402,11 +417,11 @@ class Divided:
         self._start_at(state)
 
     def _start_at(self, state: State) -> None:
-        """Sets the checked state at which the next pass of this process starts, or of its workers."""
+        """Sets the checked state at which the next pass of this process, or of its workers, starts."""
         self._start = dict(state)
         worker, _, iteration = _worker()
-        for place in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
-            self._shared[_BEGUN + place] = _NOBODY
+        for number in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
+            self._shared[_BEGUN + number] = _NOBODY
         self._shared[_STARTED_BY] = _NOBODY
         self._shared[_READ_BY_WORKERS] = 0
 
@@ -419,19 +434,19 @@ class Divided:
         number = state.get("format")
         if set(state) != _FIELDS or isinstance(number, bool) or number not in (FORMAT, FORMAT_OF_EVEN):
             raise StateError(
-                f"a worker's state of format {FORMAT} or {FORMAT_OF_EVEN} has the fields {sorted(_FIELDS)}; this "
-                f"one of format {shown(number)} is {shown(state)}. Restore it with the version that saved it."
+                f"a worker's state: expected format {FORMAT} or {FORMAT_OF_EVEN} with the fields {sorted(_FIELDS)}, "
+                f"got format {shown(number)}: {shown(state)}. Restore it with the version that saved it."
             )
         self._dataset.iterate().set_state(state["begun"])  # raises a StateError if it does not fit
         dataset = self._dataset_of(state)
-        left = operator.length_hint(dataset.iterate(state=state["begun"]))
+        num_left = operator.length_hint(dataset.iterate(state=state["begun"]))
         try:
             ranks = integer("ranks", state["ranks"], at_least=1, at_most=integer("workers", state["workers"]))
             if state["workers"] % ranks:
                 raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
             integer("block", state["block"], at_least=1)
-            share = _saved_share(dataset, state).of(left)
-            integer("taken", state["taken"], at_least=0, at_most=share.count(left) + share.block)  # with even="pad"
+            share = _saved_share(dataset, state).of(num_left)
+            integer("taken", state["taken"], at_least=0, at_most=share.count(num_left) + share.block)  # with even="pad"
         except (TypeError, ValueError) as error:
             raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
 
@@ -443,23 +458,24 @@ class Divided:
         Args:
             examples: number of examples that all ranks together have taken, such as steps * batch_size * num_ranks.
             batches: number of batches instead, such as steps * num_ranks: those of the dataset, or of `block` examples.
-            start: the state at which they began; None for the beginning of the epoch of the last pass, or of the first.
+            start: the state at which the ranks began; None for the beginning of the epoch of the last pass, or of the
+                first pass if none has begun.
 
         Raises:
-            TypeError: expected either examples or batches, or the number of examples in a batch is not known.
-            ValueError: fewer are left in the epoch, or `examples` where an operation follows `batch()`.
+            TypeError: not exactly one of examples and batches is given, or the size of a batch is unknown.
+            ValueError: the epoch has fewer left, or `examples` is given and an operation follows `batch()`.
             StateError: `start` is a worker's own state, or does not fit the dataset.
         """
         if (examples is None) == (batches is None):
             raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
-        begun = self._beginning(max(self._last_pass, int(self._shared[_FIRST]))) if start is None else start
+        begun = self._state_at_beginning(max(self._last_pass, int(self._shared[_FIRST]))) if start is None else start
         name, count, dataset = "batches", batches, self._dataset_of(begun)
         if batches is None:
             name, count, dataset = "examples", examples, dataset._unbatched()
         elif dataset._steps[0].kind != "batch":
             if self._block is None:
                 raise TypeError(
-                    "state_after(batches=...): the number of examples in a batch is not known. Give "
+                    "state_after(batches=...): expected a known number of examples in a batch, got none. Give "
                     "as_torch(block=...) the batch_size of the DataLoader, or state_after(examples=...)."
                 )
             count = integer("batches", batches, at_least=0) * self._block
@@ -470,15 +486,16 @@ class Divided:
 class DividedStream(Divided):
     """Items of a stream: each worker filters, batches and packs its own part of the examples.
 
-    So the items depend on the number of workers, and a state is only for the same worker of as many.
+    So the items depend on the number of workers, and a state fits only the same worker of the same number of workers.
     """
 
     _dataset: Any
 
     def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        """Returns the iterator over a worker's part of the stream, from a state or the beginning of the pass."""
         stream = self._dataset._divided(index, count, self._block)
-        if start is None and self._pinned is not None:
-            return _StreamItems(stream.iterate(epoch=self._pinned), is_worker)
+        if start is None and self._set_epoch is not None:
+            return _StreamItems(stream.iterate(epoch=self._set_epoch), is_worker)
         stream, epoch = stream._in_pass(self._number)
         if start is None:
             return _StreamItems(stream.iterate(epoch=epoch), is_worker)
@@ -492,10 +509,11 @@ class DividedStream(Divided):
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Sets the start of the next iteration: a state of `state_dict()` of the same worker of as many.
+        """Sets the start of the next iteration, from `state_dict()` of the same worker of the same number of workers.
 
         Raises:
-            StateError: it is not a state of a stream. When the iteration begins, also if it does not fit.
+            StateError: it is not a state of a stream with these operations. If it does not fit the worker, the next
+                iteration raises the error.
         """
         self._dataset._state_of(state)
         self._start_at(state)
@@ -529,19 +547,20 @@ class _Items(Iterator[Any]):
     def __init__(
         self, divided: Dataset, share: Share, begun: State, taken: int, is_even: bool, *, is_worker: bool
     ) -> None:
+        """Starts `taken` items after `begun`; `is_even` if all ranks have the same number of items."""
         self._is_worker = is_worker
         self._iterator = divided.iterate(state=begun)
         self._limit = operator.length_hint(self._iterator)
-        # After the end this is one more than the limit if other ranks may have one more item: then all are at the end.
-        self._asked_in_vain = self._limit + (not is_even)
+        # `_taken` after the end: one more than the limit if other ranks may have one more item, as then all have ended.
+        self._taken_at_end = self._limit + (not is_even)
         self._share = share
         self._begun = dict(begun)
-        self._taken = min(taken, self._asked_in_vain)  # another rank may have one more
+        self._taken = min(taken, self._taken_at_end)  # another rank may have one more
         self._iterator.advance(self._taken)
 
     def __next__(self) -> Any:
         if self._taken >= self._limit:
-            self._taken = self._asked_in_vain
+            self._taken = self._taken_at_end
             self.close()
             raise StopIteration
         value = next(self._iterator)
@@ -566,7 +585,7 @@ class _Items(Iterator[Any]):
 
 
 def _saved_share(dataset: Dataset, state: State) -> Share:
-    """Returns the share that a state of `state_dict()` is of."""
+    """Returns the share of the worker that saved a state of `state_dict()`."""
     is_even = state["format"] == FORMAT_OF_EVEN
     return dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
@@ -576,24 +595,24 @@ def _divide(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
 
 
 def _state_after(dataset: Dataset, begun: State, share: Share, taken: int, *, may_end: bool = True) -> dict[str, Any]:
-    """Returns the state after a share has taken a number of items.
+    """Returns the state of the dataset after each share has taken a number of items.
 
     Args:
         dataset: the dataset that is divided.
-        begun: the state at which the share began.
-        share: one of the shares, which have all taken as much.
-        taken: number of items that it has taken.
-        may_end: whether to stop at the end if there are fewer.
+        begun: the state at which the shares began.
+        share: one of the shares, which have all taken the same number of items.
+        taken: number of items that each share has taken.
+        may_end: whether to return the end if the share has fewer items.
 
     Raises:
-        ValueError: there are fewer.
+        ValueError: the share has fewer items, and `may_end` is False.
     """
     iterator = _divide(dataset, share, begun)
-    left = operator.length_hint(iterator)
-    if taken > left and not may_end:
+    num_left = operator.length_hint(iterator)
+    if taken > num_left and not may_end:
         raise ValueError(
-            f"state_after(): expected at most the {left} items of the dataset that are left in epoch {begun['epoch']}, "
-            f"got {taken}. Count from the beginning of an epoch, that of set_epoch(epoch), or from start=..."
+            f"state_after(): expected at most {num_left} items, which are left in epoch {begun['epoch']}, "
+            f"got {taken}. Count from the beginning of the epoch of set_epoch(epoch), or give start=..."
         )
     iterator.advance(taken)
     return iterator.get_state()
@@ -616,8 +635,8 @@ def as_torch(
         dataset = cast("Dataset", dataset)._with_filler(fill, arrays=np.dtype(np.uint64))
     elif fill is not None or even is not None:
         raise ValueError(
-            "as_torch() of a stream: expected no fill or even, as its number of items is not known. batch() of the "
-            "stream has fill; end the epoch after a number of steps that all ranks have."
+            "as_torch() of a stream: expected no fill or even, as its number of items is unknown. Give fill to "
+            "batch() of the stream, and end the epoch after a number of steps that all ranks have."
         )
     if even is not None and block is None and dataset._steps[0].kind != "batch":
         raise ValueError(
@@ -632,12 +651,14 @@ def as_torch(
             )
         return _map_style(dataset, even, block)
     if (rank is None) != (num_ranks is None):
-        raise ValueError(f"rank is {rank} and num_ranks is {num_ranks}: give both, or neither.")
+        raise ValueError(
+            f"rank and num_ranks: expected both or neither, got rank={rank} and num_ranks={num_ranks}. Give both."
+        )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "even": even}
     shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
     divided = _divided(dataset, {**options, "shared": shared})
     if even is not None:
-        len(divided)  # raises now what would be raised when an iteration begins, as the next line does
+        len(divided)  # raises errors now, before an iteration begins; so does the next line
     divided.ranks  # noqa: B018
     return divided
 
@@ -648,8 +669,9 @@ class Ranks(NamedTuple):
     Attributes:
         rank: rank of this process, in [0, num_ranks).
         num_ranks: number of ranks.
-        source: where the two numbers come from, for messages, such as `from torch.distributed`.
-        world_size: number of ranks that train together, also if something else divides among them.
+        source: origin of the two numbers, for messages, such as `from torch.distributed`.
+        world_size: number of ranks that train together; more than `num_ranks` if something else divides the items
+            among them.
     """
 
     rank: int
@@ -728,16 +750,16 @@ def _worker() -> tuple[int, int, int | None]:
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
-def _loader_that_asks() -> tuple[int, int | None, bool]:
-    """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` asks for that of its dataset.
+def _calling_loader() -> tuple[int, int | None, bool]:
+    """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` calls that of its dataset.
 
-    PyTorch does not tell a dataset how many workers will divide it.
+    PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
 
     Returns:
-        (0, None, False) if something else asks.
+        (0, None, False) if the caller is not a DataLoader.
     """
     caller = sys._getframe(2).f_locals.get("self")
-    loaded = sys.modules.get("torch.utils.data")  # without which there is no DataLoader
+    loaded = sys.modules.get("torch.utils.data")  # not loaded: the caller is no DataLoader
     if loaded is None or not isinstance(caller, loaded.DataLoader):
         return 0, None, False
     return caller.num_workers, caller.batch_size, caller.drop_last
@@ -772,27 +794,27 @@ def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
 # that is sent once; after that a message contains its number and the layout. The parent's tensors are views of it.
 # When the last of them is gone, the worker writes there again, so that its pages are made once.
 
-_ALIGNMENT = 64  # of each part of a segment; the first one is its flag, 1 while the parent has tensors in it
-_MIN_BYTES = 32 << 10  # of what is put in a segment: less crosses as fast in the message, and needs no open file
-_MAX_SEGMENTS = 16  # of a worker; what the parent keeps beyond is sent by value
-_STRINGS, _VALUE = -1, -2  # of leaves that are not tensors, where a tensor has its group
+_ALIGNMENT = 64  # bytes; parts begin at multiples of it. The first part is a flag: 1 while the parent has tensors
+_MIN_BYTES = 32 << 10  # of a batch in a segment: smaller ones are as fast in the message, and need no open file
+_MAX_SEGMENTS = 16  # segments of a worker; if the parent uses all of them, further batches are sent by value
+_STRINGS, _VALUE = -1, -2  # kinds of leaves that are not tensors; a tensor has the number of its group instead
 
 
 class Transferred(dict[Any, Any]):
-    """A dict that crosses to the parent as this module describes, and arrives as a plain dict.
+    """A dict that a worker sends to the parent in one segment; it arrives as a plain dict.
 
-    PyTorch's collate functions keep its class.
+    PyTorch's collate functions keep the class of a dict.
     """
 
     def __copy__(self) -> Self:
         return type(self)(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)  # for others than the queues of multiprocessing
+        return dict, (dict(self),)  # if it is not pickled for a queue of multiprocessing
 
 
 def transferred(value: Any) -> Any:
-    """Returns a dict as one that crosses in one piece, and other values as they are."""
+    """Returns a dict as a `Transferred`, and other values unchanged."""
     return Transferred(value) if type(value) is dict else value
 
 
@@ -807,7 +829,7 @@ class _Parts:
         self.writers: list[tuple[int, Callable[[Any], object]]] = []
 
     def add(self, size: int, write: Callable[[Any], object]) -> int:
-        """Returns where `size` bytes begin, which `write` will write to a tensor of bytes."""
+        """Reserves `size` bytes, which `write` will write to a tensor of bytes; returns their offset."""
         start = self.size
         self.writers.append((start, write))
         self.size += size + -size % _ALIGNMENT
@@ -815,15 +837,15 @@ class _Parts:
 
 
 def _reduced(value: Transferred) -> tuple[Any, ...]:
-    """Returns how a dict is pickled for the parent."""
+    """Returns the function and arguments with which the parent restores a dict, as pickle expects them."""
     import torch
 
     groups: dict[Any, tuple[int, list[Any]]] = {}
     parts, strings = _Parts(), list[Any]()
-    nest = _taken_apart(torch, value, groups, strings, parts)
+    nest = _take_apart(torch, value, groups, strings, parts)
     tensors = [
-        (parts.add(_size(some), _stacking(torch, some)), _size(some), dtype, tuple(shape), len(some))
-        for (dtype, shape), (_, some) in groups.items()
+        (parts.add(_size(group), _stacking(torch, group)), _size(group), dtype, tuple(shape), len(group))
+        for (dtype, shape), (_, group) in groups.items()
     ]
     segment = _segments.free(torch, parts.size) if parts.size >= _MIN_BYTES else None
     memory = torch.empty(parts.size, dtype=torch.uint8) if segment is None else segment.tensor[_ALIGNMENT:]
@@ -833,15 +855,18 @@ def _reduced(value: Transferred) -> tuple[Any, ...]:
     return _restored, (nest, source, parts.size, tensors, strings)
 
 
-def _taken_apart(torch: Any, value: Any, groups: Any, strings: Any, parts: _Parts) -> Any:
-    """Returns a nest of dicts whose leaves are tuples: the group and number of a tensor, of strings, or any value."""
+def _take_apart(torch: Any, value: Any, groups: Any, strings: Any, parts: _Parts) -> Any:
+    """Collects tensors and strings of a nest; returns the nest with leaves (kind, number or value).
+
+    The kind of a tensor is its group, which has tensors of one dtype and shape.
+    """
     kind = type(value)
     if kind is torch.Tensor and _is_plain(torch, value):
-        place, some = groups.setdefault((value.dtype, value.shape), (len(groups), []))
-        some.append(value)
-        return place, len(some) - 1
+        number, group = groups.setdefault((value.dtype, value.shape), (len(groups), []))
+        group.append(value)
+        return number, len(group) - 1
     if kind is dict or kind is Transferred:
-        return {key: _taken_apart(torch, inner, groups, strings, parts) for key, inner in value.items()}
+        return {key: _take_apart(torch, inner, groups, strings, parts) for key, inner in value.items()}
     is_array = kind is np.ndarray and value.dtype.hasobject
     items = value.ravel().tolist() if is_array else value if kind is list else ()
     if items and set(map(type, items)) == {bytes}:
@@ -853,7 +878,7 @@ def _taken_apart(torch: Any, value: Any, groups: Any, strings: Any, parts: _Part
 
 
 def _is_plain(torch: Any, tensor: Any) -> bool:
-    """Returns whether a tensor is only numbers in memory."""
+    """Returns whether a tensor is a plain array in CPU memory, which can be copied byte by byte."""
     is_dense = tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.dtype.is_complex)
 
@@ -864,8 +889,8 @@ def _size(tensors: list[Any]) -> int:
 
 def _stacking(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
     def write(memory: Any) -> None:
-        made = memory[: _size(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
-        torch.stack(tensors, out=made)
+        stacked = memory[: _size(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
+        torch.stack(tensors, out=stacked)
 
     return write
 
@@ -874,42 +899,42 @@ class _Segment:
     """Memory that a worker shares with its parent."""
 
     def __init__(self, torch: Any, number: int, size: int) -> None:
-        step = max(1 << 16, 1 << max(0, size.bit_length() - 3))  # sizes that differ little can use it too
+        step = max(1 << 16, 1 << max(0, size.bit_length() - 3))  # rounded up, so that slightly larger batches fit, too
         self.tensor = torch.zeros(_ALIGNMENT + -(-size // step) * step, dtype=torch.uint8).share_memory_()
         self.flag = self.tensor.numpy()[:1]
         self.number = number
         self._is_sent = False
 
     def name(self) -> tuple[int, int, Any]:
-        """Returns the process and number; and the tensor, the first time."""
+        """Returns (process, number, tensor); the tensor only the first time, then None."""
         sent, self._is_sent = self._is_sent, True
         return os.getpid(), self.number, None if sent else self.tensor
 
 
 class _Segments:
-    """The segments that this process has made."""
+    """The segments of this process, if it is a worker."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._made: list[_Segment] = []
+        self._segments: list[_Segment] = []
 
     def free(self, torch: Any, size: int) -> _Segment | None:
-        """Returns a segment for `size` bytes in which the parent has nothing; None if there are as many as may be."""
+        """Returns an unused segment for `size` bytes; None if all `_MAX_SEGMENTS` are in use by the parent."""
         if self._process != os.getpid():
-            self.__init__()  # type: ignore[misc]  # this process was forked from one that has some
-        unused = [segment for segment in self._made if not segment.flag[0]]
-        found = next((segment for segment in unused if len(segment.tensor) >= _ALIGNMENT + size), None)
-        if found is None:
-            if unused:  # it is too small
-                found = _Segment(torch, unused[0].number, size)
-                self._made[found.number] = found
-            elif len(self._made) < _MAX_SEGMENTS:
-                found = _Segment(torch, len(self._made), size)
-                self._made.append(found)
+            self.__init__()  # type: ignore[misc]  # forked from a process that has segments
+        unused = [segment for segment in self._segments if not segment.flag[0]]
+        free = next((segment for segment in unused if len(segment.tensor) >= _ALIGNMENT + size), None)
+        if free is None:
+            if unused:  # too small, so it is replaced
+                free = _Segment(torch, unused[0].number, size)
+                self._segments[free.number] = free
+            elif len(self._segments) < _MAX_SEGMENTS:
+                free = _Segment(torch, len(self._segments), size)
+                self._segments.append(free)
             else:
                 return None
-        found.flag[0] = 1
-        return found
+        free.flag[0] = 1
+        return free
 
 
 _segments = _Segments()
@@ -923,16 +948,16 @@ _mapped: dict[tuple[int, int], Any] = {}
 
 def _restored(nest: Any, source: Any, size: int, tensors: list[Any], strings: list[Any]) -> Any:
     """Returns the dict that `_reduced` took apart."""
-    root = source if isinstance(source, np.ndarray) else _held(source, size)
+    root = source if isinstance(source, np.ndarray) else _segment_memory(source, size)
     groups = [_tensors(root, *group) for group in tensors]
     return _put_together(nest, groups, [_strings(root, *where) for where in strings])
 
 
 def _tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
-    """Returns the tensors of a group, each with a storage of its own bytes alone, so that a file of one has no others.
+    """Returns the tensors of a group. Each has a storage of its own bytes only, so that `torch.save` writes no others.
 
-    They hold the array `root`, not only its memory, which its worker uses again when the array is gone: a memoryview
-    does, and a slice does not.
+    They must keep the array `root` alive, because the worker reuses its memory when `root` is deleted. A memoryview of
+    `root` does so; a slice keeps only the base array alive.
     """
     import torch
 
@@ -964,8 +989,8 @@ def _put_together(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
     return groups[kind][what] if kind >= 0 else strings[what] if kind == _STRINGS else what
 
 
-def _held(name: tuple[int, int, Any], size: int) -> Any:
-    """Returns the memory of a segment; its worker writes there again when no tensor needs it any more."""
+def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
+    """Returns the memory of a segment as an array; when it is deleted, the worker may reuse the segment."""
     process, number, tensor = name
     if tensor is not None:
         running = {process, *(child.pid for child in multiprocessing.active_children())}
@@ -973,20 +998,21 @@ def _held(name: tuple[int, int, Any], size: int) -> Any:
             del _mapped[key]
         _mapped[process, number] = tensor.numpy()
     memory = _mapped[process, number]
-    held = memory[_ALIGNMENT : _ALIGNMENT + size]
-    weakref.finalize(held, _give_back, memory, os.getpid()).atexit = False
-    return held
+    used = memory[_ALIGNMENT : _ALIGNMENT + size]
+    weakref.finalize(used, _give_back, memory, os.getpid()).atexit = False
+    return used
 
 
 def _give_back(memory: Any, process: int) -> None:
-    if process == os.getpid():  # a child that was forked lets go of tensors that its parent still has
+    if process == os.getpid():  # in a forked child, the parent may still have the tensors
         memory[0] = 0
 
 
 def _strings(root: Any, start: int, form: str, shape: tuple[int, ...] | None) -> Any:
+    """Returns strings of a segment as a list, or as an array of objects if they have a shape."""
     items = struct.unpack_from(form, root, start)
     if shape is None:
         return list(items)
-    made = np.empty(len(items), object)
-    made[:] = items
-    return made.reshape(shape)
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array.reshape(shape)

@@ -390,7 +390,7 @@ def test_states_after_examples_and_batches(items: Any) -> None:
     assert divided(items.batch(5)).state_after(examples=10, start=start)["position"] == 18
     assert divided(items.repeat().batch(4)).state_after(batches=8)["epoch"] == 1
     for arguments in ({"examples": N + 1}, {"batches": 7}, {"examples": 16, "start": start}):
-        with pytest.raises(ValueError, match="expected at most the .* that are left in epoch 0"):
+        with pytest.raises(ValueError, match="expected at most .*, which are left in epoch 0"):
             divided(items.batch(4)).state_after(**arguments)
     for arguments, problem in (({}, "examples or batches"), ({"examples": 1, "batches": 1}, "examples or batches")):
         with pytest.raises(TypeError, match=problem):
@@ -404,7 +404,7 @@ def test_states_after_examples_and_batches(items: Any) -> None:
 @pytest.mark.parametrize(
     "state, problem",
     [
-        ({"begun": {}}, "a worker's state of format 1 or 2"),
+        ({"begun": {}}, "a worker's state: expected format 1 or 2"),
         ({"format": 9, "begun": 0, "taken": 0, "worker": 0, "workers": 1, "ranks": 1, "block": 1}, "format 9"),
         ({"position": 1}, "a state is a dict with"),
         (17, "a state is a dict with"),

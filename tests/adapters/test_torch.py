@@ -278,7 +278,7 @@ def test_ranks_come_from_the_launcher(
     with pytest.raises(ValueError, match=r"shard\(\) has divided the dataset.*among 4 ranks"):
         three.as_dataset("train").shard(0, 2).as_torch()
     assert len(three.as_dataset("train").shard(0, 2).as_torch(rank=0, num_ranks=1)) == 12
-    with pytest.raises(ValueError, match="give both, or neither"):
+    with pytest.raises(ValueError, match="expected both or neither, got rank=1 and num_ranks=None"):
         three.as_dataset("train").as_torch(rank=1)
 
 
