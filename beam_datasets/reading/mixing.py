@@ -1,4 +1,4 @@
-"""`mix()`: a dataset of several datasets, whose features agree, or a stream of streams."""
+"""`mix()`: combines datasets with equal features to a dataset, or streams to a stream."""
 
 from __future__ import annotations
 
@@ -68,33 +68,33 @@ def mix(
     """Returns a mixture of datasets: their examples in the ratio of the weights.
 
     A mixture is a `Dataset` in read order: `len`, iteration, states, `shuffle`, `repeat`, `shard`, `batch`, `skip`,
-    `take` and `map` are those of other datasets, and it can be mixed again. It is divided in blocks of the fewest
-    positions in which each source has a whole number of them, its quota: 7 and 3 of 10 for weights of 0.7 and 0.3.
-    Which positions of a block are whose depends on the seed and on the block, not on the epoch. Each source keeps its
-    order, and is read in epoch n in epoch n of the mixture.
+    `take` and `map` are those of other datasets, and it can be mixed again. It consists of blocks, the shortest in
+    which each source has a whole number of positions, its quota: 7 and 3 of 10 for weights of 0.7 and 0.3. The seed and
+    the number of the block, but not the epoch, determine which positions belong to which source. Each source keeps its
+    order; epoch n of the mixture reads epoch n of each source.
 
     Blocks have at most 1024 positions. If the ratio of the weights needs more, quotas are rounded.
 
-    A mixture with a stream is a `Stream`, whose state has the state of each source. Its sources end when their next
-    item is asked for, not with their last one; those that ended go on with their next epochs. Each worker mixes its own
-    parts of the sources.
+    A mixture with a stream is a `Stream`, whose state contains the state of each source. It notices the end of a source
+    only when it needs the next item of it, not at the last one. Sources that ended continue with their next epoch. Each
+    worker mixes its own parts of the sources.
 
     Args:
-        sources: dict from datasets or streams to weights above 0; or pairs of both, as in `[(a, 0.7), (b, 0.3)]`; or
-            datasets or streams alone, with one of the next three arguments.
+        sources: dict from datasets or streams to weights above 0; or pairs (source, weight), as in
+            `[(a, 0.7), (b, 0.3)]`; or only datasets or streams, with one of the next three arguments.
         weights: numbers above 0 in the order of the sources, or a dict from sources to numbers.
         temperature: a number above 0: the weight of a source is its length to the power of 1 / temperature. So 1 mixes
             in the ratio of the lengths, and larger numbers favour small sources.
-        schedule: weights that change, as in `[(0, [0.9, 0.1]), (1_000_000, [0.5, 0.5])]`: the positions of the mixture,
-            counted from the beginning of an epoch, from which on the weights hold. The first is 0. A weight of 0, or
-            none in a dict, leaves a source out.
+        schedule: weights that change: pairs (position, weights), as in `[(0, [0.9, 0.1]), (1_000_000, [0.5, 0.5])]`.
+            The weights hold from that position of each epoch of the mixture on. The first position is 0. A source
+            with weight 0, or missing in a dict of weights, is left out.
         seed: any integer.
         stop: when an epoch ends: "first", after the last example of the source that ends first; "all", when all
             examples of each source were read, and sources that ended before are repeated (shuffled anew, if they are
             shuffled); "never": all sources are repeated, and the mixture is endless.
         source_key: name of a feature to add to each example: the name of its source, as bytes.
         names: names of the sources, in their order. The default is the name of each dataset, with its slice if two
-            datasets have one name.
+            datasets have the same name.
 
     Raises:
         TypeError: an argument has another type.
@@ -145,11 +145,11 @@ def _identity_of(source: Source) -> dict[str, str]:
 
 
 def _joined_identity(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Returns the arguments of `fingerprint`, but for `operations`, of a mixture."""
+    """Returns the arguments of `fingerprint` for a mixture, except `operations`."""
     bases = [source._base if isinstance(source, Stream) else source for source in sources]
     return {
-        "dataset": " + ".join(what["dataset"] for what in identities),
-        "version": " + ".join(what["version"] for what in identities),
+        "dataset": " + ".join(identity["dataset"] for identity in identities),
+        "version": " + ".join(identity["version"] for identity in identities),
         "digest": hashlib.sha256(json.dumps(identities, sort_keys=True).encode()).hexdigest(),
         "slices": [part for base in bases for part in base._identity["slices"]],
         "read_config": {
@@ -175,45 +175,54 @@ def _check_source(source: Source, title: str) -> None:
 
 
 def _stream_of(source: Source) -> Stream:
-    """Returns a source as a stream each of whose epochs is one of the mixture."""
+    """Returns a source as a stream. Each of its epochs is read in one epoch of the mixture."""
     stream = source if isinstance(source, Stream) else Stream(source)
     if not stream._base._has_positions:
         return stream
-    return Stream(stream._base.skip(0), stream._links)  # a repeat() before is part of each epoch
+    return Stream(stream._base.skip(0), stream._links)  # skip(0) makes a repeat() of the dataset a part of each epoch
 
 
 def _stages_of(
     sources: Any, weights: Any, temperature: Any, schedule: Any
 ) -> tuple[list[Any], list[tuple[int, list[float]]]]:
-    """Returns the datasets, and from which positions on they have which weights."""
-    given = list(sources.items() if isinstance(sources, Mapping) else sources)
-    ways = [way for way in (weights, temperature, schedule) if way is not None]
-    if given and all(isinstance(item, (Dataset, Stream)) for item in given):
-        datasets = given
-        if len(ways) != 1:
+    """Returns the sources, and pairs (position, weights from there on).
+
+    Raises:
+        TypeError: an argument has another type, or not exactly one of them gives weights.
+        ValueError: the number of sources or a weight is out of range.
+    """
+    items = list(sources.items() if isinstance(sources, Mapping) else sources)
+    weight_arguments = [argument for argument in (weights, temperature, schedule) if argument is not None]
+    if items and all(isinstance(item, (Dataset, Stream)) for item in items):
+        datasets = items
+        if len(weight_arguments) != 1:
             raise TypeError(
                 "mix() of datasets without weights: expected one of weights=[...], temperature= and schedule=, got "
-                f"{len(ways)} of them. Give one, or a dict from datasets to weights."
+                f"{len(weight_arguments)} of them. Give one, or a dict from datasets to weights."
             )
     else:
-        datasets = [_pair(item)[0] for item in given]
-        if ways:
+        datasets = [_pair(item)[0] for item in items]
+        if weight_arguments:
             raise TypeError("mix() of datasets with weights: expected no weights=, temperature= or schedule=, got one.")
-        weights = [weight for _, weight in given]
+        weights = [weight for _, weight in items]
     if not 1 <= len(datasets) <= MAX_BLOCK:
         raise ValueError(f"mix() takes from 1 to {MAX_BLOCK} sources, got {len(datasets)}.")
     if schedule is not None:
         return datasets, _schedule_of(schedule, datasets)
     if temperature is not None:
         return datasets, [(0, _weights_by_length(datasets, temperature))]
-    found = _weights_of(weights, datasets)
-    if not all(found):
+    checked_weights = _weights_of(weights, datasets)
+    if not all(checked_weights):
         raise ValueError("the weight of a source must be above 0 and finite, got 0. Leave it out of mix().")
-    return datasets, [(0, found)]
+    return datasets, [(0, checked_weights)]
 
 
 def _pair(item: Any) -> tuple[Source, Any]:
-    """Returns a pair of a dataset and its weight."""
+    """Checks and returns a pair (source, weight).
+
+    Raises:
+        TypeError: the item is no such pair.
+    """
     if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (Dataset, Stream))):
         raise TypeError(
             "mix() takes a dict from datasets to weights, or pairs (dataset, weight), or datasets with weights=, got "
@@ -223,27 +232,37 @@ def _pair(item: Any) -> tuple[Source, Any]:
 
 
 def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
-    """Returns a weight, at least 0, for each source."""
+    """Returns the weight of each source, at least 0.
+
+    Raises:
+        TypeError: a weight is not a number.
+        ValueError: a weight is out of range, or belongs to no source, or their number differs.
+    """
     if isinstance(weights, Mapping):
         for dataset in weights:
             if dataset not in datasets:
                 raise ValueError(f"weights: expected sources of mix(), got {dataset!r}.")
         weights = [weights.get(dataset, 0) for dataset in datasets]
-    found = list(weights)
-    if len(found) != len(datasets):
-        raise ValueError(f"weights: expected one for each of {len(datasets)} sources, got {len(found)}.")
-    for weight in found:
+    numbers = list(weights)
+    if len(numbers) != len(datasets):
+        raise ValueError(f"weights: expected one for each of {len(datasets)} sources, got {len(numbers)}.")
+    for weight in numbers:
         if isinstance(weight, bool) or not isinstance(weight, (int, float, np.integer, np.floating)):
             raise TypeError(f"the weight of a source must be a number, got {weight!r}.")
         if not 0 <= weight < float("inf"):
             raise ValueError(
                 f"the weight of a source must be above 0 and finite, got {weight!r}. Leave it out of mix()."
             )
-    return list(map(float, found))
+    return list(map(float, numbers))
 
 
 def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]:
-    """Returns the length of each source to the power of 1 / temperature."""
+    """Returns the length of each source to the power of 1 / temperature, up to a common factor.
+
+    Raises:
+        TypeError: the temperature is not a number.
+        ValueError: it is not above 0, or a source has no length.
+    """
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
         raise TypeError(f"temperature must be a number, got {temperature!r}.")
     if not temperature > 0:
@@ -259,7 +278,12 @@ def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]
 
 
 def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list[float]]]:
-    """Returns the positions and weights of a schedule."""
+    """Checks a schedule and returns its pairs (position, weights).
+
+    Raises:
+        TypeError: an item has another type.
+        ValueError: positions do not ascend from 0, or a position or a source has only weights of 0.
+    """
     pairs = list(schedule)
     for pair in pairs:
         if not (isinstance(pair, tuple) and len(pair) == 2):
@@ -272,7 +296,7 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
     if starts[:1] != [0] or sorted(set(starts)) != starts:
         raise ValueError(f"schedule: expected ascending positions from 0 on, got {starts}.")
     if not all(any(weights) for _, weights in stages):
-        raise ValueError("schedule: expected a weight above 0 at each position, got a position without.")
+        raise ValueError("schedule: expected a weight above 0 at each position, got only weights of 0.")
     for dataset, weights in zip(datasets, zip(*(weights for _, weights in stages))):
         if not any(weights):
             raise ValueError(f"schedule: expected a weight above 0 of each source, got none of {dataset!r}.")

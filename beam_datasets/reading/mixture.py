@@ -1,8 +1,8 @@
 """Mixtures: items of several sources in fixed proportions, by arithmetic on positions.
 
-The positions of a mixture are cut into blocks of one size. In each block every source has the same number of positions,
-its quota; which ones they are is a permutation that the seed and the block's number give. A source's items keep their
-order. So the mixture's item at any position is found without the items before it.
+The positions of a mixture are divided into blocks of one size. Each source has the same number of positions in every
+block, its quota; a permutation of the seed and the block's number determines which ones. A source's items keep their
+order. So the item at any position can be computed without the items before it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ MAX_BLOCK = 1024
 """Positions in a block, and so sources in a mixture, at most."""
 
 _CELLS = 1 << 18  # positions of blocks that are computed at once
-_MIN_POSITIONS, _MAX_POSITIONS = 1 << 6, 1 << 12  # whose sources are computed at once: few at first
+_MIN_POSITIONS, _MAX_POSITIONS = 1 << 6, 1 << 12  # computed at once: few at first
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which source each position of a mixture is of.
+    """Assigns a source to each position of a mixture.
 
     Attributes:
-        quotas: how many positions of each block are each source's; 0 if it has none.
-        seed: of the permutations of the blocks.
+        quotas: number of positions of each source in a block; may be 0.
+        seed: seed of the permutations of the blocks.
     """
 
     quotas: tuple[int, ...]
@@ -51,19 +51,19 @@ class Pattern:
 
     @property
     def block(self) -> int:
-        """How many positions a block has."""
+        """Number of positions in a block."""
         return sum(self.quotas)
 
     @functools.cached_property
     def _slots(self) -> tuple[Ints, Ints, Ints]:
-        """Of each source the first slot; of each slot of a block, by source, its source and its number in that."""
+        """(first slot of each source, source of each slot, number of each slot in its source); sorted by source."""
         quotas = np.array(self.quotas)
         firsts = np.cumsum(quotas) - quotas
         sources = np.repeat(np.arange(len(quotas)), quotas)
         return firsts, sources, np.arange(self.block) - firsts[sources]
 
     def _offsets(self, blocks: Ints) -> Ints:
-        """Returns where in each block each slot is, shape (blocks, block); those of a source ascend."""
+        """Returns the offset of each slot in each block, shape (blocks, block); the offsets of a source ascend."""
         sources = self._slots[1].astype(np.int16)[block_orders(blocks, self.block, self.seed, "mix")]
         return np.argsort(sources, axis=1, kind="stable")
 
@@ -75,13 +75,13 @@ class Pattern:
         within = np.zeros((len(positions), len(self.quotas)), np.int64)
         used = np.flatnonzero(self.quotas)
         within[:, used] = np.add.reduceat(is_before, self._slots[0][used], axis=1, dtype=np.int64)
-        found: Ints = blocks[:, None] * np.array(self.quotas) + within
-        return found
+        counts: Ints = blocks[:, None] * np.array(self.quotas) + within
+        return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns the source of each position, and the position in it."""
-        found = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
-        sources, within = zip(*found) if found else ((positions,), (positions,))
+        """Returns the source of each position, and the position in that source."""
+        parts = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
+        sources, within = zip(*parts) if parts else ((positions,), (positions,))
         return np.concatenate(sources), np.concatenate(within)
 
     def _at(self, positions: Ints) -> tuple[Ints, Ints]:
@@ -96,11 +96,11 @@ class Pattern:
 
     @property
     def at_once(self) -> int:
-        """How many positions to compute at once, in bounded memory."""
+        """Number of positions to compute at once, which bounds the memory."""
         return max(1, _CELLS // self.block)
 
     def position(self, source: int, number: int) -> int:
-        """Returns the position of a source's item; `ENDLESS` if it is as large, or if the source has no positions."""
+        """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
         if not self.quotas[source]:
             return ENDLESS
         block, within = divmod(number, self.quotas[source])
@@ -112,11 +112,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Patterns that follow each other, each from a position on; the methods are those of a `Pattern`.
+    """A sequence of patterns, each of which begins at a position; it has the methods of a `Pattern`.
 
     Attributes:
-        starts: the first position of each pattern, from 0 on, ascending.
-        patterns: of the same sources.
+        starts: the first position of each pattern, ascending; the first one is 0.
+        patterns: the patterns, which have the same sources.
     """
 
     starts: tuple[int, ...]
@@ -124,7 +124,7 @@ class Schedule:
 
     @functools.cached_property
     def _taken(self) -> Ints:
-        """How many items of each source are before each pattern, shape (patterns, sources)."""
+        """Number of items of each source before each pattern, shape (patterns, sources)."""
         counts = [
             pattern.before(np.array([stop - start]))[0]
             for start, stop, pattern in zip(self.starts, self.starts[1:], self.patterns)
@@ -134,59 +134,59 @@ class Schedule:
 
     @property
     def quotas(self) -> tuple[int, ...]:
-        """Those of the last pattern."""
+        """The quotas of the last pattern."""
         return self.patterns[-1].quotas
 
     @property
     def block(self) -> int:
-        """How many positions a block of the last pattern has."""
+        """Number of positions in a block of the last pattern."""
         return self.patterns[-1].block
 
     @property
     def at_once(self) -> int:
-        """How many positions to compute at once, in bounded memory."""
+        """Number of positions to compute at once, which bounds the memory."""
         return min(pattern.at_once for pattern in self.patterns)
 
     def _parts(self, positions: Ints) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yields the number of each pattern that has some of the positions, and which these are."""
+        """Yields (number of a pattern, mask of its positions) for each pattern that has any of the positions."""
         numbers = np.searchsorted(self.starts, positions, side="right") - 1
         return ((number, numbers == number) for number in np.unique(numbers).tolist())
 
     def before(self, positions: Ints) -> Ints:
         """Returns how many items of each source are before positions, shape (positions, sources)."""
-        found = np.empty((len(positions), len(self.quotas)), np.int64)
-        for number, some in self._parts(positions):
-            here = self.patterns[number].before(positions[some] - self.starts[number])
-            found[some] = self._taken[number] + here
-        return found
+        counts = np.empty((len(positions), len(self.quotas)), np.int64)
+        for number, mask in self._parts(positions):
+            in_pattern = self.patterns[number].before(positions[mask] - self.starts[number])
+            counts[mask] = self._taken[number] + in_pattern
+        return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns the source of each position, and the position in it."""
+        """Returns the source of each position, and the position in that source."""
         sources, within = np.empty_like(positions), np.empty_like(positions)
-        for number, some in self._parts(positions):
-            sources[some], here = self.patterns[number].at(positions[some] - self.starts[number])
-            within[some] = self._taken[number][sources[some]] + here
+        for number, mask in self._parts(positions):
+            sources[mask], in_pattern = self.patterns[number].at(positions[mask] - self.starts[number])
+            within[mask] = self._taken[number][sources[mask]] + in_pattern
         return sources, within
 
     def position(self, source: int, number: int) -> int:
-        """Returns the position of a source's item; `ENDLESS` if it is as large, or if there is none."""
+        """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
         stage = int(np.searchsorted(self._taken[1:, source], number, side="right"))
         within = number - int(self._taken[stage, source])
         return min(self.starts[stage] + self.patterns[stage].position(source, within), ENDLESS)
 
 
 def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
-    """Returns how many positions of a block each source has: the fewest in the ratio of the weights.
+    """Returns the quota of each source: the smallest whole numbers in the ratio of the weights.
 
-    If that would be blocks of more than `MAX_BLOCK` positions, blocks have `MAX_BLOCK`, and the quotas are rounded to
-    the nearest, at least 1 each. A weight of 0 has a quota of 0.
+    If their sum would be more than `MAX_BLOCK`, it is `MAX_BLOCK`, and the quotas are rounded, to at least 1 each. A
+    weight of 0 has a quota of 0.
 
     >>> quotas_of([0.7, 0.3]), quotas_of([1, 1/2, 1/3]), quotas_of([1e6, 1])
     ((7, 3), (6, 3, 2), (1023, 1))
     """
     if not all(weights):
-        found = iter(quotas_of([weight for weight in weights if weight]))
-        return tuple(next(found) if weight else 0 for weight in weights)
+        quotas_above_0 = iter(quotas_of([weight for weight in weights if weight]))
+        return tuple(next(quotas_above_0) if weight else 0 for weight in weights)
     shares = np.array(weights, np.float64) / np.sum(np.array(weights, np.float64))
     sizes = np.arange(1, MAX_BLOCK + 1)
     products = np.outer(sizes, shares)
@@ -212,14 +212,14 @@ class Mixture(Operation):
         """Mixes operations.
 
         Args:
-            children: at least one, none of them empty.
-            pattern: of as many sources.
+            children: the sources, at least one, none of which is empty.
+            pattern: the source of each position; it has the same number of sources.
             stop: when an epoch ends: "first", "all" or "never".
             is_tagged: whether items are pairs of the number of the source and the source's item.
-            text: what was mixed, for a state's fingerprint.
+            text: description of the mixture, for a state's fingerprint.
 
         Raises:
-            ValueError: a source does not end, and the epoch is to end with it.
+            ValueError: a source is endless, and the epoch would end with it.
         """
         self.pattern = pattern
         self.is_tagged = is_tagged

@@ -177,7 +177,7 @@ class Left(Rearranged):
 
 
 class Repeat(Operation):
-    """The items of one epoch after another."""
+    """The items of several epochs, one epoch after another."""
 
     def __init__(self, child: Operation, times: int | None) -> None:
         """Repeats the child; for ever where `times` is None."""
@@ -190,17 +190,17 @@ class Repeat(Operation):
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's, epoch by epoch."""
         for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
-            below = (found for _, found in parts)
-            yield from self.child.blocks(below, self._epoch(epoch, number))
+            child_spans = (part_spans for _, part_spans in parts)
+            yield from self.child.blocks(child_spans, self._epoch(epoch, number))
 
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields the number of an epoch and the positions in it, of which some may come next."""
+        """Yields (number of an epoch, positions in it); several times for an epoch if its positions come in pieces."""
         n = self.child.length
         for starts, counts in spans:
             while len(starts):
                 number = int(starts[0]) // n
-                here, (starts, counts) = divided_at(starts, counts, (number + 1) * n)
-                yield number, (here[0] - number * n, here[1])
+                in_epoch, (starts, counts) = divided_at(starts, counts, (number + 1) * n)
+                yield number, (in_epoch[0] - number * n, in_epoch[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's."""
@@ -278,11 +278,11 @@ class Window(Rearranged):
 
 @dataclasses.dataclass(frozen=True)
 class Even:
-    """How all ranks get the same number of whole blocks.
+    """Gives all ranks the same number of whole blocks.
 
     Attributes:
-        mode: "drop" leaves out the last items of an epoch, "pad" adds its first ones after them.
-        multiple: number of items of which all ranks together get a multiple.
+        mode: "drop" leaves out the last items of an epoch; "pad" adds items from its beginning after the last ones.
+        multiple: all ranks together get a multiple of this number of items.
     """
 
     mode: str
@@ -293,7 +293,7 @@ class Even:
             raise ValueError(f"even must be 'drop', 'pad' or None, got {self.mode!r}.")
 
     def length(self, length: int) -> int:
-        """Returns how many of that many items all ranks together get, or how many with those that are added.
+        """Returns the number of items that all ranks together get from an epoch of `length` items.
 
         >>> Even("drop", 8).length(20), Even("pad", 8).length(20)
         (16, 24)
@@ -311,15 +311,15 @@ class Shared(Rearranged):
 
         Args:
             child: the items of all workers.
-            share: which of them.
-            even: how all ranks get as many; None for no such thing.
-            full: the items of the whole epoch, of which the child has the last ones; None for the child.
+            share: the blocks of this worker.
+            even: gives all ranks the same number of items; None if they may differ.
+            full: the items of the whole epoch, if the child has only the last ones; None for the child.
         """
         self.child = child
         self.even = even
         self.full = child if full is None else full
         self.num_shared = child.length if even is None else even.length(child.length)
-        """Number of items that the shares of all workers have together."""
+        """Number of items of all shares together."""
         self.share = share if even is None else share.of(self.num_shared)
         length = ENDLESS if child.length == ENDLESS else self.share.count(self.num_shared)
         by_ones = ", even" if share.end is not None and share.block > 1 else ""
@@ -328,7 +328,7 @@ class Shared(Rearranged):
         super().__init__(length, child.item_bytes, (*child.texts, text))
 
     def in_blocks(self, size: int) -> Shared:
-        """Returns the same with blocks of that size, where the size was left to us."""
+        """Returns the same share with blocks of `size` items, if it has the default block size; otherwise itself."""
         share = self.share
         if share.end is None:
             return self
@@ -338,26 +338,26 @@ class Shared(Rearranged):
         return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
     def on(self, child: Operation) -> Shared:
-        """Returns the same share of the last items of an epoch."""
+        """Returns the same share of `child`, which has the last items of the epoch."""
         return Shared(child, self.share.of(child.length), self.even, self.full)
 
     def of_first_worker(self, child: Operation) -> Shared:
-        """Returns the share of worker 0 of other items."""
+        """Returns the share of worker 0 of the items of `child`."""
         return Shared(child, dataclasses.replace(self.share, worker_index=0), self.even, self.full)
 
     @property
     def _items(self) -> Operation | _Padded:
-        """The items of all workers, with those that are added at the end."""
+        """The items of all workers, followed by those that `even="pad"` adds."""
         return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's at the worker's positions."""
+        """Yields the child's items at the worker's positions."""
         counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
-        below = (self.share.spans(*some) for some in limited(spans, counts))
-        return self._items.blocks(below, epoch)
+        child_spans = (self.share.spans(*arrays) for arrays in limited(spans, counts))
+        return self._items.blocks(child_spans, epoch)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's at the worker's positions."""
+        """Returns the child's items at the worker's positions."""
         return self._items.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
@@ -366,41 +366,41 @@ class Shared(Rearranged):
 
 
 class _Padded:
-    """The last items of an epoch, followed by those of the whole epoch again and again."""
+    """The last items of an epoch, followed by endless repetitions of the whole epoch."""
 
     def __init__(self, last: Operation, full: Operation) -> None:
         self._last = last
         self._full = full
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at positions, ascending."""
+        """Yields the items at ascending positions."""
         for lap, parts in itertools.groupby(self._by_lap(spans), key=lambda part: part[0]):
-            below = (found for _, found in parts)
-            yield from (self._full if lap else self._last).blocks(below, epoch)
+            child_spans = (part_spans for _, part_spans in parts)
+            yield from (self._full if lap else self._last).blocks(child_spans, epoch)
 
     def _by_lap(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields 0 and positions of the last items, or the number of a repetition and positions in it."""
+        """Yields (lap, positions in it): lap 0 is the last items, lap n the repetition n of the whole epoch."""
         n, size = self._last.length, self._full.length
         for starts, counts in spans:
             while len(starts):
                 lap = (int(starts[0]) - n) // size + 1 if starts[0] >= n else 0
                 begin = n + (lap - 1) * size if lap else 0
-                here, (starts, counts) = divided_at(starts, counts, n + lap * size)
-                yield lap, (here[0] - begin, here[1])
+                in_lap, (starts, counts) = divided_at(starts, counts, n + lap * size)
+                yield lap, (in_lap[0] - begin, in_lap[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the items at any positions."""
         is_last = positions < self._last.length
-        found: list[Any] = [None] * len(positions)
-        for operation, some, begin in (
+        fetched: list[Any] = [None] * len(positions)
+        for operation, indices, begin in (
             (self._last, np.flatnonzero(is_last), 0),
             (self._full, np.flatnonzero(~is_last), self._last.length),
         ):
-            if len(some):
-                items = operation.fetch((positions[some] - begin) % operation.length, epoch)
-                for place, item in zip(some.tolist(), items):
-                    found[place] = item
-        return found
+            if len(indices):
+                items = operation.fetch((positions[indices] - begin) % operation.length, epoch)
+                for index, item in zip(indices.tolist(), items):
+                    fetched[index] = item
+        return fetched
 
 
 class Batches(Operation):
@@ -435,10 +435,10 @@ class Batches(Operation):
 def divide(operation: Operation, share: Share, even: Even | None = None) -> Operation:
     """Returns a share of the items of an operation.
 
-    With `even`, batches are made of a share of the examples, so that the last ones can be filled up.
+    With `even`, examples are divided and then put in batches, so that the last batches can be padded.
 
     Raises:
-        ValueError: with `even`, the batches have different sizes that are the items of an operation.
+        ValueError: `even` is given, an operation follows batches, and the last batch of an epoch is smaller.
     """
     if even is None:
         return Shared(operation, share)
@@ -452,15 +452,20 @@ def divide(operation: Operation, share: Share, even: Even | None = None) -> Oper
 
 
 def _check_equal_batches(operation: Operation, even: Even) -> None:
+    """Checks that all batches below an operation have the same size.
+
+    Raises:
+        ValueError: the last batch of an epoch is smaller.
+    """
     if isinstance(operation, Batches) and not operation.drop_remainder and operation.length != ENDLESS:
-        rest = operation.child.length % operation.size
-        if rest:
+        num_remaining = operation.child.length % operation.size
+        if num_remaining:
             raise ValueError(
                 f"even={even.mode!r}: expected batches of {operation.size} examples, but the last one of an epoch has "
-                f"{rest}, and an operation follows batch(). Call batch() last, or with drop_remainder=True."
+                f"{num_remaining}, and an operation follows batch(). Call batch() last, or with drop_remainder=True."
             )
-    below: Any = getattr(operation, "child", None)
-    for child in getattr(operation, "children", () if below is None else (below,)):
+    only_child: Any = getattr(operation, "child", None)
+    for child in getattr(operation, "children", () if only_child is None else (only_child,)):
         _check_equal_batches(child, even)
 
 
@@ -490,9 +495,10 @@ def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[i
 
 
 def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
+    """Returns the result of `reached` for the operation of worker 0, which has taken `taken` items."""
     if isinstance(operation, Batches):
         return _reached(operation.child, min(taken * operation.size, operation.child.length))
-    if isinstance(operation, _GoneOn):
+    if isinstance(operation, _ResumedShare):
         return _reached(operation.child, taken + operation.taken)
     if not isinstance(operation, Shared):
         return taken, None
@@ -503,7 +509,7 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
     unit, child = 1, operation.child
     while isinstance(child, Batches):
         unit, child = unit * child.size, child.child
-    if partial is not None and isinstance(child, (Shared, _GoneOn)):
+    if partial is not None and isinstance(child, (Shared, _ResumedShare)):
         raise StateError(
             f"the state cannot be saved: expected a whole block of {partial.block} examples, got {partial.taken}, "
             "where shard() divides what shard() divided. Save it between blocks, or divide once."
@@ -516,15 +522,15 @@ def _of_first_worker(operation: Operation) -> Operation:
     """Returns the same operation for worker 0, which has at least as many items as any other."""
     if isinstance(operation, Batches):
         return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
-    if isinstance(operation, _GoneOn):
-        return _GoneOn(_of_first_worker(operation.child), operation.taken)
+    if isinstance(operation, _ResumedShare):
+        return _ResumedShare(_of_first_worker(operation.child), operation.taken)
     if isinstance(operation, Shared):
         return operation.of_first_worker(_of_first_worker(operation.child))
     return operation
 
 
-class _GoneOn(Slice):
-    """A worker's part, of whose first block it has taken some items."""
+class _ResumedShare(Slice):
+    """A share without the items of its first block that the worker took before it was resumed."""
 
     def __init__(self, child: Operation, taken: int) -> None:
         self.taken = taken
@@ -553,12 +559,12 @@ def _innermost(operation: Operation) -> tuple[Shared | None, int]:
 
 
 def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
-    """Returns the same divisions and batches on top of another stream.
+    """Returns the same divisions and batches of another stream.
 
     Args:
-        operation: what one worker reads.
-        stream: what workers divide and what is put in batches.
-        taken: how many items of its first block a worker has taken, see `begun`.
+        operation: the items of one worker.
+        stream: the new items to divide and to put in batches.
+        taken: number of items of its first block that the worker has taken; see `begun`.
     """
     if isinstance(operation, Batches):
         return Batches(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
@@ -566,7 +572,7 @@ def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operati
         innermost = _innermost(operation)[0] is operation
         child = moved_on(operation.child, stream, 0 if innermost else taken)
         shared = operation.on(child)
-        return _GoneOn(shared, taken) if taken and innermost else shared
+        return _ResumedShare(shared, taken) if taken and innermost else shared
     return stream
 
 
@@ -634,13 +640,13 @@ def whole(start: int, stop: int) -> Iterator[Spans]:
 
 
 def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
-    """Returns spans before a position, and those from there on."""
-    some = int(np.searchsorted(starts, end))
-    over = int(starts[some - 1] + counts[some - 1]) - end
-    before, after = (starts[:some], counts[:some]), (starts[some:], counts[some:])
-    if over > 0:
-        before = before[0], np.append(before[1][:-1], before[1][-1] - over)
-        after = np.append(end, after[0]), np.append(over, after[1])
+    """Divides spans at the position `end`: returns those before it, and those from it on."""
+    num_before = int(np.searchsorted(starts, end))
+    excess = int(starts[num_before - 1] + counts[num_before - 1]) - end
+    before, after = (starts[:num_before], counts[:num_before]), (starts[num_before:], counts[num_before:])
+    if excess > 0:
+        before = before[0], np.append(before[1][:-1], before[1][-1] - excess)
+        after = np.append(end, after[0]), np.append(excess, after[1])
     return before, after
 
 
