@@ -1,4 +1,4 @@
-"""Errors for names of other libraries, which say what to write instead, with the caller's own arguments."""
+"""Errors for names of other libraries: they contain the code to write instead, with the caller's own arguments."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """A row of a table.
+    """A row of a table of foreign names.
 
     Attributes:
         parameters: names of the foreign function's parameters, in order.
-        fields: the fields of the text that they fill, in the same order.
+        fields: names of the fields of `text` for these parameters, in the same order.
         text: completes "Use ...".
     """
 
@@ -34,12 +34,12 @@ class Row(NamedTuple):
 
 
 class WrittenCall(NamedTuple):
-    """An attribute, or a call of it, as it is in the caller's source.
+    """Source text of an attribute, or of a call of it, in the caller's code.
 
     Attributes:
-        receiver: the object, if the caller has a name for it.
-        positional: the positional arguments.
-        keywords: the others, by name.
+        receiver: source of the object before the dot, if it is a name or an attribute; otherwise None.
+        positional: sources of the positional arguments.
+        keywords: sources of the keyword arguments, by name.
     """
 
     receiver: str | None = None
@@ -47,8 +47,8 @@ class WrittenCall(NamedTuple):
     keywords: Mapping[str, str] = {}
 
 
-class _Given(str):
-    """The text of an argument; as a field of a format, the default behind the colon is not used."""
+class _ArgumentText(str):
+    """Text of an argument of the call; it ignores the default after the colon of a format field."""
 
     __slots__ = ()
 
@@ -56,8 +56,8 @@ class _Given(str):
         return str(self)
 
 
-class _Missing(str):
-    """The name of an argument that is not given; as a field of a format, it is replaced by the default."""
+class _MissingArgument(str):
+    """Name of an argument that the call lacks; a format field replaces it by the default after its colon."""
 
     __slots__ = ()
 
@@ -66,14 +66,14 @@ class _Missing(str):
 
 
 class _Fields(dict[str, str]):
-    """The fields of a text."""
+    """Fields for `str.format_map`; unknown ones are a `_MissingArgument`."""
 
     def __missing__(self, name: str) -> str:
-        return _Missing(name)
+        return _MissingArgument(name)
 
 
 def rows_of(table: Mapping[str, str]) -> dict[str, Row]:
-    """Returns the rows of a table by name.
+    """Returns the rows of a table of foreign names, by name.
 
     >>> rows_of({"take(n) | limit(count)": "`{ds}[:{n}]`"})["limit"]
     Row(parameters=('count',), fields=('n',), text='`{ds}[:{n}]`')
@@ -82,10 +82,11 @@ def rows_of(table: Mapping[str, str]) -> dict[str, Row]:
 
 
 def _rows_of(table: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+    """Yields (name, row) for each name of a table; the names of one key share the fields of the first."""
     for key, text in table.items():
         fields: tuple[str, ...] = ()
-        for name, _, rest in (part.partition("(") for part in key.split(" | ")):
-            parameters = tuple(rest.removesuffix(")").split(", ")) if rest else ()
+        for name, _, arguments in (part.partition("(") for part in key.split(" | ")):
+            parameters = tuple(arguments.removesuffix(")").split(", ")) if arguments else ()
             fields = fields or parameters
             yield name, Row(parameters, fields, text)
 
@@ -96,7 +97,7 @@ def _table(receiver: str) -> Mapping[str, Row]:
 
 
 def instead_of(receiver: str, name: str) -> str:
-    """Returns the sentence that says what to write instead of a foreign name; '' if the name is in no table.
+    """Returns the sentence "Use ..." for a foreign name in the caller's code; '' if the table lacks the name.
 
     Args:
         receiver: the key in `ATTRIBUTES` of the object that lacks the name.
@@ -107,12 +108,12 @@ def instead_of(receiver: str, name: str) -> str:
         return ""
     call = _written_call(name)
     fields = {"name": name, **dict(zip(row.fields, call.positional)), **call.keywords}
-    fields |= {field: call.keywords[own] for own, field in zip(row.parameters, row.fields) if own in call.keywords}
+    fields |= {field: call.keywords[name] for name, field in zip(row.parameters, row.fields) if name in call.keywords}
     return _sentence(row, {receiver: call.receiver or receiver, **fields})
 
 
 def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError | None:
-    """Returns the error for a foreign name that an object lacks; None if the name is in no table."""
+    """Returns the error for a foreign name that an object lacks; None if the table lacks the name, too."""
     sentence = instead_of(receiver, name)
     if not sentence:
         return None
@@ -122,19 +123,21 @@ def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError |
 
 
 def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Returns a decorator that says in a TypeError what to write instead of an argument of other libraries.
+    """Returns a decorator that adds "Use ..." to the TypeError for an argument of other libraries.
 
     Args:
-        function_name: the key in `ARGUMENTS`. Its row without a name is for all arguments that do not fit.
+        function_name: the key in `ARGUMENTS`. The row with an empty name is for any other arguments that do not fit.
     """
     rows = rows_of(ARGUMENTS[function_name])
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        """Returns the function with a check of its arguments."""
         signature = inspect.signature(function)
         names = tuple(name for name in signature.parameters if name != "self")
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            """Raises the TypeError if an argument is foreign, otherwise calls the function."""
             foreign = next((name for name in kwargs if name in rows and name not in names), "")
             problem = f"no argument {foreign!r}" if foreign else ""
             if not foreign and "" in rows:
@@ -159,7 +162,7 @@ _MIN_BUFFER_SIZE = 100  # smaller numbers are more often seeds
 
 
 def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates `shuffle(seed, window)`; warns once of a seed without its name that may be a buffer size of tf.data."""
+    """Decorates `shuffle(seed, window)`: warns once if a positional seed may be a buffer size of tf.data."""
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -181,7 +184,7 @@ def _warn_of_buffer_size(seed: int) -> None:
 
 
 def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """Returns the texts of the arguments of a call: as the caller wrote them, otherwise as Python shows the values."""
+    """Returns the texts of a call's arguments: their source, or `repr` of the values if the source is unknown."""
     call = _written_call(function_name)
     fields = {name: _shown(value) for name, value in values.items()}
     fields |= {**dict(zip(names, call.positional)), **call.keywords}
@@ -194,15 +197,15 @@ def _shown(value: Any) -> str:
 
 
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
-    given = _Fields((name, _Given(text)) for name, text in fields.items())
-    return f"Use {row.text.format_map(given)}."
+    texts = _Fields((name, _ArgumentText(text)) for name, text in fields.items())
+    return f"Use {row.text.format_map(texts)}."
 
 
 _MAX_ARGUMENT = 60  # characters of the caller's source
 
 
 def _written_call(name: str) -> WrittenCall:
-    """Returns how the code that called this package wrote an attribute of a name; nothing if its source is unknown."""
+    """Returns the use of an attribute in the code that called this package; an empty one if the source is unknown."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame = frame.f_back
@@ -210,13 +213,13 @@ def _written_call(name: str) -> WrittenCall:
         return WrittenCall()
     try:
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    except SyntaxError:  # as of a notebook's cell with commands of the shell
+    except SyntaxError:  # such as a notebook's cell with shell commands
         return WrittenCall()
     return next(_calls_at(tree, name, frame.f_lineno), WrittenCall())
 
 
 def _calls_at(tree: ast.AST, name: str, line: int) -> Iterator[WrittenCall]:
-    """Yields the calls, then the other uses, of an attribute in the statements at a line."""
+    """Yields the uses of an attribute in the expressions at a line: calls first."""
     nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", line + 1) <= line <= (_last_line(node) or 0)]
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:

@@ -1,7 +1,7 @@
-"""Names of other libraries, and what to write instead of them here: the tables of `advice`.
+"""Names of other libraries and their replacements here: the tables of `advice`.
 
 TensorFlow Datasets, Hugging Face datasets, PyTorch, tf.data, MosaicML Streaming, WebDataset, SeqIO, Grain, LitData and
-pandas. Names that are natural here exist; for the others the text completes "Use ...".
+pandas. Only names that do not exist here are in the tables. The text of a row completes "Use ...".
 
 A key is a name, with the parameters of the foreign function if the text uses them; several names are separated by
 ` | `, and have the parameters of the first. In a text, `{column}` is the argument as the caller wrote it, otherwise its

@@ -1,4 +1,4 @@
-"""Some examples of a dataset: as a data frame of pandas, and as a table."""
+"""The first examples of a dataset as a pandas data frame or as a table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from beam_datasets.extras import framework
 def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
     """Returns all examples as a `pandas.DataFrame`, with a column for each feature, as TensorFlow Datasets does.
 
-    Features of dicts have columns such as `box/x`. Values are those of the examples, so that text is bytes and an image
-    is an array. All of them are in memory: give a part, such as `ds.take(100)`.
+    Nested features have columns such as `box/x`. Values are those of the examples, so text is bytes and an image is an
+    array. All examples are in memory: pass a part of a large dataset, such as `ds.take(100)`.
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: not needed; TensorFlow Datasets asks for it.
+        ds_info: ignored; for code written for TensorFlow Datasets.
 
     Raises:
         MissingDependencyError: pandas is not installed.
@@ -34,7 +34,7 @@ def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> 
 
     Args:
         ds: a Dataset, a Stream, or another iterable of examples.
-        ds_info: not needed; TensorFlow Datasets asks for it.
+        ds_info: ignored; for code written for TensorFlow Datasets.
         rows: number of examples, at least 1.
     """
     count = integer("rows", rows, at_least=1)
@@ -43,12 +43,12 @@ def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> 
 
 
 class Examples:
-    """Examples with their features, which are shown as a table.
+    """Examples that a notebook or an interactive session shows as a table.
 
     Attributes:
         examples: values as they are read; an exception stands for one that cannot be read.
-        features: of the examples; None if they are not known.
-        keys: names of the features in examples that are tuples; None if they are not known.
+        features: features of the examples; None if they are unknown.
+        keys: names of the items of examples that are tuples; None if they are unknown.
     """
 
     def __init__(self, examples: list[Any], features: Any, keys: Any = None) -> None:
@@ -66,14 +66,14 @@ class Examples:
         return examples_table(self.examples, self.features, self.keys)
 
 
-_SHOWN = 5  # examples of a dataset
+_SHOWN = 5  # examples shown of a dataset
 
 
 def dataset_html(ds: Any) -> str:
-    """Returns a dataset as HTML: its first examples; of batches the arrays of the first one.
+    """Returns a dataset as HTML: its first examples, or the arrays of its first batch.
 
-    Functions of `map()` and `filter()` are not called: what they do is unknown, and a notebook shows without being
-    asked.
+    Functions of `map()` and `filter()` are not called, as they may be slow or have side effects, and a notebook calls
+    this without a request of the user. For such a dataset only the features are shown.
     """
     title = paragraph(repr(ds))
     if not ds._has_positions or any(map(_calls_function, ds._steps)):
@@ -85,7 +85,7 @@ def dataset_html(ds: Any) -> str:
 
 
 def _first(ds: Any, count: int) -> list[Any]:
-    """Returns the first items, up to an error, which is the last one."""
+    """Returns the first `count` items; if reading fails, those before it, followed by the error."""
     items: list[Any] = []
     try:
         with ds.take(count).iterate() as iterator:
@@ -96,19 +96,19 @@ def _first(ds: Any, count: int) -> list[Any]:
 
 
 def _calls_function(step: Any) -> bool:
-    """Returns whether a step, or one of the steps of each item of a batch, calls a function of the user's."""
+    """Returns whether a step, or one of the steps of each item of a batch, calls a function of the user."""
     inner = [*getattr(step, "steps", ()), *itertools.chain.from_iterable(getattr(step, "rests", ()))]
     return step.kind == "map" or any(map(_calls_function, inner))
 
 
 def _keys_of(ds: Any) -> Any:
-    """Returns the names of the features that `as_supervised` yields; None for other datasets."""
+    """Returns the names of the features in the tuples of `as_supervised=True`; None for other datasets."""
     steps = getattr(ds, "_steps", ())
     return getattr(steps[0], "supervised_keys", None) if steps else None
 
 
 def _columns(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the values below nested dicts and tuples, with their paths."""
+    """Yields (path, value) for the leaves of nested dicts and tuples."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _columns(inner, f"{path}/{name}" if path else str(name))

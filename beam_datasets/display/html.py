@@ -1,6 +1,6 @@
-"""Tables of HTML for notebooks. Whatever a value contains is escaped text, and nothing is a script or a link.
+"""HTML tables for notebooks. All values are escaped, and no table contains a script or a link.
 
-They have no colours and no styles of their own, so that they look as the notebook's other tables, light or dark.
+The tables have no colours or styles, so that they look like the notebook's other tables, light or dark.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image,
 from beam_datasets.features.base import STRING
 from beam_datasets.features.sequence import below, display_names, leaves_with_features
 
-_PIXELS = 96  # of the longer side of a thumbnail
-_MAX_IMAGES = 4  # of a value
-_WIDTH = 80  # characters of a value
-_MAX_TEXT = 300  # characters of a description
-_SECONDS, _RATE = 10, 16_000  # of sound
+_PIXELS = 96  # length of the longer side of a thumbnail
+_MAX_IMAGES = 4  # images shown of a value
+_WIDTH = 80  # characters shown of a value
+_MAX_TEXT = 300  # characters shown of a description
+_SECONDS, _RATE = 10, 16_000  # of a sound: the duration to play, and the sample rate if the feature has none
 _MAX_FEATURES = 100
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """HTML markup, which must not be escaped again."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """Returns a value as escaped text.
+    """Returns a value as escaped text; `Html` as it is.
 
     >>> text("<b>")
     '&lt;b&gt;'
@@ -52,7 +52,7 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], caption: o
 
 
 def facts(known: Mapping[str, object]) -> Html:
-    """Returns a table of two columns, without the facts that are empty."""
+    """Returns a table of names and values; empty values are left out."""
     rows = "".join(
         f'<tr><th scope="row">{text(name)}</th><td>{text(value)}</td></tr>' for name, value in known.items() if value
     )
@@ -60,7 +60,7 @@ def facts(known: Mapping[str, object]) -> Html:
 
 
 def paragraph(*parts: object) -> Html:
-    """Returns a paragraph."""
+    """Returns a paragraph of parts, separated by spaces; parts that are not `Html` are escaped."""
     return Html(f"<p>{' '.join(map(text, parts))}</p>")
 
 
@@ -71,8 +71,8 @@ def examples_table(
 
     Args:
         examples: values as they are read; an exception stands for one that cannot be read.
-        features: of the examples; None if they are not known.
-        keys: names of the features in examples that are tuples.
+        features: features of the examples; None if they are unknown.
+        keys: names of the items of examples that are tuples; None if they are unknown.
     """
     if keys is not None and all(isinstance(key, str) for key in keys):
         examples = [dict(zip(keys, each)) if isinstance(each, tuple) else each for each in examples]
@@ -92,14 +92,15 @@ def examples_table(
 
 
 def cell(value: Any, feature: Any) -> Html:
-    """Returns a value of a feature, as it is decoded."""
+    """Returns the cell of a feature's decoded value: pictures, a sound to play, or text."""
     try:
         return _media(value, feature) or text(value_text(value, feature, _WIDTH))
-    except (BeamDatasetsError, TypeError, ValueError):  # Pillow is missing, or map() has made something else of it
+    except (BeamDatasetsError, TypeError, ValueError):  # Pillow is missing, or map() has changed the value
         return text(value_text(value, feature, _WIDTH))
 
 
 def _media(value: Any, feature: Any) -> Html | None:
+    """Returns the pictures or the sound of a value; None if it has neither."""
     if isinstance(feature, (Image, Video)) and not isinstance(feature, LabeledImage):
         pictures = _pictures(value)
         shown = [_image(picture) for picture in pictures[:_MAX_IMAGES]]
@@ -112,7 +113,7 @@ def _media(value: Any, feature: Any) -> Html | None:
 
 
 def _pictures(value: Any) -> list[Any]:
-    """Returns the images of shape (height, width, channels) in a value."""
+    """Returns the images in a value, each of shape (height, width, channels)."""
     if isinstance(value, np.ndarray) and value.ndim == 3:
         return [value] if value.size else []
     if isinstance(value, (list, np.ndarray)) and np.ndim(value[0] if len(value) else 0) == 3:
@@ -158,8 +159,8 @@ def features_table(features: FeatureConnector) -> Html:
 
 
 def info_html(info: Any) -> Html:
-    """Returns what is known of a dataset: a `DatasetInfo`."""
-    known = {
+    """Returns a `DatasetInfo` as tables of metadata, splits and features."""
+    metadata = {
         "dataset": info.full_name,
         "description": _cut(info.description),
         "homepage": info.homepage or "",
@@ -168,7 +169,7 @@ def info_html(info: Any) -> Html:
         "supervised_keys": info.supervised_keys or "",
     }
     splits = [[name, f"{s.num_examples:,}", f"{s.num_shards:,}", _size(s)] for name, s in info.splits.items()]
-    tables = [facts(known), table(["split", "examples", "shards", "size"], splits) if splits else ""]
+    tables = [facts(metadata), table(["split", "examples", "shards", "size"], splits) if splits else ""]
     return Html("".join([*tables, features_table(info.features) if info.features is not None else ""]))
 
 
@@ -176,12 +177,12 @@ def _size(split: Any) -> str:
     return "" if split.num_bytes is None else size_text(split.num_bytes)
 
 
-def _cut(known: str) -> str:
-    return known if len(known) <= _MAX_TEXT else f"{known[:_MAX_TEXT]}..."
+def _cut(description: str) -> str:
+    return description if len(description) <= _MAX_TEXT else f"{description[:_MAX_TEXT]}..."
 
 
 def diff_html(diff: Any) -> Html:
-    """Returns how two versions differ: a `DatasetDiff`."""
+    """Returns a `DatasetDiff`, the differences of two versions, as tables."""
     counts = ("old_examples", "new_examples", "same", "changed", "added", "removed", "moved")
     rows = [[name, *(_count(getattr(split, kind)) for kind in counts)] for name, split in diff.splits.items()]
     reasons = [[reason.needs, reason.text] for reason in diff.verdict.reasons]
@@ -199,7 +200,7 @@ def _count(number: int | None) -> str:
 
 
 def _changes(name: str, split: Any) -> Html:
-    """Returns the first examples of a split that differ."""
+    """Returns a table of the first examples of a split that differ."""
     rows = [[change.kind, _values(change.old), _values(change.new)] for change in split.examples]
     return table(["change", "old", "new"], rows, f"{name}: the first examples that differ")
 

@@ -25,11 +25,11 @@ from beam_datasets.features.base import STRING
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
 
-_MAX_STRING_BYTES = (1 << 31) - 1  # of an array, whose offsets have 32 bits
+_MAX_STRING_BYTES = (1 << 31) - 1  # bytes of an array with offsets of 32 bits
 
 
 def arrow_schema(pa: Any, schema: Struct) -> Any:
-    """Returns the schema of a table; its metadata say what Hugging Face's datasets make of the columns."""
+    """Returns the schema of a table; its metadata contain the features for Hugging Face's datasets."""
     fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
     features = {name: _hugging_face(column) for name, column in schema.fields.items()}
     return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
@@ -44,24 +44,27 @@ def arrow_type(pa: Any, column: Column) -> Any:
     if column.is_file:
         return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     strings = {"text": pa.string(), "name": pa.string(), "binary": pa.binary()}
-    kind = pa.from_numpy_dtype(_known_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
+    kind = pa.from_numpy_dtype(_numpy_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
     for length in reversed(_lengths(column)):
         kind = pa.list_(kind, length) if length else pa.list_(kind)
     return kind
 
 
 def _lengths(column: Values) -> tuple[int | None, ...]:
-    """Returns a shape as lists have it: of lists of a fixed size Parquet has no missing one that pyarrow reads."""
+    """Returns the lengths of nested lists; None for any length.
+
+    The first length of an optional column is None: pyarrow cannot read a missing list of a fixed size from Parquet.
+    """
     return (None, *column.shape[1:]) if column.optional and column.shape else column.shape
 
 
-def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns a dtype, or float32 for one that NumPy itself does not have (bfloat16)."""
+def _numpy_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns a dtype, or float32 for one that is not NumPy's own (bfloat16)."""
     return np.dtype(np.float32) if dtype.kind == "V" else dtype
 
 
 def _hugging_face(column: Column) -> Any:
-    """Returns what the metadata of Hugging Face's datasets call a column."""
+    """Returns the description of a column in the metadata of Hugging Face's datasets."""
     if isinstance(column, Struct):
         return {name: _hugging_face(field) for name, field in column.fields.items()}
     if isinstance(column, Items):
@@ -70,11 +73,11 @@ def _hugging_face(column: Column) -> Any:
         return {"_type": column.kind.capitalize()}
     if column.kind == "label" and column.names:
         return {"names": list(column.names), "_type": "ClassLabel"}
-    name = _known_dtype(column.dtype).name if column.is_numeric else "binary" if column.kind == "binary" else "string"
-    made: Any = {"dtype": name, "_type": "Value"}
+    name = _numpy_dtype(column.dtype).name if column.is_numeric else "binary" if column.kind == "binary" else "string"
+    feature: Any = {"dtype": name, "_type": "Value"}
     for length in reversed(_lengths(column)):
-        made = {"feature": made, "length": length, "_type": "Sequence"} if length else [made]
-    return made
+        feature = {"feature": feature, "length": length, "_type": "Sequence"} if length else [feature]
+    return feature
 
 
 def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
@@ -82,9 +85,9 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
 
     Args:
         pa: the module pyarrow.
-        column: what they are.
-        values: a list of values, an array of them, or of dicts and sequences of dicts a dict of such.
-        name: of the column, for errors.
+        column: the column of the schema.
+        values: a list or array of values; for dicts and sequences of dicts, a dict of such values for each field.
+        name: name of the column, for errors.
 
     Raises:
         FeatureValueError: a text is not UTF-8, or the features of an item have different numbers of items.
@@ -119,58 +122,58 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
             for value in values:
                 _check_text(column, value, name)  # raises the error that names the feature
             raise
-    flat = _known(values).reshape(-1)
-    found = pa.array(flat)
+    flat = _as_numpy_dtype(values).reshape(-1)
+    array = pa.array(flat)
     if isinstance(column, Values) and column.kind == "name":
-        found = pa.array(column.names, pa.string()).take(pa.array(flat, mask=flat < 0))
+        array = pa.array(column.names, pa.string()).take(pa.array(flat, mask=flat < 0))
     for length in reversed(values.shape[1:]):
-        found = pa.FixedSizeListArray.from_arrays(found, length)
-    return found.cast(kind)
+        array = pa.FixedSizeListArray.from_arrays(array, length)
+    return array.cast(kind)
 
 
 def _strings(pa: Any, values: list[bytes], kind: Any) -> Any:
-    """Returns the array of strings, which are copied once; pyarrow would grow its memory, which is slow at first.
+    """Returns the array of strings. It copies them once; `pa.array` would grow its memory repeatedly.
 
     Raises:
         ArrowInvalid: a text is not UTF-8.
     """
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     if ends[-1] > _MAX_STRING_BYTES:
-        return pa.array(values, kind)  # which divides them
+        return pa.array(values, kind)  # which makes several arrays
     offsets = np.concatenate([[0], ends]).astype(np.int32)
-    found = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
-    found.validate(full=True)
-    return found
+    array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])
+    array.validate(full=True)
+    return array
 
 
 def _is_plain(column: Column) -> bool:
-    """Returns whether pyarrow takes the values as they are: numbers of NumPy's own dtypes, and bytes."""
+    """Returns whether `pa.array` accepts the values unchanged: numbers of NumPy's own dtypes, and bytes."""
     if not isinstance(column, Values) or column.shape:
         return False
     return column.kind in ("text", "binary") or (column.is_numeric and column.dtype.kind != "V")
 
 
 def _have_one_shape(values: Any) -> bool:
-    """Returns whether sequences are arrays whose items have one shape, so that they can be joined."""
+    """Returns whether all values are arrays whose items have one shape, so that they can be concatenated."""
     shapes = {value.shape[1:] if isinstance(value, np.ndarray) else None for value in values}
     return len(shapes) == 1 and None not in shapes
 
 
 def _plain(column: Column, value: Any, name: str) -> Any:
-    """Returns a value as pyarrow takes it: dicts, lists, and arrays of one dimension."""
+    """Returns a value as `pa.array` accepts it: dicts, lists, and arrays of one dimension."""
     if value is None:
         return None
     if isinstance(column, Struct):
         return {key: _plain(field, value[key], join(name, key)) for key, field in column.fields.items()}
     if isinstance(column, Items):
         if is_number(column.item):
-            return _known(np.asarray(value))
+            return _as_numpy_dtype(np.asarray(value))
         return [_plain(column.item, item, name) for item in items_of(value, name)]
     if column.is_file:
         return {"bytes": value, "path": None}
     if column.kind == "name":
         return None if value < 0 else column.names[value]
-    return _nested(_known(np.asarray(value))) if column.is_numeric or column.shape else value
+    return _nested(_as_numpy_dtype(np.asarray(value))) if column.is_numeric or column.shape else value
 
 
 def _check_text(column: Column, value: Any, name: str) -> None:
@@ -192,6 +195,6 @@ def _nested(array: Any) -> Any:
     return list(map(_nested, array)) if array.ndim > 1 else array[()]
 
 
-def _known(array: Any) -> Any:
-    """Returns an array of a dtype that NumPy itself has."""
-    return array.astype(_known_dtype(array.dtype), copy=False)
+def _as_numpy_dtype(array: Any) -> Any:
+    """Returns an array with a dtype of NumPy's own."""
+    return array.astype(_numpy_dtype(array.dtype), copy=False)

@@ -1,7 +1,7 @@
-"""Examples as tables of Arrow, pandas and Polars, made by columns.
+"""Examples as tables of Arrow, pandas and Polars, decoded by columns.
 
-A table is made of record batches, and these as other batches are: a step makes one of a list of records. So they come
-in read order, on threads or processes if `parallel()` asks for them, and an error names the record.
+A table consists of record batches. A step makes each one of a list of records, as for other batches. So they are in
+read order, `parallel()` decodes them in threads or processes, and an error names the record.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from beam_datasets.reading.decoding import Batch, Decode, MixedFirst, Raw
 from beam_datasets.reading.operations import Batches
 
 _BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
-"""Stored bytes of a record batch, about, and its rows: few enough to be in the cache of a processor."""
+"""Approximate stored bytes of a record batch, and its maximum rows: small enough for the cache of a processor."""
 
 
 @dataclass(frozen=True)
 class RecordBatch(Batch):
-    """Lists of records made to Arrow's record batches.
+    """A step that makes an Arrow record batch of a list of records.
 
     Attributes:
-        schema: the columns.
+        schema: the columns of the record batch.
     """
 
     schema: Struct = field(kw_only=True)
 
     def compile_ahead(self) -> None:
-        """Returns None: images are not decoded."""
+        """Returns None, as images are not decoded."""
 
     def compile(self) -> Callable[[Any], Any]:
-        """Returns the function from a list of records, or of pairs of an id and a record."""
+        """Returns the function that makes a record batch of a list of records, or of pairs (id, record)."""
         decode: Any = self.steps[0]
         pa, schema = _pyarrow(), self.schema
         types = arrow_schema(pa, schema)
@@ -55,7 +55,7 @@ class RecordBatch(Batch):
         return of_pairs if decode.with_ids else of_records
 
     def compile_check(self) -> Callable[[Any], Any]:
-        """Returns the function that makes a batch of one record: text that is not UTF-8 is an error here alone."""
+        """Returns the function that makes a record batch of one record, to find the one that raises an error."""
         make = self.compile()
         return lambda item: make([item])
 
@@ -79,7 +79,7 @@ def to_polars(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> 
 
 
 def reader_of(dataset: Dataset) -> Any:
-    """Returns a `pyarrow.RecordBatchReader` of the examples, which reads them when it is read."""
+    """Returns a `pyarrow.RecordBatchReader`, which reads the examples lazily."""
     schema, batches = _record_batches(dataset, label_names=False, binary=())
     return _pyarrow().RecordBatchReader.from_batches(schema, iter(batches))
 
@@ -90,7 +90,7 @@ def _pyarrow() -> Any:
 
 def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> tuple[Any, Dataset]:
     """Returns the Arrow schema of a dataset's examples, and the dataset of their record batches."""
-    len(dataset)  # raises the error if it is endless
+    len(dataset)  # raises a TypeError if it is endless
     step = _decode_step(dataset)
     features = chosen(step.features, step.decoders)
     schema = schema_of(features, [record_name(name, features) for name in binary])
@@ -104,21 +104,21 @@ def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str
 
 
 def _decode_step(dataset: Dataset) -> Decode:
-    """Returns the only step of a dataset.
+    """Returns the decoding step of a dataset, which must be its only step.
 
     Raises:
-        TypeError: its items do not have the columns of its features.
+        TypeError: the items are not examples with the dataset's features, such as batches.
     """
     step, *rest = dataset._steps
     if isinstance(step, Decode) and step.supervised_keys is None and not rest:
         return step
     if isinstance(step, MixedFirst):
-        what = "those of a mixture with source_key or of sources that are decoded differently"
+        items = "those of a mixture with source_key or of sources that are decoded differently"
     elif isinstance(step, (Batch, Raw)):
-        what = "batches" if isinstance(step, Batch) else "records"
+        items = "batches" if isinstance(step, Batch) else "records"
     else:
-        what = "results of map()" if rest else "the tuples of as_supervised=True"
+        items = "results of map()" if rest else "the tuples of as_supervised=True"
     raise TypeError(
-        f"a table: expected examples with the columns of their features, got {what}. Make it of the dataset before, or "
-        "of the examples: pyarrow.Table.from_pylist(list(ds))."
+        f"a table: expected examples with the columns of their features, got {items}. Call this before map(), "
+        "batch() or mix(), or make the table of the examples: pyarrow.Table.from_pylist(list(ds))."
     )
