@@ -8,6 +8,7 @@ The names are imported when they are first used, so that `import beam_datasets` 
 from __future__ import annotations
 
 import importlib
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ __all__ = list(_HOME_OF)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
+        if PathFinder.find_spec(f"{__name__}.{name}", __path__):
+            # `from beam_datasets import storage` asks for it, and then imports the module.
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}. Write `import {__name__}.{name}`")
         from beam_datasets.advice import instead_of
         from beam_datasets.errors import did_you_mean
 
