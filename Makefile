@@ -96,7 +96,7 @@ test: .venv/.ready
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
 
-# Property tests draw 100 cases each here, and 30 in `make test`.
+# Property tests draw 60 cases each here, and 30 in `make test`.
 # Three processes on two cores: many slow tests wait for servers and for processes that they kill.
 FULL := --hypothesis-profile=full
 test-slow: .venv/.ready
