@@ -1,4 +1,4 @@
-"""What a report of a bug needs to say of the environment: versions of Python, packages, engines and the machine."""
+"""Describes the environment for bug reports: versions of Python, packages and engines, and the machine."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ _MISSING = "not installed"
 
 
 def versions() -> dict[str, str]:
-    """Returns the facts of the environment, by their names. It shows no values of environment variables."""
+    """Returns the facts of the environment, by name. They contain no values of environment variables."""
     return dict(_facts())
 
 
 def versions_text() -> str:
-    """Returns the facts of the environment, one a line."""
+    """Returns the facts of the environment, one per line."""
     facts = versions()
     width = max(map(len, facts))
     return "\n".join(f"{name:<{width}}  {value}" for name, value in facts.items())
 
 
 def show_versions() -> None:
-    """Prints versions of Python, of this package, of those that it uses, of engines and of the machine."""
+    """Prints the versions of Python, this package, its dependencies and engines, and facts of the machine."""
     print(versions_text())
 
 
 def _facts() -> Iterator[tuple[str, str]]:
+    """Yields the facts of the environment as (name, value)."""
     from beam_datasets import __version__
 
     yield _PACKAGE, f"{__version__} in {Path(__file__).parent}"
@@ -48,8 +49,8 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "native module", "loaded" if native.core else native.problem()
     yield from _packages()
     yield "Java", _java()
-    found = [path.name for pattern in _JOB_SERVERS for path in sorted(Path("/").glob(_below_root(pattern)))]
-    yield "job servers", ", ".join(found) or "none in ~/.apache_beam/cache"
+    job_servers = [path.name for pattern in _JOB_SERVERS for path in sorted(Path("/").glob(_below_root(pattern)))]
+    yield "job servers", ", ".join(job_servers) or "none in ~/.apache_beam/cache"
     yield "docker", shutil.which("docker") or _MISSING
     names = sorted(name for name in os.environ if name.startswith(("BEAM_DATASETS_", "TFDS_")))
     yield "variables set", ", ".join(names) or "none"
@@ -60,7 +61,7 @@ def _below_root(pattern: str) -> str:
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    """Yields the versions of the packages of each extra; of those that are always needed first."""
+    """Yields (extra, versions of its packages); the packages without an extra come first."""
     try:
         requirements = importlib.metadata.requires(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -68,9 +69,9 @@ def _packages() -> Iterator[tuple[str, str]]:
         return
     packages: dict[str, list[str]] = {}
     for requirement in requirements:
-        found = _REQUIREMENT.match(requirement)
-        if found and found["package"].replace("-", "_") != _PACKAGE:
-            packages.setdefault(found["extra"] or "", []).append(found["package"])
+        match = _REQUIREMENT.match(requirement)
+        if match and match["package"].replace("-", "_") != _PACKAGE:
+            packages.setdefault(match["extra"] or "", []).append(match["package"])
     for extra, names in packages.items():
         if extra not in _OF_DEVELOPERS:
             yield f"[{extra}]" if extra else "needed", ", ".join(dict.fromkeys(map(_version, names)))

@@ -1,4 +1,4 @@
-"""Which runner a pipeline runs on, and how: the local default, and what must be refused before a job starts."""
+"""The runner of a pipeline and its options: the local default, and checks before a job starts."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ TARGET = "the directory of the version below data_dir"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How records travel from encoding to the shards; nothing here changes what is written.
+    """How records are sent from encoding to the shards; these options do not change the written files.
 
     Attributes:
-        spill_dir: where payload is spilled, visible to every worker; None sends it through the engine's shuffle.
-        block_size: records are sorted and sent in blocks of about this size in bytes.
-        many_machines: the engine is made for many machines, and datasets of many shards.
-        large_bundles: a bundle is all that a worker does of a stage, and is run again from its beginning.
+        spill_dir: directory for spilled payload, visible to all workers; None sends it through the engine's shuffle.
+        block_size: approximate size in bytes of the blocks in which records are sorted and sent.
+        many_machines: whether the engine is made for many machines, and datasets of many shards.
+        large_bundles: whether a bundle contains all elements of a stage on one worker, and is retried as a whole.
     """
 
     spill_dir: str | None = None
@@ -93,7 +93,7 @@ class EngineOptions:
 
     @property
     def report_dir(self) -> str | None:
-        """Directory for progress reports of workers; None if nobody reads them, as of a local run to a store."""
+        """Directory for progress reports of workers; None if nothing reads them, as in a local run to a store."""
         return None if not self.many_machines and storage.is_remote(self.spill_dir or "") else self.spill_dir
 
 
@@ -234,6 +234,11 @@ def choose_engine(
 
 
 def _arguments(beam_options: Sequence[str] | None) -> list[str]:
+    """Returns the options as a list.
+
+    Raises:
+        TypeError: they are not a list of str.
+    """
     given: Any = () if beam_options is None else beam_options
     if not isinstance(given, str) and isinstance(given, Sequence) and all(isinstance(word, str) for word in given):
         return list(given)
@@ -404,7 +409,7 @@ def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
 
 
 def _check(_: Any, publication: Publication) -> None:
-    if not publication.is_published:  # an engine that restarts a job runs this again, also after publishing
+    if not publication.is_published:  # a restarted job checks again, maybe after publishing
         publishing.check_is_of_launcher(publication)
 
 
@@ -417,7 +422,9 @@ def check_installs_package(options: PipelineOptions) -> None:
     Raises:
         EngineError: no option installs it.
     """
-    if runner_of(options) != "dataflow" or "FLEX_TEMPLATE_PYTHON_PY_FILE" in os.environ:  # whose image has it
+    if (
+        runner_of(options) != "dataflow" or "FLEX_TEMPLATE_PYTHON_PY_FILE" in os.environ
+    ):  # the image of a Flex Template has it
         return
     setup = options.view_as(SetupOptions)
     files = (setup.setup_file, setup.extra_packages, setup.requirements_file)
@@ -445,11 +452,11 @@ def makes_classic_template(options: PipelineOptions) -> bool:
 
 
 def prepare_dataflow(options: PipelineOptions, num_workers: int | None) -> None:
-    """Sets the machines to begin with, and checks what Dataflow cannot do without.
+    """Sets the initial number of machines, and checks the options that Dataflow requires.
 
     Args:
-        options: of the pipeline.
-        num_workers: machines to begin with, where that was given as an option of this package.
+        options: options of the pipeline.
+        num_workers: initial number of machines; None for that of Beam's options.
 
     Raises:
         MissingDependencyError: Beam's part for Dataflow is not installed.

@@ -137,6 +137,7 @@ def generate(
     transport = engine.transport(spilled, block_size)
 
     def build(pipeline: beam.Pipeline) -> int | None:
+        """Applies the transforms; returns the number of units of the source, None if a transform is the source."""
         if spilled is not None and not builder.is_temporary:
             resumable.save(spilled)
         sources = builder.split_generators(pipeline)
@@ -144,15 +145,15 @@ def generate(
         examples, readers = _examples(builder, pipeline, sources, directories)
         units = sorted(name for reader in readers.values() for name, _ in reader.units)
         records = None
-        of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
-        if spilled is not None and not of_beam:  # a transform may give other examples this time
+        is_of_beam = any(isinstance(source, _OF_BEAM) for source in sources.values())
+        if spilled is not None and not is_of_beam:  # a transform may yield other examples when it is resumed
             records = ShardRecords.of(spilled, directories, resumable.digest, units, publication.options)
         size = builder.download_size or publication.info.download_size
         info = publication.info.replace(download_size=size)
-        made = dataclasses.replace(publication, info=info, shard_records=records)
-        made = publishing.stage_inputs(made, inputs)
-        examples | WriteExamples(made, sharding, transport, readers, list(sources), checksums)
-        return None if of_beam else len(units)
+        staged = dataclasses.replace(publication, info=info, shard_records=records)
+        staged = publishing.stage_inputs(staged, inputs)
+        examples | WriteExamples(staged, sharding, transport, readers, list(sources), checksums)
+        return None if is_of_beam else len(units)
 
     ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
@@ -169,12 +170,12 @@ def generate(
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run that can start.
+    """A checked run that can start.
 
     Attributes:
-        engine: where it runs.
-        publication: what is going to be published.
-        resumable: what a later run needs to continue it.
+        engine: the engine of the run.
+        publication: the version to publish.
+        resumable: the information with which a later run can resume this one.
     """
 
     engine: engines.Engine
@@ -196,7 +197,7 @@ def prepare(
     check_images: str | None = None,
     wait: bool = True,
 ) -> PreparedRun:
-    """Returns a run after all checks that need no job and no server of the engine; changes nothing.
+    """Returns a run after all checks that need neither a job nor the engine's job service. Changes no file.
 
     For the arguments and errors see `generate`.
     """

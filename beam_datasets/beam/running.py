@@ -1,7 +1,7 @@
 """Runs a pipeline to its end and raises one readable error if it fails.
 
-A remote job is followed until the engine has confirmed that it ended. Where that cannot be confirmed the error is
-`JobStateUnknownError`, on which the owner of intermediate data keeps it, because the job may still be running.
+A remote job is followed until the engine confirms that it has ended. If the engine does not, the error is
+`JobStateUnknownError`, and intermediate data is kept, because the job may still be running.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-RETRY_SECONDS = (1, 2, 4, 8, 16)  # between attempts to ask for the state of a job
-ANSWER_SECONDS = 60  # for one answer
-POLL_SECONDS = 5  # between two questions for the state of a job that runs
-CANCEL_SECONDS = 60  # for a cancelled job to end
-VISIBLE_SECONDS = 60  # for a published version to be seen here
+RETRY_SECONDS = (1, 2, 4, 8, 16)  # waits before a failed request for a job's state is repeated
+ANSWER_SECONDS = 60  # timeout of a request
+POLL_SECONDS = 5  # between two requests for the state of a running job
+CANCEL_SECONDS = 60  # timeout for a cancelled job to end
+VISIBLE_SECONDS = 60  # timeout for this process to see a published version
 _ENDED = frozenset({PipelineState.DONE, PipelineState.FAILED, PipelineState.CANCELLED, PipelineState.DRAINED})
 _NO_CONTACT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that has ended well, or that was only submitted.
+    """A job that has ended successfully, or that was only submitted.
 
     Attributes:
-        result: what Beam returned for it.
-        restarts: how often its engine has repeated a part of it, if that is known.
+        result: Beam's result of the job.
+        restarts: how often the engine has repeated a part of the job; 0 if that is unknown.
     """
 
     result: PipelineResult
@@ -73,23 +73,23 @@ def run_pipeline(
     """Runs a pipeline, and waits for its end.
 
     Args:
-        pipeline: what to run.
-        watching: a context that is active during a local run.
-        wait: for the end of a remote job; otherwise it is only submitted.
-        run: which the pipeline publishes; None if it publishes nothing.
-        num_units: units of the source, for progress; None if they are unknown.
+        pipeline: the pipeline to run.
+        watching: a context manager that is active during a local run.
+        wait: whether to wait for the end of a remote job, rather than only submit it.
+        run: the run that the pipeline publishes; None if it publishes nothing.
+        num_units: number of units of the source, for progress; None if it is unknown.
 
     Raises:
-        JobStateUnknownError: the engine does not say whether the job has ended.
-        BeamDatasetsError: it failed.
+        JobStateUnknownError: the engine does not report whether the job has ended.
+        BeamDatasetsError: the pipeline failed.
     """
     if not engines.runs_here(pipeline):
         local_runner.served_grpc = True
-        own = engines.starts_engine(pipeline.options)
-        if own:
+        starts_engine = engines.starts_engine(pipeline.options)
+        if starts_engine:
             failures.quiet_at_exit()
-        with failures.beam_silenced() if own else failures.job_reported():
-            return _run_job(pipeline, own=own, wait=wait, run=run, num_units=num_units)
+        with failures.beam_silenced() if starts_engine else failures.job_reported():
+            return _run_job(pipeline, starts_engine=starts_engine, wait=wait, run=run, num_units=num_units)
     with failures.beam_silenced(), _readable_errors():
         try:
             if not isinstance(pipeline.runner, local_runner.LocalRunner):
@@ -119,13 +119,13 @@ def run_publishing(
 
     Args:
         engine: where the pipeline runs.
-        publication: what is published.
-        build: applies the transforms to the pipeline, and returns how many units its source has, or None.
-        progress: called about twice a second of a local run with what was done so far.
-        sent_along: class whose module goes with a remote job; see `engine.module_sent_along`.
+        publication: the version to publish.
+        build: applies the transforms to the pipeline, and returns the number of units of its source, or None.
+        progress: called with the progress of a local run about twice a second.
+        sent_along: class whose module is sent along with a remote job; see `engine.module_sent_along`.
 
     Raises:
-        BeamDatasetsError: it failed.
+        BeamDatasetsError: the pipeline failed, or this process does not see the published version.
     """
     staging = publishing.staging(publication, wait=engine.waits)
     with staging, engine.pipeline(publication.worker_log) as pipeline:
@@ -151,12 +151,12 @@ def name_job(options: PipelineOptions, publication: Publication) -> None:
 
 
 def check_visible(run: Run) -> None:
-    """Checks that this process sees what a job that has ended has published, for which it waits a minute.
+    """Waits up to a minute until this process sees the version that an ended job has published.
 
     A network disk may show a new directory late.
 
     Raises:
-        StorageError: it does not.
+        StorageError: the version is still not visible.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS
     while not is_complete(run.target):
@@ -171,12 +171,12 @@ def check_visible(run: Run) -> None:
 
 @contextlib.contextmanager
 def _readable_errors() -> Iterator[None]:
-    """Raises what went wrong in a run as one error that says why; the runner's own error is its `__context__`."""
+    """Context manager: replaces a runner's error by one with the reason; the former is its `__context__`."""
     handled = sys.exc_info()[1]
     try:
         yield
     except JobStateUnknownError:
-        raise  # also if it comes of Ctrl-C: what the job needs is kept then
+        raise  # also after Ctrl-C, so that the job's data is kept
     except Exception as error:
         if interrupted(error, handled):
             raise KeyboardInterrupt from None
@@ -188,11 +188,11 @@ class _Job:
     """A submitted job.
 
     Attributes:
-        result: what Beam returned for it.
-        name: its id or, where the runner has no public one, its name.
-        page: where it can be looked at.
-        cluster: the Flink cluster on which it runs, if there is one.
-        ends_here: whether its engine was started by this process; if that does not answer it has ended.
+        result: Beam's result of the job.
+        name: id of the job, or its name if the runner has no public id.
+        page: URL or description of the place where the engine shows the job.
+        cluster: the Flink cluster that runs the job, if there is one.
+        ends_here: whether this process started the engine. If such an engine does not answer, it has ended.
     """
 
     result: PipelineResult
@@ -202,20 +202,20 @@ class _Job:
     ends_here: bool = False
 
     def status(self) -> JobStatus | None:
-        """Returns what a Flink cluster reports of the job; None for other engines."""
+        """Returns the status of the job from the Flink cluster; None for other engines."""
         return self.cluster.status(self.name) if self.cluster else None
 
     def state(self) -> str:
-        """Returns the job's state, asking repeatedly for about a minute.
+        """Returns the job's state; repeats failed requests, with waits of about half a minute in all.
 
         Raises:
-            JobStateUnknownError: there was no answer.
+            JobStateUnknownError: all requests failed.
         """
         for seconds in (*RETRY_SECONDS, None):
             try:
                 state = _within(ANSWER_SECONDS, lambda: self.result.state)
                 if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
-                    return PipelineState.RUNNING  # the job server has lost the cluster, and calls that a failure
+                    return PipelineState.RUNNING  # the job server lost its connection to the cluster
                 return str(state)
             except Exception as error:
                 if self.ends_here:
@@ -229,11 +229,11 @@ class _Job:
         """Cancels the job and waits until it has ended.
 
         Raises:
-            JobStateUnknownError: the engine did not confirm within a minute that it has.
+            JobStateUnknownError: the engine did not confirm the end within a minute.
         """
         try:
-            for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may leave Flink's job
-                with contextlib.suppress(Exception):  # the state says whether it has ended
+            for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may not cancel Flink's job
+                with contextlib.suppress(Exception):  # the state shows whether the job has ended
                     _within(ANSWER_SECONDS, cancel)
             deadline = time.monotonic() + CANCEL_SECONDS
             while (state := self.state()) not in _ENDED:
@@ -248,7 +248,7 @@ class _Job:
             self.cluster.cancel(self.name)
 
     def unknown(self, problem: str) -> JobStateUnknownError:
-        """Returns the error that says what to do where nobody knows whether the job still runs."""
+        """Returns the error for a job of which it is unknown whether it still runs."""
         return JobStateUnknownError(
             f"job {self.name}: expected its state, got {' '.join(problem.split())!r:.300}. It may still be running, "
             f"and publish; its intermediate data was kept. Look at {self.page}. When it has ended, `beam-datasets gc` "
@@ -257,11 +257,11 @@ class _Job:
 
 
 def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
-    """Checks the servers of a remote runner, and has it pass the parameters of `checks` to its worker pools.
+    """Adds the parameters of `checks` for worker pools to the options, and checks a remote runner's servers.
 
     Raises:
-        EngineError: one does not answer, a worker pool of this machine starts no worker, or workers of Dataflow lack
-            this package.
+        EngineError: a server does not answer, a worker pool of this machine starts no worker, or workers of Dataflow
+            lack this package.
     """
     engines.check_installs_package(options)
     checks.send_parameters(options, _name(options))
@@ -271,19 +271,19 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
 
 
 def _run_job(
-    pipeline: beam.Pipeline, *, own: bool, wait: bool, run: Run | None = None, num_units: int | None = None
+    pipeline: beam.Pipeline, *, starts_engine: bool, wait: bool, run: Run | None = None, num_units: int | None = None
 ) -> EndedJob:
     """Submits a job to a remote runner, and follows it to its end; see `run_pipeline`.
 
     Args:
-        pipeline: what to run.
-        own: whether this process starts the engine.
-        wait: for the end of the job.
-        run: which the pipeline publishes; None if it publishes nothing.
-        num_units: units of the source; None if they are unknown.
+        pipeline: the pipeline to run.
+        starts_engine: whether this process starts the engine.
+        wait: whether to wait for the end of the job.
+        run: the run that the pipeline publishes; None if it publishes nothing.
+        num_units: number of units of the source; None if it is unknown.
     """
     options, runner = pipeline.options, str(pipeline.options.view_as(StandardOptions).runner)
-    cluster = cluster_of(options)  # asked before the run, which forgets the runner's name
+    cluster = cluster_of(options)  # before the run, which removes the runner's name
     with _readable_errors():
         check_servers(options, wait=wait)
         if cluster is not None:
@@ -294,13 +294,13 @@ def _run_job(
                 storage.write_bytes(run.submitted_file, b"")
             result = pipeline.run()
         except (Exception, KeyboardInterrupt) as error:
-            if own or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):
+            if starts_engine or not (_is_lost_contact(error) or isinstance(error, KeyboardInterrupt)):
                 raise
             problem = str(error) or "interrupted"
             job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
             raise job.unknown(f"{problem} while it was submitted") from error
-    job = _Job(result, *_identity(result, name, options, cluster), cluster, own)
-    if not own and getattr(result, "has_job", True):
+    job = _Job(result, *_identity(result, name, options, cluster), cluster, starts_engine)
+    if not starts_engine and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
     if not wait:
         return EndedJob(result)
@@ -314,7 +314,7 @@ def _follow(job: _Job) -> None:
     """Waits until the job has ended.
 
     Raises:
-        JobStateUnknownError: the engine does not say whether it has.
+        JobStateUnknownError: the engine does not report whether the job has ended.
         BeamDatasetsError: the job failed.
     """
     try:
@@ -332,13 +332,13 @@ def _follow(job: _Job) -> None:
                 with _readable_errors():
                     raise error or GenerationError(f"job {job.name} ended in state {state}; nothing was published.")
             time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:  # also while the state is asked for: what is left must not delete a running job's data
+    except KeyboardInterrupt:  # also during a request for the state: the data of a running job must not be deleted
         job.cancel()
         raise
 
 
 def _name(options: Any) -> str:
-    """Returns the name by which the job can be found, having chosen one where there is none."""
+    """Returns the job's name in the options; sets a new one if there is none."""
     cloud = options.view_as(GoogleCloudOptions)
     if not cloud.job_name:
         cloud.job_name = f"beam-datasets-{time.strftime('%m%d%H%M%S')}-{threading.get_native_id() % 10**6:06d}"
@@ -346,7 +346,7 @@ def _name(options: Any) -> str:
 
 
 def _identity(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
-    """Returns (id or name, page) of a job."""
+    """Returns (id or name, page) of a job; see `_Job`."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"
     if hasattr(result, "job_id") and getattr(result, "has_job", False):

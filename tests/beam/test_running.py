@@ -149,9 +149,9 @@ def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(errors.JobStateUnknownError, match="job-1.*interrupted while it was submitted"):
-        running._run_job(Pipeline(), own=False, wait=True)
+        running._run_job(Pipeline(), starts_engine=False, wait=True)
     with pytest.raises(KeyboardInterrupt):
-        running._run_job(Pipeline(), own=True, wait=True)
+        running._run_job(Pipeline(), starts_engine=True, wait=True)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_lost_reply_to_the_submission(module, kind, is_lost):
             raise error
 
     with pytest.raises(errors.BeamDatasetsError) as raised:
-        running._run_job(Pipeline(), own=False, wait=True)
+        running._run_job(Pipeline(), starts_engine=False, wait=True)
     assert isinstance(raised.value, errors.JobStateUnknownError) == is_lost
 
 
