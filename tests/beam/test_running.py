@@ -143,7 +143,7 @@ def test_ctrl_c_while_a_job_is_submitted(monkeypatch):
     """The engine may have accepted the job before the interrupt; its data is kept."""
 
     class Pipeline:
-        options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
+        options = PipelineOptions(["--runner=DataflowRunner", "--sdk_container_image=image", "--job_name=job-1"])
 
         def run(self):
             raise KeyboardInterrupt
@@ -171,7 +171,7 @@ def test_a_lost_reply_to_the_submission(module, kind, is_lost):
     error = getattr(pytest.importorskip(module), kind)("no answer")
 
     class Pipeline:
-        options = PipelineOptions(["--runner=DataflowRunner", "--job_name=job-1"])
+        options = PipelineOptions(["--runner=DataflowRunner", "--sdk_container_image=image", "--job_name=job-1"])
 
         def run(self):
             raise error
