@@ -1,4 +1,4 @@
-"""Encode: from the source of a split to blocks of encoded records, and beside them a histogram of each."""
+"""The Encode stage: makes blocks of encoded records of a split's source, and a histogram of each block."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ NamedUnit = tuple[str, Any]
 
 
 class EncodeBlocks(beam.DoFn):
-    """(key, example) -> blocks, and beside them a histogram of each: of hashes so coarse, or of integers."""
+    """Encodes (key, example) pairs; emits blocks and their key histograms, of hashes or of integers."""
 
     def __init__(
         self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None, *, reports: bool = False
     ) -> None:
-        """Declares what is encoded.
+        """Declares the encoding of a split.
 
         Args:
             split: name of the split.
             features: the feature tree.
-            engine: how records travel.
-            hash_shift: how coarse the hashes of the histogram are; None counts integers.
-            reports: whether the progress of each bundle is reported.
+            engine: how records are sent to the shards.
+            hash_shift: number of low bits that the histogram ignores of hashes; None if keys are integers.
+            reports: whether to report the progress of each bundle.
         """
         self._split = split
         self._reports = reports
@@ -85,7 +85,7 @@ class EncodeBlocks(beam.DoFn):
         )
 
     def start_bundle(self) -> None:
-        """Forgets what a bundle that failed had collected."""
+        """Discards examples that a failed bundle had collected."""
         self._builder.reset()
         self._libraries.clear()
         self.made: list[tuple[SpilledBlocks, int, Collection[str]]] = []
@@ -106,7 +106,7 @@ class EncodeBlocks(beam.DoFn):
         self._reporting.close()
 
     def teardown(self) -> None:
-        """Ends the reports of a bundle that failed."""
+        """Ends the reports of a failed bundle."""
         self._reporting.close()
 
     @property
@@ -115,7 +115,7 @@ class EncodeBlocks(beam.DoFn):
         return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
 
     def outputs(self) -> Iterator[Any]:
-        """Yields the block of what was collected, and its histogram."""
+        """Yields the block of the collected examples, and its histogram; nothing if there are none."""
         if (new := self._builder.flush()) is None:
             return
         block, loaded = new
@@ -231,7 +231,7 @@ class _ReuseUnits(beam.DoFn):
 
 
 def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
-    """Yields the blocks of a checkpoint, and beside them a histogram of each."""
+    """Yields the blocks of a checkpoint, each followed by its histogram."""
     for block in checkpoint.blocks:
         yield block
         for loaded in block.load():
@@ -239,14 +239,15 @@ def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
 
 
 class _EncodeUnits(beam.DoFn):
-    """(name, unit) -> the blocks of its examples, and beside them a histogram of each.
+    """Encodes (name, unit) pairs; emits the blocks of a unit's examples and their key histograms.
 
-    If payload is spilled, checkpoints record which units are finished: once they make a block, and at the end of a
-    bundle. If bundles are large, one that the engine runs again, because a machine was lost, reuses the checkpoints of
-    the attempt before that have units of this bundle only.
+    If payload is spilled, checkpoints record the finished units: when they fill a block, and at the end of a bundle.
+    With large bundles, a bundle that is retried because a machine was lost reuses those checkpoints of the previous
+    attempt that contain only units of this bundle.
     """
 
     def __init__(self, options: EncodeUnits) -> None:
+        """Declares an encoder for each split of the reader."""
         self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
         self._has_units = len(options.reader.units) > 1
         self._engine, self._hash_shift = options.engine, options.hash_shift
@@ -261,8 +262,9 @@ class _EncodeUnits(beam.DoFn):
         return {**self.__dict__, "_reporting": None}
 
     def setup(self) -> None:
+        """Compiles the encoders; with large bundles, loads the checkpoints of previous attempts."""
         self._reporting = contextlib.ExitStack()
-        # Small bundles are not worth it: every worker that an engine starts would read the checkpoints of all others.
+        # Small bundles do not reuse checkpoints, as each new worker would read those of all others.
         spill_dir = self._engine.spill_dir if self._engine.large_bundles else None
         self._checkpoints = load_checkpoints([spill_dir]) if spill_dir is not None else []
         self._finished = {name for checkpoint in self._checkpoints for name in checkpoint.units}
@@ -270,6 +272,7 @@ class _EncodeUnits(beam.DoFn):
             encoder.setup()
 
     def start_bundle(self) -> None:
+        """Discards what a failed bundle had collected, and starts to report the progress."""
         self._reporting.close()
         for encoder in self._encoders.values():
             encoder.start_bundle()
@@ -281,12 +284,18 @@ class _EncodeUnits(beam.DoFn):
             self._reporting.enter_context(report_progress(self._engine, split, encoder))
 
     def process(self, element: NamedUnit) -> Iterator[Any]:
+        """Encodes a unit, or keeps it for the end of the bundle if a checkpoint may contain it."""
         if element[0] in self._finished:
             self._held[element[0]] = element
         else:
             yield from self._encode(element)
 
     def _encode(self, element: NamedUnit) -> Iterator[Any]:
+        """Encodes the examples of a unit; writes a checkpoint if there is enough to record.
+
+        Raises:
+            SourceError: the author's code failed; the message names the unit and the previous example.
+        """
         name, unit = element
         pair: Any = None
         count = 0
@@ -295,15 +304,15 @@ class _EncodeUnits(beam.DoFn):
         try:
             for pair in self._read(unit):
                 count += 1
-                own, splits = pair_and_splits(pair, self._splits)
+                key_and_example, splits = pair_and_splits(pair, self._splits)
                 for split in splits:
-                    outputs = encode[split](own)
+                    outputs = encode[split](key_and_example)
                     if outputs is not None:
                         yield from outputs
         except Exception as error:
             self._reporting.close()
             if pair is None or isinstance(error, BeamDatasetsError) or _is_of_encoding(error):
-                raise  # as it is: ours say where by themselves
+                raise  # errors of this package name the example
             own_name = name.removeprefix(f"{self._label}: ") if self._has_units else ""
             raised, after = what_raised(error, pair[0], count, self._label, own_name)
             raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
@@ -312,12 +321,13 @@ class _EncodeUnits(beam.DoFn):
             self._units.append(name)
             num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
             now = time.monotonic()
-            late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
-            if late or num_bytes - self._bytes_before >= self._engine.bytes_per_block:
+            is_late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
+            if is_late or num_bytes - self._bytes_before >= self._engine.bytes_per_block:
                 self._bytes_before = num_bytes
                 yield from self._flush()
 
     def finish_bundle(self) -> Iterator[Any]:
+        """Reuses checkpoints with only units of this bundle, encodes the others, and yields the last blocks."""
         for checkpoint in choose(self._checkpoints, self._held):
             if checkpoint.is_whole:
                 for name in checkpoint.units:
@@ -334,12 +344,13 @@ class _EncodeUnits(beam.DoFn):
         self._reporting.close()
 
     def _flush(self) -> Iterator[Any]:
+        """Yields the blocks of all collected examples, and writes a checkpoint of the finished units."""
         for encoder in self._encoders.values():
             yield from encoder.outputs()
         if self._units and self._engine.spill_dir is not None:
-            made = [each for encoder in self._encoders.values() for each in encoder.made]
-            libraries = sorted({name for *_, names in made for name in names})
-            blocks, checksums = tuple(block for block, *_ in made), tuple(crc for _, crc, _ in made)
+            spilled = [entry for encoder in self._encoders.values() for entry in encoder.made]
+            libraries = sorted({name for *_, names in spilled for name in names})
+            blocks, checksums = tuple(block for block, *_ in spilled), tuple(crc for _, crc, _ in spilled)
             Checkpoint(tuple(self._units), blocks, checksums, tuple(libraries)).save(self._engine.spill_dir)
         for encoder in self._encoders.values():
             encoder.made.clear()
@@ -349,14 +360,15 @@ class _EncodeUnits(beam.DoFn):
 def report_progress(
     engine: EngineOptions, split: str, encoder: EncodeBlocks
 ) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which what an encoder has done of its bundle is reported from time to time."""
-    said_at = time.monotonic()
+    """Returns a context manager that reports an encoder's progress in its bundle from time to time."""
+    logged_at = time.monotonic()
 
     def encoded() -> tuple[int, int]:
-        nonlocal said_at
+        """Returns (examples, bytes) of the bundle so far, and logs them on engines of many machines."""
+        nonlocal logged_at
         examples, num_bytes = encoder.encoded
-        if engine.many_machines and time.monotonic() - said_at >= LOG_SECONDS:
-            said_at = time.monotonic()
+        if engine.many_machines and time.monotonic() - logged_at >= LOG_SECONDS:
+            logged_at = time.monotonic()
             _log.info("Encode %s: %s examples, %s bytes of this bundle", split, f"{examples:,}", f"{num_bytes:,}")
         return examples, num_bytes
 
@@ -370,7 +382,7 @@ def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
 
 
 def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
-    """Returns (split, histogram of a block) as another output, with what this process has done meanwhile."""
+    """Returns (split, histogram of a block) for the histogram output, with this process's request counts."""
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
     return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 

@@ -2,9 +2,9 @@
 
     python -m beam_datasets.beam.worker_pool --port 50000
 
-The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It is Beam's worker pool but for
-three things: it listens on this machine alone; workers are processes of the interpreter that runs the pool, not of
-whatever `python` means; and they are forked from one that has imported Beam and this package, which takes a new one
+The runner gets `--environment_type=EXTERNAL --environment_config=localhost:50000`. It differs from Beam's
+worker pool in three ways: it accepts only connections from this machine; workers run the interpreter of the pool, not
+the command `python`; and they are forked from a process that has imported Beam and this package, which would take
 seconds.
 """
 
@@ -50,7 +50,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Starts a worker that asks the runner for its work."""
+        """Starts a worker that connects to the runner; returns an error if its versions differ from the launcher's."""
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
         if problem := version_problem(request.params.get(VERSIONS, "")):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
@@ -72,10 +72,10 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def _await_end(self, key: tuple[str, str], worker: ForkServerProcess) -> None:
-        """Waits for the end of a worker, forgets it, and logs why it ended unless the runner or the pool ended it.
+        """Waits until a worker ends, removes it, and logs the reason unless the runner or the pool ended it.
 
-        The runner may hang up, or ask for its end by another connection. Only this thread reads the exit code, which
-        can be read once.
+        The runner may close the connection, or request the end on another connection. Only this thread reads the exit
+        code, because it can be read only once.
         """
         wait([worker.sentinel])
         self._workers.pop(key, None)
@@ -92,15 +92,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers.clear()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Ends a worker, which has finished its work."""
+        """Ends a worker at the request of the runner."""
         worker = self._workers.pop((context.peer(), request.worker_id), None)
-        if worker is not None:  # else it ends when its runner hangs up
+        if worker is not None:  # otherwise it ends when the runner closes the connection
             _end(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
 def _cause(exit_code: int) -> str:
-    """Returns what an exit code means."""
+    """Returns a description of an exit code."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     cause = f"signal {-exit_code} ({signal.Signals(-exit_code).name})"
@@ -119,21 +119,21 @@ def work(control: str, worker_id: str, logs: str = "", params: Mapping[str, str]
 
     Args:
         control: address of the runner's control service.
-        worker_id: of this worker.
+        worker_id: id of this worker.
         logs: address of the runner's logging service; '' for none.
-        params: of the pool, as of `checks.send_parameters`.
+        params: parameters of the request; see `checks.send_parameters`.
     """
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
-    given = params or {}
-    send_logs(logs, worker_id, given.get(JOB, ""), given.get(LOG_LEVEL, "INFO"))
+    parameters = params or {}
+    send_logs(logs, worker_id, parameters.get(JOB, ""), parameters.get(LOG_LEVEL, "INFO"))
     _LOGGER.info("pid %d on %s: %s", os.getpid(), socket.gethostname(), versions())
     threading.excepthook = _end_without_data
     SdkHarness(control, worker_id=worker_id, data_buffer_time_limit_ms=-1).run()
 
 
 def _end_without_data(failed: threading.ExceptHookArgs) -> None:
-    """Ends the worker where it will hear of no more data, so that its runner does not wait for it for ever."""
+    """Ends the worker if its data connection breaks, so that the runner does not wait for it for ever."""
     if isinstance(sys.stderr, WorkerStream):
         lines = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
         files = [frame.filename for frame in traceback.extract_tb(failed.exc_traceback)]

@@ -1,6 +1,6 @@
-"""What a dataset's features are to a format of others: a few kinds of columns, one in the other.
+"""Schema of a dataset for other formats: nested columns of a few kinds.
 
-Images and recorded sound are files here, as they are stored: nothing decodes them only to compress them again.
+Images and sound are stored files, so that an export does not decode and compress them again.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from beam_datasets.features.tensor import Tensor
 
 @dataclass(frozen=True)
 class Values:
-    """Numbers, strings or files.
+    """A column of numbers, strings or files.
 
     Attributes:
         kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'name' (the same as the name of the
             class), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a file: 'image' or
             'audio'.
-        dtype: of NumPy; of strings and files `STRING`.
-        shape: of an array of numbers or strings, None means any length; () for a single value.
+        dtype: dtype of NumPy; `STRING` for strings and files.
+        shape: shape of an array, where None means any length; () for a single value.
         optional: whether values may be missing.
-        names: of the classes of a label; empty where they have none.
+        names: names of the classes of a label; empty if they have no names.
     """
 
     kind: str
@@ -54,10 +54,10 @@ class Values:
 
 @dataclass(frozen=True)
 class Items:
-    """Any number of items.
+    """A column of sequences.
 
     Attributes:
-        item: what each is.
+        item: the column of the items.
     """
 
     item: Column
@@ -68,7 +68,7 @@ class Struct:
     """Named columns.
 
     Attributes:
-        fields: at least one.
+        fields: the columns by name, at least one.
     """
 
     fields: Mapping[str, Column]
@@ -78,14 +78,14 @@ Column: TypeAlias = "Values | Items | Struct"
 
 
 def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
-    """Returns what the features of a dataset are.
+    """Returns the columns of a dataset's features.
 
     Args:
-        tree: the features: a FeaturesDict; a Sequence of dicts is a dict of sequences.
-        binary: names of features whose strings are bytes, not text; those below others as `outer/inner`.
+        tree: a FeaturesDict, or a Sequence of one, which becomes a dict of sequences.
+        binary: names of features whose strings are bytes, not text; nested ones as `outer/inner`.
 
     Raises:
-        BeamDatasetsError: a feature has no column, or `binary` names what is not a feature with strings.
+        BeamDatasetsError: a feature has no column, or a name in `binary` is not that of a feature with strings.
     """
     tree = tree.decoded()
     inner = ((name, innermost(feature)) for name, _, feature in below(tree))
@@ -103,15 +103,25 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
 
 
 def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
+    """Returns the columns of a FeaturesDict.
+
+    Raises:
+        BeamDatasetsError: it is empty.
+    """
     if not features:
-        what = f"feature {name!r} has no features below it" if name else "the dataset has no features"
+        problem = f"feature {name!r} has no features below it" if name else "the dataset has no features"
         raise BeamDatasetsError(
-            f"{what}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
+            f"{problem}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
         )
     return Struct({key: _column(child, join(name, key), binary) for key, child in features.items()})
 
 
 def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
+    """Returns the column of a feature.
+
+    Raises:
+        BeamDatasetsError: it has none.
+    """
     if isinstance(feature, (UnknownFeature, Decoded)):
         raise BeamDatasetsError(
             f"feature {name!r}, {feature!r}, has no column: its values may be anything. Name the others: --features, "
@@ -125,6 +135,7 @@ def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
 
 
 def _leaf(feature: Any, is_binary: bool) -> Values:
+    """Returns the column of a feature without other features below it."""
     if feature.file_kind:
         return Values(feature.file_kind)
     if isinstance(feature, ClassLabel):
@@ -139,7 +150,7 @@ def is_number(column: Column) -> bool:
 
 
 def with_label_names(column: Column) -> Column:
-    """Returns the column with names in place of the indices of labels whose classes have names."""
+    """Returns the column with the names of classes instead of their indices, where classes have names."""
     if isinstance(column, Struct):
         return Struct({name: with_label_names(field) for name, field in column.fields.items()})
     if isinstance(column, Items):
@@ -148,10 +159,10 @@ def with_label_names(column: Column) -> Column:
 
 
 def text_of(data: bytes, name: str) -> str:
-    """Returns the text that bytes are.
+    """Decodes UTF-8.
 
     Raises:
-        FeatureValueError: they are not UTF-8.
+        FeatureValueError: the bytes are not UTF-8.
     """
     try:
         return data.decode()
@@ -163,7 +174,7 @@ def text_of(data: bytes, name: str) -> str:
 
 
 def items_of(value: Any, name: str) -> Any:
-    """Returns the items of a decoded sequence, in order: of a dict of sequences, dicts.
+    """Returns the items of a decoded sequence, in order; those of a dict of sequences are dicts.
 
     >>> items_of({"a": [1, 2], "b": [3, 4]}, "pairs")
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]

@@ -1,6 +1,6 @@
-"""What a run has done so far, read off the files in its staging and spill directories.
+"""Progress of a run, measured by the files in its staging and spill directories.
 
-A slow generator takes long to fill a block, so its worker also reports its progress in a file.
+A slow generator takes long to fill a block, so its worker also writes its progress to a file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _CHECKPOINT = re.compile(rf".*-(\d+){re.escape(CHECKPOINT_SUFFIX)}")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was done so far.
+    """Progress of a run.
 
     Attributes:
-        examples_encoded: examples that were encoded; 0 where payload travels inline.
-        bytes_encoded: size of their framed records in bytes; of what was prepared to be copied, too.
-        shards_written: shards in the staging directory; 0 if that is on an object store.
-        bytes_written: size in bytes of all staged files but indexes and metadata, also of unfinished ones.
-        units_finished: units of the source of which a checkpoint exists; 0 where payload travels inline.
-        num_units: units of the source; None if they are unknown.
+        examples_encoded: number of encoded examples; 0 if payload is inline.
+        bytes_encoded: size in bytes of their framed records, and of records that were prepared to be copied.
+        shards_written: number of shards in the staging directory; 0 if that is on an object store.
+        bytes_written: size in bytes of all staged files except indexes and metadata, also of unfinished ones.
+        units_finished: number of units of the source that are in checkpoints; 0 if payload is inline.
+        num_units: number of units of the source; None if it is unknown.
     """
 
     examples_encoded: int
@@ -48,12 +48,12 @@ class Progress:
 
 
 def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False) -> Progress:
-    """Returns the contents of a staging directory, and where payload is spilled.
+    """Measures the progress of a run by its directories.
 
     Args:
-        staging_dir: of the run.
-        spill_dir: of the run; None if it has none.
-        in_stores: whether directories of an object store are listed, each of which is several requests.
+        staging_dir: staging directory of the run.
+        spill_dir: spill directory of the run; None if it has none.
+        in_stores: whether to list directories on an object store, which takes several requests.
     """
     spilled, staged = _sizes(spill_dir, in_stores), _sizes(staging_dir, in_stores)
     examples, size = _encoded(spill_dir or "", spilled)
@@ -65,9 +65,9 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
 
 
 def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
-    """Returns (examples, bytes of their records): of each split what was spilled or reported, whichever is more."""
+    """Returns (examples, bytes of their records): for each split, the greater of what was spilled and reported."""
     spilled: dict[str, Counter[str]] = {}
-    found: dict[str, Counter[str]] = {}
+    reports: dict[str, Counter[str]] = {}
     for name in names:
         if name.endswith(".block"):
             split, _, count, num_bytes = name.removesuffix(".block").rsplit("-", 3)
@@ -75,13 +75,13 @@ def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
         elif name.endswith(_REPORTED):
             with contextlib.suppress(OSError):  # removed meanwhile
                 count, num_bytes = storage.read_bytes(storage.join(spill_dir, name)).decode().split()
-                found.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
-    best = [spilled.get(split, Counter()) | found.get(split, Counter()) for split in {*spilled, *found}]
-    return sum(split["examples"] for split in best), sum(split["bytes"] for split in best)
+                reports.setdefault(name.rsplit("-", 1)[0], Counter()).update(examples=int(count), bytes=int(num_bytes))
+    greater = [spilled.get(split, Counter()) | reports.get(split, Counter()) for split in {*spilled, *reports}]
+    return sum(split["examples"] for split in greater), sum(split["bytes"] for split in greater)
 
 
 def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable[str]) -> int:
-    """Returns the size of some files in bytes; asks for those that are not known."""
+    """Returns the total size of files in bytes; requests the sizes that are None."""
     total = 0
     for path in paths:
         size = sizes[path]
@@ -91,7 +91,7 @@ def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable
 
 
 def _sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
-    """Returns {path of a file: size, None if it is unknown} of a directory; of a store with those below."""
+    """Returns {path: size, or None if unknown} of the files in a directory; on a store, also of those below it."""
     try:
         if directory is None or (storage.is_remote(directory) and not in_stores):
             return {}
@@ -109,13 +109,13 @@ def watch(
     report: Callable[[Progress], None] | None,
     num_units: int | None = None,
 ) -> Iterator[None]:
-    """Calls `report`, if it is given, about twice a second while active, from another thread.
+    """Context manager: calls `report` about twice a second from another thread.
 
     Args:
-        staging_dir: of the run.
-        spill_dir: of the run; None if it has none.
-        report: gets what was done so far.
-        num_units: units of the source; None if they are unknown.
+        staging_dir: staging directory of the run.
+        spill_dir: spill directory of the run; None if it has none.
+        report: gets the progress; None for no calls.
+        num_units: number of units of the source; None if it is unknown.
     """
     if report is None:
         yield
@@ -128,13 +128,13 @@ def watch(
 def reported(
     spill_dir: str | None, split: str, encoded: Callable[[], tuple[int, int]], seconds: float = REPORT_SECONDS
 ) -> Iterator[None]:
-    """Writes the progress of a generator to a file from time to time while active; `measure` reads it, in any process.
+    """Context manager: writes the progress of a generator to a file from time to time, which `measure` reads.
 
     Args:
-        spill_dir: where its blocks are spilled; None writes nothing.
+        spill_dir: directory of its spilled blocks; None writes nothing.
         split: the split's name.
-        encoded: returns how many examples are encoded, and the size of their records in bytes.
-        seconds: between two reports.
+        encoded: returns the number of encoded examples, and the size of their records in bytes.
+        seconds: seconds between two reports.
     """
     if spill_dir is None:
         yield
@@ -142,8 +142,8 @@ def reported(
     path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_REPORTED}")
 
     def write() -> None:
-        with contextlib.suppress(StorageError):  # the run goes on without
-            if storage.is_dir(spill_dir):  # else the launcher has given the run up and removed it
+        with contextlib.suppress(StorageError):  # the run continues without reports
+            if storage.is_dir(spill_dir):  # otherwise the launcher has ended the run and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
     with _every(seconds, write):
@@ -152,6 +152,7 @@ def reported(
 
 @contextlib.contextmanager
 def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+    """Context manager: calls `do` every `seconds` seconds from another thread."""
     stop = threading.Event()
 
     def loop() -> None:
