@@ -37,9 +37,9 @@ class JaxDataset:
         return f"JaxDataset({self._dataset!r})"
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns the example, or the list of examples, at an index in dataset order."""
-        found = self._dataset[index]
-        return [self._on_device(item) for item in found] if isinstance(found, list) else self._on_device(found)
+        """Returns the example at an index in dataset order, or the list of those at several."""
+        value = self._dataset[index]
+        return [self._on_device(item) for item in value] if isinstance(value, list) else self._on_device(value)
 
     def __iter__(self) -> JaxIterator:
         in_pass, epoch = self._dataset._in_pass(next(self._passes))
@@ -63,24 +63,24 @@ class JaxDataset:
 
 
 def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
-    """Checks that integers of 64 bits fit 32, to which JAX cuts them.
+    """Checks that 64-bit integers fit 32 bits, to which JAX converts them without an error.
 
     Raises:
-        FeatureOverflowError: one does not fit.
+        FeatureOverflowError: an integer does not fit.
     """
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or jax.config.jax_enable_x64 or not array.size:
         return
     limits = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
-    for found in (array.min(), array.max()):
-        if not limits.min <= found <= limits.max:
+    for extreme in (array.min(), array.max()):
+        if not limits.min <= extreme <= limits.max:
             raise FeatureOverflowError(
-                f"{path}: expected integers that fit {limits.dtype}, to which JAX cuts them, got {found}. Call "
+                f"{path}: expected integers that fit {limits.dtype}, to which JAX converts them, got {extreme}. Call "
                 "jax.config.update('jax_enable_x64', True) before the first array is made, or change them in map()."
             )
 
 
 class JaxIterator(Iterator[Any]):
-    """Goes through a dataset; its state is that of the `DatasetIterator`."""
+    """Iterates over a dataset; its state is that of the `DatasetIterator`."""
 
     def __init__(self, iterator: DatasetIterator, on_device: Any) -> None:
         self._iterator = iterator
@@ -94,10 +94,10 @@ class JaxIterator(Iterator[Any]):
         return self._iterator.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes to a state.
+        """Moves to a saved position.
 
         Raises:
-            StateError: it belongs to another dataset, slice, configuration or order.
+            StateError: the state belongs to another dataset, slice, configuration or order.
         """
         self._iterator.set_state(state)
 

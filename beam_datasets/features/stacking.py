@@ -50,12 +50,12 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """What is put in the place of missing values.
+    """The fill values that replace missing values.
 
     Attributes:
-        values: a nest of what is put in the place of None.
-        labels: a nest of what is put in the place of -1, where that was asked for.
-        arrays: a nest of True where a number of an example becomes an array without dimensions.
+        values: a nest of the values that replace None.
+        labels: a nest of the values that replace -1 in class labels.
+        arrays: a nest of True for numbers of an example that become arrays of shape ().
     """
 
     values: Nest = None
@@ -63,14 +63,14 @@ class Fill:
     arrays: Nest = None
 
     def example_filler(self) -> Callable[[Any], Any]:
-        """Returns the function from an example to the same with nothing missing; `same` if there is nothing to do."""
+        """Returns the function that fills the missing values of an example; `same` if nothing can be missing."""
         fill = _replacer(self.values, lambda given, value: value if given is None else given)
         wrap = _replacer(self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given)
         first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not same] or [same]
         return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), rest, first)
 
     def relabeler(self) -> Callable[[Any], Any]:
-        """Returns the function that replaces -1 in labels of an example or a batch; `same` for no labels."""
+        """Returns the function that replaces -1 in labels of an example or a batch; `same` if there are no labels."""
         return _replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
 
 
@@ -80,7 +80,7 @@ def same(value: Any) -> Any:
 
 
 def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Returns the function that replaces the values of an example, or a batch, for which the nest has another."""
+    """Returns the function that replaces the values of an example or a batch for which the nest has a value."""
     if nest is None:
         return same
     if not isinstance(nest, (dict, tuple)):
@@ -91,27 +91,28 @@ def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any],
         return same
 
     def each(example: Any) -> Any:
+        """Returns an example with replaced values, if it has the structure of the nest."""
         if isinstance(example, dict) and isinstance(nest, dict):
             return {**example, **{key: part(example[key]) for key, part in parts if key in example}}
         if isinstance(example, tuple) and isinstance(nest, tuple) and len(example) == len(nest):
             replaced = dict(parts)
             return tuple([replaced[i](value) if i in replaced else value for i, value in enumerate(example)])
-        return example  # a function of map() made something else of it
+        return example  # a function of map() has changed the structure
 
     return each
 
 
 def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
-    """Returns what is put in the place of the missing values of examples.
+    """Returns the fill values for the missing values of examples.
 
     Args:
-        feature: what the examples are decoded from; None if that is not known.
-        fill: a value for all features of its kind (numbers, bools, text) that may be missing, or a dict from their
-            names (`a.b` for b below a) to values, where a class label's replaces -1; None for the defaults.
-        is_mapped: whether functions change the examples, so that there may be others than these features.
+        feature: the feature from which the examples are decoded; None if it is unknown.
+        fill: a value for all features of its kind (numbers, bools, text) that may be missing; or a dict from names of
+            features (`a.b` for b below a) to values, where that of a class label replaces -1; None for the defaults.
+        is_mapped: whether functions change the examples, so that they may have other features.
 
     Raises:
-        ValueError: a name is of no such feature.
+        ValueError: a name is not that of a feature that may be missing, or no such feature has the kind of `fill`.
         FeatureError: a value does not fit its feature.
     """
     feature = feature and feature.decoded()
@@ -126,7 +127,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
             if isinstance(leaf, ClassLabel):
                 labels[path] = _checked(array_maker(leaf.dtype, (), path), value)[()]
             elif isinstance(leaf, Tensor):
-                values[path] = _checked(_given, leaf, value, path)
+                values[path] = _checked(_fill_value, leaf, value, path)
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
@@ -142,7 +143,7 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
                 f"pad_value={fill!r}."
             )
         for path, leaf in wanted.items():
-            values[path] = _checked(_given, leaf, fill, path)
+            values[path] = _checked(_fill_value, leaf, fill, path)
     return Fill(_nested(feature, values), _nested(feature, labels))
 
 
@@ -163,38 +164,38 @@ def _leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[
 
 
 def _nested(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
-    """Returns values by name as a nest, with all names of the features."""
+    """Returns values by name as a nest with the structure of the features; other names are added to it."""
 
     def nest(feature: FeatureConnector | None, path: str, rest: dict[str, Any]) -> Nest:
         if not isinstance(feature, FeaturesDict):
             return rest.pop(path, None)
         return {key: nest(child, join(path, key), rest) for key, child in feature.items()}
 
-    rest = dict(values)
-    made = nest(feature, "", rest)
-    for path, value in rest.items():  # what functions make
+    remaining = dict(values)
+    filled = nest(feature, "", remaining)
+    for path, value in remaining.items():  # values that functions add
         *steps, last = path.split("/")
-        made = inner = made if isinstance(made, dict) else {}
+        filled = inner = filled if isinstance(filled, dict) else {}
         for step in steps:
             if not isinstance(inner.get(step), dict):
                 inner[step] = {}
             inner = inner[step]
         inner[last] = value
-    return made
+    return filled
 
 
-def _given(leaf: Tensor, value: Any, path: str) -> Any:
-    """Returns a value that the caller gave for a feature, which is one for all numbers or strings of an array too."""
+def _fill_value(leaf: Tensor, value: Any, path: str) -> Any:
+    """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array."""
     if leaf.dtype == STRING:
         return _value_of(leaf, to_bytes(value, path))
-    is_one_for_all = np.ndim(value) == 0 and None not in leaf.shape
-    shape = () if is_one_for_all else leaf.shape
-    made = array_maker(leaf.dtype, shape, path, allow_rounding=leaf.dtype.kind not in "biu")(value)
-    return _value_of(leaf, made[()]) if is_one_for_all else made
+    is_single = np.ndim(value) == 0 and None not in leaf.shape
+    shape = () if is_single else leaf.shape
+    array = array_maker(leaf.dtype, shape, path, allow_rounding=leaf.dtype.kind not in "biu")(value)
+    return _value_of(leaf, array[()]) if is_single else array
 
 
 def _value_of(leaf: Tensor, value: Any) -> Any:
-    """Returns a number or string as a value of the feature; dimensions of any length have none."""
+    """Returns a number or string as a value of the feature; dimensions of any length get length 0."""
     if leaf.shape:
         return np.full([length or 0 for length in leaf.shape], value, leaf.dtype)
     return value if leaf.dtype == STRING else leaf.dtype.type(value)
@@ -220,7 +221,7 @@ def _which(optional: Mapping[str, Any]) -> str:
 
 
 KEEP: Any = object()
-"""Lets None stay where a value is missing, for who counts them; their column is an array of objects."""
+"""Sentinel for `fill`: keeps None for missing values, in an array of objects, for statistics that count them."""
 
 SIDES = ("left", "right")
 
@@ -230,10 +231,11 @@ class Padding:
     """How arrays of different shapes are padded.
 
     Attributes:
-        value: for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of strings.
-        side: "right" puts it after the items, "left" before them.
-        length: of the first dimension in all batches: a number for all arrays of one dimension, or a dict by names;
-            None for that of the longest array.
+        value: padding value for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of
+            strings.
+        side: "right" puts the padding after the items, "left" before them.
+        length: length of the first dimension in all batches: a number for all arrays of one dimension, or a dict by
+            names; None for the length of the longest array.
     """
 
     value: Any = None
@@ -250,7 +252,7 @@ class Padding:
 
     @classmethod
     def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
-        """Returns the argument `pad` of `stack` for arguments of `batch()`; one of the others implies `pad`."""
+        """Returns the argument `pad` of `stack` from those of `batch()`; any other than the default implies `pad=True`."""
         if value is None and side == "right" and length is None:
             return boolean("pad", pad)
         boolean("pad", pad)
@@ -258,11 +260,11 @@ class Padding:
 
     @property
     def names(self) -> set[str]:
-        """The features that it names."""
+        """Names of the features for which the padding has a value or a length."""
         return {name for part in (self.value, self.length) if isinstance(part, Mapping) for name in part}
 
     def to(self, name: str, length: int) -> Padding:
-        """Returns the same with a length for a feature."""
+        """Returns the same padding with a length for a feature."""
         if self.length is not None and not isinstance(self.length, Mapping):
             raise ValueError("pad_to_boundary=True: expected pad_length as a dict by names, got a number.")
         return replace(self, length={**(self.length or {}), name: length})
@@ -310,14 +312,14 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
     level more.
 
     Args:
-        examples: at least one, all of the same structure.
-        pad: whether arrays of different shapes are filled with zeros (strings: with b'') after their ends; or how.
-        path: of the feature, for errors.
-        fill: a nest of values in the place of None; see `missing.Fill`. None elsewhere is an error, as the dtype would
+        examples: the examples, at least one, all of the same structure.
+        pad: whether arrays of different shapes are padded at their ends with zeros (strings: b''); or the padding.
+        path: path of the feature, for errors.
+        fill: a nest of values that replace None; see `Fill`. None without such a value is an error, as the dtype would
             depend on the batch.
 
     Raises:
-        FeatureValueError: arrays are of different shapes and not to be padded, or a value is missing.
+        FeatureValueError: arrays have different shapes and `pad` is False, or a value is missing.
 
     >>> stack([{"a": np.array([1, 2])}, {"a": np.array([3])}], pad=True)
     {'a': array([[1, 2],
@@ -374,7 +376,7 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:
-    """Returns whether a tuple is an array of numbers: it is in a dict, and not the structure of an example."""
+    """Returns whether a tuple is stacked as an array of numbers: it contains only numbers, and is in a dict."""
     is_in_dict = path and not path.endswith("]")
     return bool(
         is_in_dict and value and all(isinstance(item, (bool, int, float, np.number, np.bool_)) for item in value)
@@ -382,7 +384,7 @@ def _is_vector(value: tuple[Any, ...], path: str) -> bool:
 
 
 def _has_items(value: Any) -> bool:
-    """Returns whether a value is stacked as the array that it can be converted to: a list, tuple or tensor."""
+    """Returns whether a value is converted to an array and then stacked: a list, tuple or tensor."""
     if isinstance(value, (np.ndarray, np.generic, RaggedArray)):
         return False
     return isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
@@ -392,7 +394,7 @@ def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
     """Returns a batch of lists, tuples and tensors.
 
     Raises:
-        FeatureValueError: one of them cannot be converted to an array of numbers or texts.
+        FeatureValueError: a value cannot be converted to an array of numbers or texts.
     """
     if all(isinstance(value, (list, tuple)) for value in values):
         first = next((value[0] for value in values if value), None)
@@ -407,7 +409,11 @@ def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
 
 
 def _array_of(value: Any, path: str) -> NDArray[Any]:
-    """Returns a value as an array of numbers, or of objects that are all texts or all bytes."""
+    """Returns a value as an array of numbers, or of objects that are all str or all bytes.
+
+    Raises:
+        FeatureValueError: the value cannot be converted to such an array.
+    """
     try:
         array = np.asarray(value)
         if array.dtype.kind in "US":
@@ -451,7 +457,11 @@ def inner(fill: Any, key: Any) -> Any:
 
 
 def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
-    """Returns a column with values in the place of None; without lists among arrays."""
+    """Returns a column with None replaced.
+
+    Raises:
+        FeatureValueError: a value is missing and `fill` has none, or lists are among arrays.
+    """
     if any(value is None for value in column):
         if fill is None or isinstance(fill, (dict, tuple)):
             raise FeatureValueError(
@@ -493,6 +503,11 @@ def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
+    """Returns a batch of arrays, padded to one shape if `pad` is set; of other values, an array of objects.
+
+    Raises:
+        FeatureValueError: arrays have different shapes and `pad` is False, or they have different ranks.
+    """
     if not all(hasattr(array, "shape") for array in arrays):
         return objects(arrays)
     shapes = {array.shape for array in arrays}
@@ -500,9 +515,9 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
     if len(shapes) == 1 and padding.shape(arrays[:1], path) == arrays[0].shape:
         return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else objects(arrays)
     if not pad:
-        some = " and ".join(map(str, sorted(shapes, key=str)[:2]))
+        two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
-            f"{path or 'the examples'}: arrays of the shapes {some} cannot be put in one batch; "
+            f"{path or 'the examples'}: arrays of the shapes {two_shapes} cannot be put in one batch; "
             "batch with pad=True, or bring them to one shape with map()."
         )
     if len({len(shape) for shape in shapes}) > 1:
@@ -523,6 +538,7 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
 
 
 def _stack_ragged(arrays: Sequence[RaggedArray]) -> RaggedArray:
+    """Returns a ragged array of ragged arrays, with one more level."""
     flat = [array.flat_values for array in arrays]
     joined: Any = [item for values in flat for item in values]
     if all(isinstance(values, np.ndarray) and values.shape[1:] == flat[0].shape[1:] for values in flat):

@@ -51,7 +51,7 @@ _IN_LOADER = " A DataLoader of PyTorch takes ds.as_torch()."
 
 
 class _NamesForeign(type):
-    """The class of classes whose missing attributes other libraries have."""
+    """Metaclass of `Frameworks`: a missing class attribute of another library is an error with its replacement."""
 
     if not TYPE_CHECKING:
 
@@ -62,7 +62,7 @@ class _NamesForeign(type):
 class Frameworks(metaclass=_NamesForeign):
     """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
 
-    _has_positions = True  # that adapters can divide; a stream has none
+    _has_positions = True  # adapters can divide them; a stream has no positions
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
 
@@ -108,19 +108,19 @@ class Frameworks(metaclass=_NamesForeign):
             map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
                 IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
             rank: rank of this process; None means that of torch.distributed, else $RANK, when an iteration begins.
-                Below Accelerate, and the Trainer of Hugging Face, which divide themselves, every process reads all
+                Under Accelerate and the Trainer of Hugging Face, which divide items themselves, every process reads all
                 items.
             num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1. `rank=0,
                 num_ranks=1` reads everything on each rank.
             block: number of consecutive items for a worker; by default as in `shard()`. If it is the DataLoader's
                 batch_size, its batches are the same for any number of workers.
-            even: how all ranks get the same number of batches, which all have the same size: "drop" leaves out the last
-                examples of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
+            even: gives all ranks the same number of batches, all of the same size: "drop" leaves out the last examples
+                of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
                 batch_size of the DataLoader, unless the dataset is in batches. With map_style, the length is a multiple
                 of ranks times `block`, so that "drop" leaves out the same examples in each epoch.
-            fill: values for missing ones, which a DataLoader cannot batch; see `batch()`.
-            epoch: epoch of the first pass, such as that at which training is restarted. `set_epoch(epoch)` sets that of
-                all further passes.
+            fill: values that replace missing ones, which a DataLoader cannot batch; see `batch()`.
+            epoch: epoch of the first pass, such as the one at which training is restarted. `set_epoch(epoch)` sets the
+                epoch of all further passes.
 
         Raises:
             MissingDependencyError: PyTorch is not installed.
@@ -181,11 +181,11 @@ class Frameworks(metaclass=_NamesForeign):
     def as_jax(self, *, device: Any = None, fill: Any = None) -> Any:
         """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
 
-        JAX makes 32 bits of 64, unless `jax_enable_x64` is set. Integers that do not fit are an error.
+        JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. Integers that do not fit are an error.
 
         Args:
             device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
-            fill: values for missing ones; see `batch()`.
+            fill: values that replace missing ones; see `batch()`.
 
         Raises:
             MissingDependencyError: JAX is not installed.
@@ -201,7 +201,7 @@ class Frameworks(metaclass=_NamesForeign):
         pickled if Grain starts processes.
 
         Args:
-            fill: values for missing ones, which Grain cannot batch; see `batch()`.
+            fill: values that replace missing ones, which Grain cannot batch; see `batch()`.
 
         Raises:
             MissingDependencyError: Grain is not installed.
@@ -215,7 +215,7 @@ class Frameworks(metaclass=_NamesForeign):
         """Returns the number of the pass that begins with an epoch.
 
         Raises:
-            ValueError: no pass does, because of `repeat(epochs)`.
+            ValueError: no pass begins with it, because a pass reads several epochs of `repeat(epochs)`.
         """
         number: int = self._pass_of(integer("epoch", epoch, at_least=0))
         begin = self._in_pass(number)[1]
@@ -249,14 +249,14 @@ class Dataset(Frameworks):
         lookup: Lookup | None,
         identity: Mapping[str, Any],
     ) -> None:
-        """Puts the parts together; `builder.as_dataset` has them.
+        """Creates a dataset; users call `builder.as_dataset`.
 
         Args:
-            operation: which records, in which order.
-            steps: what is made of each.
-            source: the records that all operations are put on; None for a mixture.
-            lookup: what finds keys in them; None for a mixture.
-            identity: the arguments of `state.fingerprint`, but for `operations`.
+            operation: the records and their order.
+            steps: the steps that make items of records.
+            source: the source of the records, below all operations; None for a mixture.
+            lookup: finds keys in the source; None for a mixture.
+            identity: the arguments of `state.fingerprint`, except `operations`.
         """
         self._operation = operation
         self._steps = steps
@@ -267,15 +267,16 @@ class Dataset(Frameworks):
         self._threads: int | None = None
 
     def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Dataset:
-        made = Dataset(
+        """Returns this dataset with another operation or other steps."""
+        dataset = Dataset(
             self._operation if operation is None else operation,
             self._steps if steps is None else steps,
             source=self._source,
             lookup=self._lookup,
             identity=self._identity,
         )
-        made._processes, made._threads = self._processes, self._threads
-        return made
+        dataset._processes, dataset._threads = self._processes, self._threads
+        return dataset
 
     @property
     def features(self) -> Any:
@@ -284,7 +285,7 @@ class Dataset(Frameworks):
 
     @functools.cached_property
     def function(self) -> Callable[[Any], Any]:
-        """What makes an example of a record, or a batch of a list of records."""
+        """Makes an example of a record, or a batch of a list of records."""
         return compose(self._steps)
 
     @functools.cached_property
@@ -424,14 +425,14 @@ class Dataset(Frameworks):
             block: number of consecutive examples of a worker. The default is the batch size of a following `batch()`,
                 or 1 after `batch()`; otherwise at most 16, with 64 blocks for each worker if possible. With the
                 default, workers differ by at most one example: the last incomplete blocks are divided one by one.
-            even: how all workers get the same number of examples, of whole blocks if there are blocks of a given size
-                or batches: "drop" leaves out the last examples of an epoch, "pad" adds its first ones after them. None
+            even: gives all workers the same number of examples, in whole blocks if `block` is given or the dataset is
+                in batches: "drop" leaves out the last examples of an epoch, "pad" adds its first ones after them. None
                 for neither.
 
         Raises:
             TypeError: a number is not an integer.
-            ValueError: the worker does not exist, or the block is less than 1; or `even` where an operation follows a
-                batch() of which the last batch is smaller.
+            ValueError: the worker does not exist, or the block is less than 1; or `even` is given, an
+                operation follows batch(), and the last batch is smaller.
         """
         share = self._share(worker_index, worker_count, block)
         return self._divided(share, self._even(even, share.worker_count, block))
@@ -441,7 +442,7 @@ class Dataset(Frameworks):
         return self._with(divide(self._operation, share, even))
 
     def _even(self, mode: str | None, num_ranks: int, block: int | None) -> Even | None:
-        """Returns how ranks get as many whole blocks, of one example (or batch) by default."""
+        """Returns the `Even` for a number of ranks and blocks of `block` items, by default 1; None without a mode."""
         return None if mode is None else Even(mode, num_ranks * (block or 1))
 
     def _share(self, worker_index: int, worker_count: int, block: int | None, *, even: bool = False) -> Share:
@@ -499,10 +500,10 @@ class Dataset(Frameworks):
         return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
     def _unbatched(self) -> Dataset:
-        """Returns the dataset of the examples that are in batches, if it is one of batches.
+        """Returns the dataset without its batches: the dataset of their examples; itself if it has no batches.
 
         Raises:
-            ValueError: an operation follows `batch()`, so that its positions are not those of examples.
+            ValueError: an operation follows `batch()`, so positions count batches.
         """
         first = self._steps[0]
         if not isinstance(first, Batch):
@@ -609,6 +610,11 @@ class Dataset(Frameworks):
         return self._lookup.find(key) if self._lookup else None
 
     def _in_dataset_order(self, what: str) -> Source:
+        """Returns the source, for `what` that needs dataset order.
+
+        Raises:
+            TypeError: an operation has changed the order.
+        """
         source = self._source
         if source is not None and self._operation is source:
             return source
@@ -627,7 +633,7 @@ class Dataset(Frameworks):
         structs of the stored bytes and a path, sequences are lists, missing values are null. Images are not decoded.
 
         Args:
-            label_names: whether class labels are the names of their classes, and null without one, instead of indices.
+            label_names: whether class labels are names instead of indices; a label without a class is null.
             binary: names of features whose strings are bytes, not text.
 
         Raises:
@@ -643,8 +649,8 @@ class Dataset(Frameworks):
     def to_pandas(self, *, label_names: bool = False, binary: Iterable[str] = ()) -> Any:
         """Returns all examples as a `pandas.DataFrame`, in read order; see `to_arrow`.
 
-        It is what pandas makes of the Arrow table: numbers of a column with missing values are float64, lists are
-        arrays, and structs are dicts.
+        It is the conversion of the Arrow table: numbers of a column with missing values are float64, lists are arrays,
+        and structs are dicts.
         """
         from beam_datasets.reading.tables import to_pandas
 
@@ -657,10 +663,10 @@ class Dataset(Frameworks):
         return to_polars(self, label_names=boolean("label_names", label_names), binary=binary)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Returns the examples as a stream of Arrow's C interface, by which libraries of tables read a dataset.
+        """Returns the examples as a stream of Arrow's C interface, with which data frame libraries read a dataset.
 
-        So `polars.DataFrame(ds)`, `pyarrow.table(ds)`, and `ds` in a query of DuckDB are what `to_arrow()` returns.
-        Examples are read when the library asks for them.
+        So `polars.DataFrame(ds)`, `pyarrow.table(ds)`, and `ds` in a query of DuckDB have the table of `to_arrow()`.
+        Examples are read when the library requests them.
         """
         from beam_datasets.reading.tables import reader_of
 
@@ -692,14 +698,14 @@ class Dataset(Frameworks):
         return iterator
 
     def _pass_of(self, epoch: int) -> int:
-        """Returns the number of the pass that reads an epoch: all epochs of `repeat(epochs)` are read by one."""
+        """Returns the number of the pass that reads an epoch. One pass reads all epochs of `repeat(epochs)`."""
         stream = stream_of(self._operation)
         return epoch // ((isinstance(stream, Repeat) and stream.times) or 1)
 
     def _in_pass(self, number: int) -> tuple[Dataset, int]:
-        """Returns the dataset and the epoch to begin with in a pass of an adapter.
+        """Returns the dataset and the first epoch of a pass of an adapter.
 
-        Each pass reads other epochs. So the dataset of pass 1 of `repeat(3)` ends with epoch 5.
+        Passes read successive epochs. So pass 1 over `repeat(3)` reads epochs 3 to 5.
 
         Raises:
             ValueError: there are too many epochs before.
@@ -715,6 +721,11 @@ class Dataset(Frameworks):
         return self._with(moved_on(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
+        """Returns an epoch from which iteration can begin.
+
+        Raises:
+            ValueError: `repeat(epochs)` ends before it, or a previous epoch is endless.
+        """
         stream = stream_of(self._operation)
         if isinstance(stream, Repeat) and epoch and stream.child.length == ENDLESS:
             raise ValueError(f"epoch must be 0, got {epoch}: the first epoch of an endless dataset never ends.")
