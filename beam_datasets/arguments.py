@@ -142,6 +142,7 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
 
 
 def _no_index(index: Any) -> TypeError:
+    """Returns the error for an argument of `ds[...]` of another type."""
     hint = " A mask is np.array(mask, dtype=bool), with a flag for each example." if isinstance(index, _FLAGS) else ""
     if isinstance(index, str):
         hint = f" The values of a feature are [example[{index!r}] for example in ds]."

@@ -238,7 +238,7 @@ def find_published(
 
 
 def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
-    """Returns by which rule a name without a version means the published version in a directory; '' for other names.
+    """Returns the rule that selects the version in `directory` for a name without one; '' for other names.
 
     >>> version_rule("digits:1.0.0", "/data/digits/1.0.0")
     ''
@@ -296,7 +296,7 @@ def _unless_denied(is_there: Callable[..., bool], *place: str) -> bool:
 
 
 def list_builders(data_dir: DataDir = None) -> list[str]:
-    """Returns the names that `load` and `builder` find: of registered builders, and of published datasets.
+    """Returns the names that `load` and `builder` accept: those of registered builders and of published datasets.
 
     Args:
         data_dir: see `root_dir`.
@@ -401,6 +401,7 @@ def _canonical(builder: Any, root: str) -> str:
 
 
 def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError:
+    """Returns the error for a dataset or config that does not exist; it lists what is published in `root`."""
     configs = list_configs(name, root)
     if config is None and configs:
         return DatasetNotFoundError(

@@ -63,10 +63,10 @@ def _without_inner_datasets(step: Any) -> Any:
 
 
 def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None) -> Any:
-    """Returns a tf.data.Dataset of which each iteration is the next pass over a dataset."""
+    """Returns a tf.data.Dataset; each iteration over it reads the next pass over `dataset`."""
     converted = dataset.map(_converter(tf, spec))  # map() adds the record to errors of decoding
     passes = itertools.count(dataset._pass_of((epoch or 0) if state is None else state["epoch"]))
-    starts = iter([] if state is None else [state])  # of the first iteration
+    starts = iter([] if state is None else [state])  # the start of the first iteration
 
     def generate() -> Iterator[Any]:
         in_pass, epoch = converted._in_pass(next(passes))
@@ -89,11 +89,11 @@ def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
 
 
 def _cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
-    """Returns the number of items of each iteration, as tf.data means it.
+    """Returns the cardinality for tf.data: the number of items of each iteration, or a negative constant.
 
     Raises:
-        StateError: the state does not fit the dataset, or the epoch.
-        ValueError: no iteration begins with the epoch, because of `repeat(epochs)`.
+        StateError: the state does not fit the dataset or the epoch.
+        ValueError: no iteration begins with the epoch, because each reads several epochs of `repeat(epochs)`.
     """
     if state is None:
         dataset._first_pass(epoch or 0)

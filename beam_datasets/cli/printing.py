@@ -115,12 +115,12 @@ def _bar(what: str, unit: str, total: int | None = None) -> Any:
 
 
 def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
-    """Returns a bar of tqdm as a context manager, which provides None without a terminal or tqdm.
+    """Returns a progress bar of tqdm as a context manager; without a terminal or tqdm, one that provides None.
 
     Args:
         what: a verb.
-        unit: of the numbers.
-        total: of all that is to be done, if it is known.
+        unit: unit of the numbers.
+        total: number at the end; None if it is unknown.
     """
     if sys.stderr.isatty() and progress.is_shown:
         with contextlib.suppress(ImportError):
@@ -130,7 +130,7 @@ def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
 
 @contextlib.contextmanager
 def bytes_bar(what: str) -> Iterator[Callable[[int, int | None], None] | None]:
-    """Provides a function that shows how many bytes of how many are done; None where `progress_bar` provides it."""
+    """Context manager: provides a function that shows (bytes done, total bytes); None without a terminal or tqdm."""
     with progress_bar(what, "B") as bar:
 
         def show(done: int, total: int | None) -> None:
@@ -144,13 +144,14 @@ def bytes_bar(what: str) -> Iterator[Callable[[int, int | None], None] | None]:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Callable[[Progress], None]]:
-    """Provides a function that shows what a local run has done, and at what rate: examples encoded, then bytes written.
+    """Context manager: provides a function that shows the progress of a local run and its rate.
 
-    The bar is removed at the end, before a table or an error.
+    The bar counts encoded examples, then written bytes. It is removed at the end, before a table or an error.
     """
     bars: list[Any] = []
 
     def show(done: Progress) -> None:
+        """Updates the bar; opens the second one when writing begins."""
         if not progress.is_shown:
             return
         if not bars:
@@ -161,7 +162,7 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
         bar, is_writing = bars[-1], len(bars) == 2
         shown = f"{done.shards_written} shards" if is_writing else size_text(done.bytes_encoded)
         bar.set_postfix_str(shown, refresh=False)
-        # What was encoded is removed when all is published; the bar does not go back.
+        # Encoded records are removed when the version is published; the bar must not go back.
         bar.n = max(bar.n, done.bytes_written if is_writing else done.examples_encoded)
         bar.refresh()
 
@@ -173,11 +174,11 @@ def progress_bars() -> Iterator[Callable[[Progress], None]]:
 
 
 def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progress], None]:
-    """Returns a function that prints from time to time, without a terminal, what a local run has done.
+    """Returns a function that prints the progress of a local run from time to time, for output without a terminal.
 
     Args:
-        seconds: between two lines.
-        first: seconds before the first one.
+        seconds: seconds between two lines.
+        first: seconds before the first line.
     """
     from beam_datasets.generate.progress import Progress
 
@@ -185,6 +186,7 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
     following, before = started + first, (Progress(0, 0, 0, 0), started)
 
     def show(done: Progress) -> None:
+        """Prints a line if enough seconds have passed since the last one."""
         nonlocal following, before
         now = time.monotonic()
         if now < following or not progress.is_shown:
@@ -200,7 +202,7 @@ def progress_lines(seconds: float = 30.0, first: float = 2.0) -> Callable[[Progr
 
 
 def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float) -> Iterator[str]:
-    """Yields what a local run has done, at which rate since the last line, and how long the rest will take."""
+    """Yields the parts of a line: numbers, the rate since the last line, and the estimated time left."""
     if done.shards_written:
         rate = max(done.bytes_written - last.bytes_written, 0) / max(seconds, 1e-3)
         yield f"{plural(done.shards_written, 'shard')} written, {size_text(done.bytes_written)}"

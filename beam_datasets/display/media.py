@@ -15,13 +15,13 @@ _MAX_SECONDS = 600
 
 
 def thumbnail(array: NDArray[Any], pixels: int) -> bytes:
-    """Returns an image as a PNG file whose longer side has at most so many pixels.
+    """Returns an image as a small PNG file.
 
     Args:
-        array: shape (height, width, channels).
-        pixels: of the longer side.
+        array: image of shape (height, width, channels).
+        pixels: maximum length of the longer side.
     """
-    step = max(1, max(array.shape[:2]) // (2 * pixels))  # so that colours are converted of few pixels
+    step = max(1, max(array.shape[:2]) // (2 * pixels))  # so that few pixels are converted
     image = to_image(array[::step, ::step])
     image.thumbnail((pixels, pixels))
     file = io.BytesIO()
@@ -30,12 +30,12 @@ def thumbnail(array: NDArray[Any], pixels: int) -> bytes:
 
 
 def wav(samples: NDArray[Any], rate: int, seconds: int = _MAX_SECONDS) -> bytes:
-    """Returns the first seconds of sound as a WAV file of 16 bits; floats above 1 and wider integers are scaled.
+    """Returns the first seconds of a sound as a WAV file of 16 bits; floats above 1 and wider integers are scaled.
 
     Args:
-        samples: shape (samples,) or (samples, channels).
-        rate: samples a second.
-        seconds: at most.
+        samples: array of shape (samples,) or (samples, channels).
+        rate: samples per second.
+        seconds: maximum duration of the result.
     """
     unit = 1.0 if samples.dtype.kind == "f" else 32768.0
     chosen = samples[: rate * seconds].astype(np.float64)

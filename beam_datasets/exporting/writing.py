@@ -165,7 +165,7 @@ def json_text(value: Any) -> str:
 
 
 def json_converter(column: Column, name: str = "") -> Convert:
-    """Returns the function from a column's value to one of JSON; the errors that it raises name the column."""
+    """Returns the function that converts a column's value to JSON; its errors name the column."""
     if isinstance(column, Struct):
         fields = [(key, json_converter(field, join(name, key))) for key, field in column.fields.items()]
         return lambda value: {key: convert(value[key]) for key, convert in fields}
@@ -175,6 +175,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
     is_numeric, is_text = column.is_numeric, column.kind == "text"
 
     def convert(value: Any) -> Any:
+        """Returns a number, text or array of these for JSON."""
         if value is None:
             return None
         if is_numeric:
@@ -420,7 +421,7 @@ class ParquetFormat(Format):
         arrow_schema(self.package(), schema)
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
-        """Returns the function to an Arrow array, which it makes of columns; see `Format.maker`."""
+        """Returns the function that decodes records to an Arrow array, by columns; see `Format.maker`."""
         arrow, columns = self.package(), decoder_of(features).columns
         return lambda records: arrow_array(arrow, schema, columns(records))
 
@@ -428,9 +429,9 @@ class ParquetFormat(Format):
         """Writes a shard; see `Format.write`."""
         arrow, parquet = self.package(), self.package("pyarrow.parquet")
         types = arrow_schema(arrow, schema)
-        made = (arrow.RecordBatch.from_arrays(rows.flatten(), schema=types) for rows in blocks)
+        batches_of_blocks = (arrow.RecordBatch.from_arrays(rows.flatten(), schema=types) for rows in blocks)
         with parquet.ParquetWriter(arrow.PythonFile(out, "w"), types) as writer:
-            for batches in _row_groups(made):
+            for batches in _row_groups(batches_of_blocks):
                 table = arrow.Table.from_batches(batches, types)
                 writer.write_table(table, row_group_size=table.num_rows)
 

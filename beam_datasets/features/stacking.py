@@ -252,7 +252,7 @@ class Padding:
 
     @classmethod
     def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
-        """Returns the argument `pad` of `stack` from those of `batch()`; any other than the default implies `pad=True`."""
+        """Returns the argument `pad` of `stack` from those of `batch()`; any non-default value implies `pad=True`."""
         if value is None and side == "right" and length is None:
             return boolean("pad", pad)
         boolean("pad", pad)

@@ -152,7 +152,7 @@ class NewBlock(NamedTuple):
     """A block that this process has just made.
 
     Attributes:
-        sent: what travels: the block itself, or where it was spilled.
+        sent: the element for the next stage: the block itself, or the location of the spilled block.
         loaded: the block with its keys and sizes, for a histogram without reading the file again.
     """
 
@@ -423,6 +423,7 @@ def gather(
 def _sorted_block(
     split: str, keys: bytes, sizes: bytes, ordered: Callable[[NDArray[np.int64]], bytes], spill_dir: str | None
 ) -> NewBlock:
+    """Returns the block of records sorted by key; `ordered` returns the payload of records in a given order."""
     order = sort_order(key_array(keys)).astype(np.int64, copy=False)
     sorted_keys = np.frombuffer(keys, np.uint8).reshape(-1, KEY_BYTES)[order].tobytes()
     sorted_sizes = np.frombuffer(sizes, "<u4")[order]
@@ -527,7 +528,7 @@ class BlockBuilder:
         return self._num_bytes >= self._full
 
     def flush(self) -> NewBlock | None:
-        """Returns the block of what was collected since the last flush; None where that is nothing."""
+        """Returns the block of the examples collected since the last flush; None if there are none."""
         if not self._keys:
             return None
         make = sort_keys.ordered_keys if self._ordered else functools.partial(sort_keys.hash_keys, self._split)

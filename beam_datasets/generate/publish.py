@@ -396,11 +396,11 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
 def check_is_of_launcher(run: Run) -> None:
     """Checks that this process sees the staging directory that the launcher has made.
 
-    A worker with another disk, or another store of the same name, can write there all that a run writes. Only the
+    A worker with another disk, or another store of the same name, could write all files of a run there. Only the
     launcher writes owner.json.
 
     Raises:
-        StorageError: this process does not see it.
+        StorageError: this process does not see the directory.
     """
     if not storage.exists(storage.join(run.staging_dir, OWNER_FILE)):
         raise StorageError(
@@ -678,11 +678,12 @@ def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> 
 
 
 def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], requests: storage.Requests) -> bytes:
+    """Returns run.json: times, sizes and costs of the run, as JSON."""
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
     hours = requests.core_seconds / 3600
     report = {
-        **_of_engine(publication),
+        **_engine_report(publication),
         "job": publication.job,
         "runner": publication.owner.runner,
         "started": publication.owner.started,
@@ -703,14 +704,14 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
     return json.dumps(report, indent=1, sort_keys=True).encode()
 
 
-def _of_engine(publication: Publication) -> dict[str, Any]:
-    """Returns what the launcher has recorded of a remote job: its name, its page and its restarts."""
+def _engine_report(publication: Publication) -> dict[str, Any]:
+    """Returns the name, the page and the restarts of a remote job, which the launcher has recorded; {} if unknown."""
     if publication.spill_dir is None:
         return {}
     try:
-        found = json.loads(storage.read_bytes(storage.join(publication.spill_dir, PROGRESS_FILE)))
-        return {"engine": {"job": found["job"], "page": found["page"], "restarts": found["restarts"]}}
-    except (StorageError, ValueError, KeyError, TypeError):  # a report only
+        progress = json.loads(storage.read_bytes(storage.join(publication.spill_dir, PROGRESS_FILE)))
+        return {"engine": {"job": progress["job"], "page": progress["page"], "restarts": progress["restarts"]}}
+    except (StorageError, ValueError, KeyError, TypeError):  # run.json is only a report
         return {}
 
 

@@ -19,12 +19,12 @@ def check_num_elements(number: int, most: int, what: str) -> None:
     """Checks a number of pixels or samples that a header declares.
 
     Args:
-        number: what the header declares.
+        number: the number in the header.
         most: the limit, which the environment variable can raise.
-        what: what has them and what they are, such as "the sound has 9 samples".
+        what: the beginning of the error text, such as "the sound has 9 samples".
 
     Raises:
-        InputError: there are more than the limit; or the variable is not a positive integer.
+        InputError: the number exceeds the limit, or the variable is not a positive integer.
     """
     if number <= most:
         return

@@ -217,9 +217,9 @@ class Chunked(Dividing):
     """Examples divided into chunks.
 
     Attributes:
-        max_length: of a chunk.
-        names: of the features that are divided.
-        overlap: how many items a chunk has in common with the one before.
+        max_length: maximum length of a chunk.
+        names: names of the features to divide.
+        overlap: number of items that a chunk has in common with the previous one.
     """
 
     max_length: int
@@ -228,11 +228,16 @@ class Chunked(Dividing):
 
     @classmethod
     def of(cls, max_length: int, features: Iterable[str], overlap: int) -> Chunked:
-        """Returns the link for arguments of `chunk()`."""
-        most = integer("max_length", max_length, at_least=1)
+        """Returns the link for the arguments of `chunk()`.
+
+        Raises:
+            TypeError: an argument has another type.
+            ValueError: a number is out of range.
+        """
+        size = integer("max_length", max_length, at_least=1)
         if isinstance(features, str) or not (names := tuple(features)):
             raise TypeError("features must be names of features, as in chunk(512, ['tokens']).")
-        return cls(most, names, integer("overlap", overlap, at_least=0, at_most=most - 1))
+        return cls(size, names, integer("overlap", overlap, at_least=0, at_most=size - 1))
 
     @property
     def text(self) -> str:
@@ -241,7 +246,11 @@ class Chunked(Dividing):
         return f"chunk({self.max_length}, {list(self.names)}{overlap})"
 
     def parts(self, value: Any) -> Iterator[Any]:
-        """Yields the chunks of an example."""
+        """Yields the chunks of an example.
+
+        Raises:
+            FeatureValueError: the features have different lengths, or one is a ragged array.
+        """
         lengths = {name: _length_of(value, name) for name in self.names}
         length = lengths[self.names[0]]
         if len(set(lengths.values())) > 1:

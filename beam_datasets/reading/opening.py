@@ -188,6 +188,12 @@ class ReadOnlyBuilder:
         return self.as_dataset(split, decoders=decoders)
 
     def _decode(self, decoders: Any, config: ReadConfig, as_supervised: bool) -> Decode:
+        """Returns the step that decodes records with these options.
+
+        Raises:
+            MetadataError: the examples are not stored as TFRecord, or the supervised keys are invalid.
+            ValueError: an option does not fit the features.
+        """
         info = self.info
         if info.file_format != "tfrecord":
             raise MetadataError(
@@ -202,7 +208,7 @@ class ReadOnlyBuilder:
         supervised_keys = info.supervised_keys if as_supervised else None
         step = Decode(info.features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._named():
-            step.compile()  # what does not fit is to be said here
+            step.compile()  # raises errors of decoders now, before reading
         return step.of_supervised_keys()
 
     def _dataset(
@@ -388,7 +394,7 @@ def _parsed(name: str) -> DatasetName:
     """Returns the parts of a name.
 
     Raises:
-        ValueError: it is not a name; of the directory of a version, the message says how it is opened.
+        ValueError: it is not a name. If it is the directory of a version, the message tells how to open it.
     """
     try:
         return DatasetName.parse(name)
