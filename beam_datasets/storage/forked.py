@@ -57,6 +57,8 @@ class ForkedObstore:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises a StorageError for other functions."""
+        if name.startswith("_"):
+            raise AttributeError(name)
         raise StorageError(
             f"obstore.{name}: this process was forked from one that had used an object store, whose threads it lacks, "
             "so it can only read objects. Start workers by 'spawn' or 'forkserver': "
