@@ -270,6 +270,7 @@ def test_texts_and_bytes_in_one_language() -> None:
     assert decode(feature, stored)["translation"].tolist() == [b"a", b"b", b"c"]
 
 
+@pytest.mark.slow
 def test_large_arrays_are_checked_whole() -> None:
     """One inexact number among many is found, and the error says where."""
     doubles = np.random.default_rng(0).random(100_000, np.float32).astype(np.float64)

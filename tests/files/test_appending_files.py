@@ -311,6 +311,7 @@ in_a_store(Path(sys.argv[1]))[1]()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["append", "gc"])
 def test_what_a_killed_append_to_an_object_store_built_is_removed(tmp_path, monkeypatch, capsys, by):
     """Also a second time, if who removes it is killed; that of a process that runs stays."""

@@ -240,7 +240,7 @@ def test_epochs_and_seeds_differ():
         assert abs(np.corrcoef(a, b)[0, 1]) < 0.15
 
 
-@pytest.mark.parametrize("length", [3, 5])
+@pytest.mark.parametrize("length", [3, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_ordering_is_equally_likely(length):
     orderings = math.factorial(length)
     seen = Counter(tuple(RangeShuffle(length, seed).sources(range(length))) for seed in range(20 * orderings))
