@@ -57,6 +57,7 @@ def _new_shared(first_pass: int = 0) -> list[int]:
     return [_NOBODY, first_pass, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
 
 
+# The fields of a state, besides "examples", the number of examples in an item, which earlier versions did not save.
 _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 
 
@@ -396,7 +397,7 @@ class Divided:
         return self._state_at_beginning(self._last_pass + 1)
 
     def _state(self, current: Any) -> dict[str, Any]:
-        return {"ranks": self._num_ranks, **current.state()}
+        return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
         """Sets the start of the next iteration.
@@ -432,12 +433,19 @@ class Divided:
             StateError: it is malformed, or does not fit the dataset.
         """
         number = state.get("format")
-        if set(state) != _FIELDS or isinstance(number, bool) or number not in (FORMAT, FORMAT_OF_EVEN):
+        if set(state) - {"examples"} != _FIELDS or isinstance(number, bool) or number not in (FORMAT, FORMAT_OF_EVEN):
             raise StateError(
                 f"a worker's state: expected format {FORMAT} or {FORMAT_OF_EVEN} with the fields {sorted(_FIELDS)}, "
                 f"got format {shown(number)}: {shown(state)}. Restore it with the version that saved it."
             )
         self._dataset.iterate().set_state(state["begun"])  # raises a StateError if it does not fit
+        examples = self._dataset._examples_per_item
+        saved = state.get("examples", examples)  # states of earlier versions lack it
+        if type(saved) is not int or saved != examples:
+            raise StateError(
+                f"the state counts items of {shown(saved)} examples, and an item of this dataset has "
+                f"{examples}. Restore it with the same batch size, or continue from state_after(examples=...)."
+            )
         dataset = self._dataset_of(state)
         num_left = operator.length_hint(dataset.iterate(state=state["begun"]))
         try:

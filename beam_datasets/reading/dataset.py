@@ -499,6 +499,15 @@ class Dataset(Frameworks):
         """Returns the dataset in batches that leave what `shard()` has divided as it is, which `batch()` adapts."""
         return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
+    @property
+    def _examples_per_item(self) -> int:
+        """The number of examples in an item: the batch size, or 1 without batches."""
+        size, operation = 1, cast("Operation | None", self._operation)
+        while operation is not None:
+            size *= operation.size if isinstance(operation, Batches) else 1
+            operation = getattr(operation, "child", None)
+        return size
+
     def _unbatched(self) -> Dataset:
         """Returns the dataset without its batches: the dataset of their examples; itself if it has no batches.
 

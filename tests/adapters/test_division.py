@@ -457,3 +457,18 @@ def test_datasets_pickle_without_open_files(three: Any) -> None:
 def test_options_are_refused_by_their_names(three: Any, options: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         Divided(three.as_dataset("train"), **{"rank": 0, "num_ranks": 2, "block": 1, "even": None} | options)
+
+
+def test_a_state_is_for_items_of_as_many_examples(items):
+    """Positions count batches, so those of another size would lose or repeat examples."""
+    saved = Divided(items.batch(4), rank=0, num_ranks=1, block=1, even=None)
+    list(itertools.islice(iter(saved), 3))
+    state = json.loads(json.dumps(saved.state_dict()))
+    for same in (items.batch(4), items.batch(4, drop_remainder=True), items.batch(2).batch(2)):
+        Divided(same, rank=0, num_ranks=1, block=1, even=None).load_state_dict(state)
+    for other, size in ((items.batch(8), 8), (items, 1)):
+        divided = Divided(other, rank=0, num_ranks=1, block=1, even=None)
+        with pytest.raises(StateError, match=f"counts items of 4 examples, and an item of this dataset has {size}"):
+            divided.load_state_dict(state)
+    del state["examples"]  # as an earlier version saved it
+    Divided(items.batch(4), rank=0, num_ranks=1, block=1, even=None).load_state_dict(state)
