@@ -174,7 +174,7 @@ def test_a_range_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeyp
     # The same examples twice may be seen as such before they are seen to be too many.
     with pytest.raises(
         (errors.LostExamplesError, errors.DuplicateKeyError),
-        match="ranges of the source were read, 4 were planned|two examples have a key",
+        match="ranges of the source were read, 4 were planned|two examples have the same key",
     ):
         bd.materialize(source, data_dir=tmp_path / "out", num_workers=1, **asked)
     assert is_empty(tmp_path / "out")

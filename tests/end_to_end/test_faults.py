@@ -66,7 +66,7 @@ def is_empty(data_dir: Path) -> bool:
 
 BAD_EXAMPLES = [
     ([], errors.BeamDatasetsError, "split 'train' has no examples"),
-    ([good(1), good(1)], errors.DuplicateKeyError, "two examples have a key"),
+    ([good(1), good(1)], errors.DuplicateKeyError, "two examples have the same key"),
     ([good(1), (2, {"n": 2})], errors.FeatureKeyError, "key 2.*text"),
     ([(1, {"n": 1, "text": "a", "more": 2})], errors.FeatureKeyError, "key 1.*more"),
     ([("k", {"n": "many", "text": "a"})], errors.FeatureError, "split 'train', key 'k': n"),
