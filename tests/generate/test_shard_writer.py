@@ -183,7 +183,9 @@ def test_of_duplicates_the_smallest_record_stays(tmp_path):
 
 def test_a_duplicate_key_is_an_error_that_shows_both(tmp_path):
     blocks = build_blocks([*some_examples(20), ("key-3", b"the other")], 2)
-    with pytest.raises(DuplicateKeyError, match=r"two examples have the same key \(its hash is \w+\)\. Keys(.|\n)*the other"):
+    with pytest.raises(
+        DuplicateKeyError, match=r"two examples have the same key \(its hash is \w+\)\. Keys(.|\n)*the other"
+    ):
         write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
     blocks = build_blocks([*some_examples(20), ("key-3", b"the other"), ("key-5", b"")], 2)
     with pytest.raises(DuplicateKeyError, match=r"have the same key \(its hash is \w+\), one of 2 such repeats\."):
