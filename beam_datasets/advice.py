@@ -122,6 +122,23 @@ def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError |
     return AttributeError(message, name=name, obj=None)  # without obj, Python adds no hint of its own
 
 
+def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
+    """Returns a `__getattr__` whose error says what to write instead of a name of another library.
+
+    Args:
+        receivers: keys in `ATTRIBUTES`; the first one with the name decides.
+    """
+
+    def __getattr__(self: Any, name: str) -> Any:
+        """Raises the error that Python raises, with advice for foreign names."""
+        for receiver in receivers:
+            if (error := missing_attribute(receiver, self, name)) is not None:
+                raise error
+        return object.__getattribute__(self, name)  # raises what it raised before
+
+    return __getattr__
+
+
 def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Returns a decorator that adds "Use ..." to the TypeError for an argument of other libraries.
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from beam_datasets.advice import missing_attribute
+from beam_datasets.advice import advised_getattr
 from beam_datasets.arguments import boolean, is_unicode
 from beam_datasets.errors import MetadataError, did_you_mean
 from beam_datasets.metadata.names import DEFAULT_FILENAME_TEMPLATE, DatasetName, FilenameTemplate
@@ -335,12 +335,7 @@ class DatasetInfo(DatasetIdentity):
         return files
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            error = missing_attribute("info", self, name)
-            if error is not None:
-                raise error
-            return object.__getattribute__(self, name)  # raises what it raised before
+        __getattr__ = advised_getattr("info")
 
     def _repr_html_(self) -> str:
         from beam_datasets.display.html import info_html

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from beam_datasets.advice import instead_of, missing_attribute, names_foreign_arguments, warns_of_buffer_size
+from beam_datasets.advice import (
+    advised_getattr,
+    instead_of,
+    missing_attribute,
+    names_foreign_arguments,
+    warns_of_buffer_size,
+)
 from beam_datasets.arguments import boolean, checked_function, index_of, indices_of, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.decoding import (
@@ -65,12 +71,7 @@ class Frameworks(metaclass=_NamesForeign):
     _has_positions = True  # adapters can divide them; a stream has no positions
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            error = missing_attribute("ds", self, name)
-            if error is not None:
-                raise error
-            return object.__getattribute__(self, name)  # raises what it raised before
+        __getattr__ = advised_getattr("ds")
 
     def _repr_html_(self) -> str:
         """Returns a table for notebooks: of the first examples, or of the arrays of the first batch."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from beam_datasets.advice import missing_attribute
+from beam_datasets.advice import advised_getattr
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
@@ -42,12 +42,7 @@ class StateDict:
     set_state: Any
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            error = missing_attribute("iterator", self, name)
-            if error is not None:
-                raise error
-            return object.__getattribute__(self, name)  # raises what it raised before
+        __getattr__ = advised_getattr("iterator")
 
     def state_dict(self) -> dict[str, Any]:
         """Returns `get_state()`."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
-from beam_datasets.advice import missing_attribute, names_foreign_arguments
+from beam_datasets.advice import advised_getattr, names_foreign_arguments
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import (
     DatasetNotFoundError,
@@ -71,12 +71,7 @@ class ReadOnlyBuilder:
         self._check_splits()
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            error = missing_attribute("builder", self, name)
-            if error is not None:
-                raise error
-            return object.__getattribute__(self, name)  # raises what it raised before
+        __getattr__ = advised_getattr("builder")
 
     # --------------------------------------------------------------------------------------------------------- identity
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.advice import missing_attribute, names_foreign_arguments, warns_of_buffer_size
+from beam_datasets.advice import advised_getattr, names_foreign_arguments, warns_of_buffer_size
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
@@ -88,12 +88,7 @@ class Stream:
         return f"<Stream of {self._base!r}: {links}{'' if self._epochs == 1 else ' | repeat()'}>"
 
     if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-
-        def __getattr__(self, name: str) -> Any:
-            error = missing_attribute("stream", self, name) or missing_attribute("ds", self, name)
-            if error is not None:
-                raise error
-            return object.__getattribute__(self, name)  # raises what it raised before
+        __getattr__ = advised_getattr("stream", "ds")
 
     # ------------------------------------------------------------------------------------------------------ operations
 
