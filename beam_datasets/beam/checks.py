@@ -203,6 +203,7 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
         except (OSError, grpc.RpcError) as error:
             problem = error.details() if isinstance(error, grpc.Call) else f"none within {WORKER_SECONDS} s"
         finally:
+            # If the pool does not answer, what follows reports it; the worker ends by itself, as nobody listens to it.
             with contextlib.suppress(grpc.RpcError):
                 service.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=name), timeout=CONNECT_SECONDS)
     if problem:

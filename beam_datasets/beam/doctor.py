@@ -7,14 +7,13 @@ also arrive from workers that see neither this machine's disk nor the store.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import json
 import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +107,11 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
     if engine.local:
         return
     if cluster := flink.cluster_of(engine.options):
-        overview = cluster.get("overview")
+        try:
+            overview = cluster.get("overview")
+        except checks.EngineError as error:
+            yield Finding("cluster", False, str(error))
+            return
         slots = f"{overview['slots-available']} of {overview['slots-total']} slots are free"
         needed = flink.needed_slots(engine.options)
         wait = f"; the job waits for {needed}" if int(overview["slots-available"]) < needed else ""
@@ -142,12 +145,18 @@ def _examine_place(purpose: str, folder: str) -> Iterator[Finding]:
     """Yields whether creating a file that exists fails in `folder`, on which publishing relies."""
     path = storage.join(folder, "created")
     storage.create_bytes(path, b"first")
-    with contextlib.suppress(FileExistsError):
+    text = "can be written, and refuses to create a file that exists"
+    try:
         storage.create_bytes(path, b"second")
-    is_kept = storage.read_bytes(path) == b"first"
-    good = "can be written, and refuses to create a file that exists"
-    bad = "replaced a file that exists; two runs could publish one version there. Use another store."
-    yield Finding(purpose, is_kept, f"{storage.dirname(folder)}: {good if is_kept else bad}")
+    except FileExistsError:
+        is_good = storage.read_bytes(path) == b"first"
+    else:
+        is_good = False
+    if not is_good:
+        text = (
+            "did not refuse to create a file that exists; two runs could publish one version there. Use another store."
+        )
+    yield Finding(purpose, is_good, f"{storage.dirname(folder)}: {text}")
 
 
 def _examine_workers(engine: engines.Engine, folders: Sequence[str], packages: Sequence[str]) -> Iterator[Finding]:
@@ -196,8 +205,9 @@ def _examine_host(
         span: (start, end) of the job by this machine's clock, in seconds since the epoch.
     """
     processes = len({worker["pid"] for worker in workers})
-    versions = workers[0]["versions"]
-    yield Finding(name, versions == checks.versions(), f"processes: {processes}; {_format_versions(versions)}")
+    versions = sorted({_format_versions(worker["versions"]) for worker in workers})
+    are_same = versions == [_format_versions(checks.versions())]
+    yield Finding(name, are_same, f"processes: {processes}; {', and others with '.join(versions)}")
     for number, folder in enumerate(folders):
         place = storage.dirname(folder)
         problems = sorted({worker["places"][number] for worker in workers} - {""})
@@ -218,7 +228,9 @@ def _examine_host(
         f"differs by {clock_error:.0f} s" if clock_error else "as here",
     )
     memory = [worker["memory"] for worker in workers if worker["memory"]]
-    if memory:
+    if not memory:
+        yield Finding(f"{name}: memory", True, "unknown")
+    else:
         is_enough = min(memory) >= MIN_MEMORY * processes
         text = f"{min(memory) / 1e9:.1f} GB are available; expected {processes * MIN_MEMORY / 1e9:.1f} GB or more"
         yield Finding(f"{name}: memory", is_enough, text)
@@ -233,13 +245,13 @@ class _Probe(beam.DoFn):
 
     def process(self, _: int) -> Iterator[Any]:
         """Reports the host, versions, clock and memory of this worker, and which folders and packages it sees."""
-        problems = [self._problem(functools.partial(self._check_token, folder)) for folder in self._folders]
+        places = [self._examine_folder(folder) for folder in self._folders]
         report = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "versions": checks.versions(),
-            "places": problems,
-            "files": ["" if problem else self._write_file(folder) for folder, problem in zip(self._folders, problems)],
+            "places": [problem for problem, _ in places],
+            "files": [path for _, path in places],
             "missing": [name for name in self._packages if not _can_import(name)],
             "time": time.time(),
             "memory": _available_memory(),
@@ -248,22 +260,19 @@ class _Probe(beam.DoFn):
         time.sleep(PROBE_SECONDS)
         yield from ()
 
-    def _check_token(self, folder: str) -> None:
-        if storage.read_bytes(storage.join(folder, "token")).decode() != self._token:
-            raise BeamDatasetsError("expected the token of this launcher, got that of another")
-
-    def _write_file(self, folder: str) -> str:
-        path = storage.join(folder, f"{uuid.uuid4().hex}.worker")
-        return self._problem(lambda: storage.write_bytes(path, b"here")) or path
-
-    @staticmethod
-    def _problem(do: Callable[[], None]) -> str:
-        """Calls `do` and returns why it failed; '' if it did not."""
+    def _examine_folder(self, folder: str) -> tuple[str, str]:
+        """Returns (problem, path of a file that this worker has written); one of them is ''."""
         try:
-            do()
-        except Exception as error:  # of any library of a store
-            return f"a worker does not see what the launcher has written ({type(error).__name__}: {error})"
-        return ""
+            if storage.read_bytes(storage.join(folder, "token")).decode() != self._token:
+                return "a worker sees the token of another launcher", ""
+        except Exception as error:  # of any library of a store: the launcher prints it
+            return f"a worker does not see what the launcher has written ({type(error).__name__}: {error})", ""
+        path = storage.join(folder, f"{uuid.uuid4().hex}.worker")
+        try:
+            storage.write_bytes(path, b"here")
+        except Exception as error:
+            return f"a worker cannot write there ({type(error).__name__}: {error})", ""
+        return "", path
 
 
 def _can_import(module: str) -> bool:
@@ -274,7 +283,7 @@ def _can_import(module: str) -> bool:
 
 
 def _available_memory() -> int:
-    """Returns the available memory of this machine in bytes; 0 if it is unknown."""
+    """Returns the available memory of this machine in bytes; 0 if it is unknown, as on other systems than Linux."""
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

@@ -51,6 +51,7 @@ class Follower:
     _printed_at: float = 0.0
     _last_progress: tuple[Progress, float] | None = None  # with the time at which it was measured
     _changed_at: float = 0.0
+    _has_failed_to_save: bool = False
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -150,8 +151,12 @@ class Follower:
             "units": self.num_units,
             **({name: getattr(done, name) for name in Progress.__slots__} if done else {}),
         }
-        with contextlib.suppress(StorageError):  # the printed lines contain it, too
+        try:
             storage.write_bytes(storage.join(self.run.spill_dir, PROGRESS_FILE), json.dumps(content, indent=1).encode())
+        except StorageError as error:
+            if not self._has_failed_to_save:
+                self._print(f"{PROGRESS_FILE} cannot be written, so programs that read it do not see this job: {error}")
+            self._has_failed_to_save = True
 
 
 def _plural(number: int, what: str) -> str:

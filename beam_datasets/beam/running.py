@@ -231,14 +231,18 @@ class _Job:
         Raises:
             JobStateUnknownError: the engine did not confirm the end within a minute.
         """
+        problems = []
         try:
             for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may not cancel Flink's job
-                with contextlib.suppress(Exception):  # the state shows whether the job has ended
+                try:
                     _within(ANSWER_SECONDS, cancel)
+                except Exception as error:  # the state shows whether the job has ended
+                    problems.append(f"{type(error).__name__}: {error}")
             deadline = time.monotonic() + CANCEL_SECONDS
             while (state := self.state()) not in _ENDED:
                 if time.monotonic() > deadline:
-                    raise self.unknown(f"it was cancelled, and is still in state {state}")
+                    failed = f" (cancelling failed: {'; '.join(problems)})" if problems else ""
+                    raise self.unknown(f"it was asked to cancel, and is still in state {state}{failed}")
                 time.sleep(1)
         except KeyboardInterrupt:
             raise self.unknown("it was cancelled, and its end was not waited for") from None

@@ -6,7 +6,6 @@ page and its REST interface show. Each line names the job and the worker.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import queue
@@ -18,7 +17,7 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-MAX_WAITING = 10_000  # entries that wait to be sent; later ones are dropped
+MAX_WAITING = 10_000  # entries that wait to be sent; later ones are dropped, and counted
 MAX_ENTRIES = 100  # entries of one message
 _SEVERITIES = (
     (logging.ERROR, beam_fn_api_pb2.LogEntry.Severity.ERROR),
@@ -60,12 +59,13 @@ class LogSender(logging.Handler):
         super().__init__()
         self._prefix = prefix
         self._entries: queue.Queue[Any] = queue.Queue(MAX_WAITING)
+        self._num_dropped = 0  # since the last entry that reports them
         stub = beam_fn_api_pb2_grpc.BeamFnLoggingStub(grpc.insecure_channel(url))
         arguments = (stub, (("worker_id", worker_id),))
         threading.Thread(target=self._send, args=arguments, name="logs", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Puts a record into the queue of those to be sent; drops it if the queue is full."""
+        """Puts a record into the queue of those to be sent; drops and counts it if the queue is full."""
         severity = next(value for level, value in _SEVERITIES if record.levelno >= level)
         entry = beam_fn_api_pb2.LogEntry(
             severity=severity,
@@ -74,13 +74,20 @@ class LogSender(logging.Handler):
             thread=record.threadName,
         )
         entry.timestamp.FromNanoseconds(int(record.created * 1e9))
-        with contextlib.suppress(queue.Full):
+        try:
             self._entries.put_nowait(entry)
+        except queue.Full:
+            self._num_dropped += 1
 
     def _send(self, stub: Any, metadata: Any) -> None:
-        with contextlib.suppress(grpc.RpcError):  # the engine is gone, or has no such service
+        """Sends entries until the engine ends the call; says so in the output of the pool, which is read then."""
+        try:
             for _ in stub.Logging(self._entry_lists(), metadata=metadata):
                 pass
+        except grpc.RpcError as error:
+            if sys.__stderr__ is not None:
+                code = error.code() if isinstance(error, grpc.Call) else error
+                print(f"{self._prefix}logs no longer reach the engine: {code}", file=sys.__stderr__, flush=True)
 
     def _entry_lists(self) -> Iterator[Any]:
         """Yields lists of entries: those that are in the queue, at least one and at most `MAX_ENTRIES`."""
@@ -88,6 +95,12 @@ class LogSender(logging.Handler):
             entries = [self._entries.get()]
             while len(entries) < MAX_ENTRIES and not self._entries.empty():
                 entries.append(self._entries.get())
+            dropped, self._num_dropped = self._num_dropped, 0
+            if dropped:
+                text = f"{self._prefix}{dropped:,} entries were dropped, because more was logged than could be sent"
+                warning = beam_fn_api_pb2.LogEntry(severity=beam_fn_api_pb2.LogEntry.Severity.WARN, message=text)
+                warning.timestamp.GetCurrentTime()
+                entries.append(warning)
             yield beam_fn_api_pb2.LogEntry.List(log_entries=entries)
 
 

@@ -61,7 +61,7 @@ class ByLength(Grouping):
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The operation and its options, as fingerprints contain them."""
         by = f", length={self.length}" if isinstance(self.length, str) else ""
         drop = ", drop_remainder=True" if self.drop_remainder else ""
         return f"batch_by_length({list(self.boundaries)}, {list(self.sizes)}{by}{drop})"
@@ -148,7 +148,7 @@ class Packed(Grouping):
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The operation and its options, as fingerprints contain them."""
         return f"pack({dict(self.lengths)}, num_bins={self.num_bins}, overlong={self.overlong})"
 
     @property
@@ -241,7 +241,7 @@ class Chunked(Dividing):
 
     @property
     def text(self) -> str:
-        """What a fingerprint contains."""
+        """The operation and its options, as fingerprints contain them."""
         overlap = f", overlap={self.overlap}" if self.overlap else ""
         return f"chunk({self.max_length}, {list(self.names)}{overlap})"
 

@@ -351,13 +351,13 @@ class Shared(Rearranged):
         return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items at the worker's positions."""
+        """Yields the items that this worker gets of those of all workers."""
         counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
         child_spans = (self.share.spans(*arrays) for arrays in limited(spans, counts))
         return self._items.blocks(child_spans, epoch)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at the worker's positions."""
+        """Returns the items that this worker has at these positions of its share."""
         return self._items.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:

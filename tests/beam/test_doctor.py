@@ -34,10 +34,16 @@ def test_a_package_that_workers_lack(tmp_path: Path, capsys: Any) -> None:
 
 def test_a_store_that_replaces_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs could publish one version there."""
-    monkeypatch.setattr(storage, "create_bytes", storage.write_bytes)
-    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), num_workers=1)}
-    assert not found["data_dir"].is_good
-    assert "replaced a file that exists" in found["data_dir"].text
+
+    def create_once(path: Any, content: Any) -> None:
+        if not storage.exists(path):
+            storage.write_bytes(path, content)
+
+    for create in (storage.write_bytes, create_once):  # one replaces the file, the other one keeps it in silence
+        monkeypatch.setattr(storage, "create_bytes", create)
+        [finding] = doctor._examine_place("data_dir", str(tmp_path))
+        assert not finding.is_good
+        assert "did not refuse to create a file that exists" in finding.text
 
 
 def test_servers_that_do_not_answer(tmp_path: Path) -> None:
@@ -77,9 +83,35 @@ def worker(folder: Path, **changes: Any) -> dict[str, Any]:
         ({"time": time.time() - 3600}, {"clock"}),
         ({"time": time.time() + 3600}, {"clock"}),
         ({"memory": 100 << 20}, {"memory"}),
+        ({"memory": 0}, set()),
     ],
 )
 def test_workers_that_differ_from_the_launcher(tmp_path: Path, changes: dict[str, Any], failed: set[str]) -> None:
     span = time.time() - 10, time.time() + 10
     found = doctor._examine_host("workers", [worker(tmp_path, **changes)], [str(tmp_path)], ["mine"], span)
     assert {finding.check.rpartition(": ")[2] for finding in found if not finding.is_good} == failed
+
+
+def test_a_worker_names_what_it_could_not_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = doctor._Probe([], "token", [])
+    assert "does not see what the launcher has written" in probe._examine_folder(str(tmp_path))[0]
+    (tmp_path / "token").write_text("other")
+    assert probe._examine_folder(str(tmp_path)) == ("a worker sees the token of another launcher", "")
+    (tmp_path / "token").write_text("token")
+    problem, path = probe._examine_folder(str(tmp_path))
+    assert (problem, Path(path).read_bytes()) == ("", b"here")
+
+    def full(path: Any, content: Any) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(storage, "write_bytes", full)
+    assert probe._examine_folder(str(tmp_path)) == ("a worker cannot write there (OSError: no space)", "")
+
+
+def test_workers_of_one_machine_that_differ(tmp_path: Path) -> None:
+    other = worker(tmp_path, versions={**checks.versions(), "apache-beam": "2.66.0"}, missing=[])
+    span = time.time() - 10, time.time() + 10
+    first, *_ = doctor._examine_host("workers", [worker(tmp_path), other], [str(tmp_path)], [], span)
+    assert not first.is_good
+    assert "and others with" in first.text
+    assert "2.66.0" in first.text

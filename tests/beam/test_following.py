@@ -111,6 +111,16 @@ def test_programs_read_the_same_in_a_file(job: Job) -> None:
     assert {name: found[name] for name in expected} == expected
 
 
+def test_a_file_that_cannot_be_written_is_reported_once(job: Job) -> None:
+    job.spill("progress.json")
+    assert job.run.spill_dir is not None
+    path = Path(job.run.spill_dir, "progress.json")
+    path.unlink()
+    path.mkdir()
+    assert "progress.json cannot be written, so programs that read it do not see this job: " in job.look(30)
+    assert "progress.json" not in job.look(30)
+
+
 def test_a_job_that_waits_for_slots(job: Job) -> None:
     job.status = status(is_waiting=True)
     assert job.look(30).startswith("12:00:00 waiting for slots")

@@ -122,6 +122,17 @@ def test_ctrl_c_cancels_and_waits_for_the_end(states, error):
     assert job.calls[:2] == ["wait", "cancel"]
 
 
+def test_a_job_that_cannot_be_cancelled_says_why(monkeypatch):
+    def refuse():
+        raise PermissionError("no such right")
+
+    job = Job([KeyboardInterrupt()], ["RUNNING"])
+    job.cancel = refuse
+    monkeypatch.setattr(running, "CANCEL_SECONDS", 0)
+    with pytest.raises(errors.JobStateUnknownError, match="RUNNING .cancelling failed: PermissionError: no such right"):
+        follow(job)
+
+
 def test_ctrl_c_while_contact_is_lost_cancels_too(monkeypatch):
     """An interrupt while the state is asked for, or between two waits, must not count as the job's end."""
     asked = Job([LOST], [KeyboardInterrupt(), "CANCELLED"])

@@ -1,5 +1,6 @@
 """What workers log, print and warn, as the logging service of an engine gets it."""
 
+import logging
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beam_datasets.beam import checks, worker_pool
+from beam_datasets.beam import checks, worker_logging, worker_pool
 
 SECONDS = 60
 Severity = beam_fn_api_pb2.LogEntry.Severity
@@ -101,3 +102,18 @@ def test_an_engine_without_a_logging_service() -> None:
         [sys.executable, "-c", TALK, "localhost:1", "INFO"], capture_output=True, text=True, check=True
     )
     assert "printed\n" in done.stdout
+    assert "[rows-1-0-0-job worker 1-2] logs no longer reach the engine: StatusCode.UNAVAILABLE\n" in done.stderr
+
+
+def test_entries_that_are_dropped_are_counted(service: tuple[Logging, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    logs, address = service
+    monkeypatch.setattr(worker_logging, "MAX_WAITING", 5)
+    monkeypatch.setattr(worker_logging.threading.Thread, "start", lambda thread: threads.append(thread))
+    threads: list[Any] = []
+    sender = worker_logging.LogSender(address, "1-1", "[rows] ")
+    monkeypatch.undo()
+    for number in range(12):
+        sender.emit(logging.LogRecord("rows", logging.INFO, __file__, 1, f"line {number}", None, None))
+    threads[0].start()
+    assert logs.await_entry("dropped") == "[rows] 7 entries were dropped, because more was logged than could be sent"
+    assert sum("line" in message for _, message in logs.entries) == 5
