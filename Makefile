@@ -214,5 +214,5 @@ bench: .venv/.ready
 	$(BIN)/python tests/benchmarks/run.py generate read $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-interop .venv-adapters .venv-browser .venv-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-interop .venv-adapters .venv-browser .venv-mosaicml .venv-seqio .venv-wheel build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import linecache
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -214,8 +216,22 @@ def _shown(value: Any) -> str:
 
 
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
-    texts = _Fields((name, _ArgumentText(text)) for name, text in fields.items())
-    return f"Use {row.text.format_map(texts)}."
+    literals = {name: _string_literal(text) for name, text in fields.items()}
+    words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
+    parts = row.text.split("`")
+    for number, part in enumerate(parts):  # a command takes strings alone, quoted for the shell
+        given = words if part.startswith("beam-datasets ") else fields
+        parts[number] = part.format_map(_Fields((name, _ArgumentText(text)) for name, text in given.items()))
+    return f"Use {'`'.join(parts)}."
+
+
+def _string_literal(text: str) -> str | None:
+    """Returns the string that a source text stands for; None if it is anything else than a literal string."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 _MAX_ARGUMENT = 60  # characters of the caller's source
@@ -228,28 +244,56 @@ def _written_call(name: str) -> WrittenCall:
         frame = frame.f_back
     if frame is None:
         return WrittenCall()
+    uses = _uses("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))).get(name, [])
+    end = _end_of_expression(frame)
+    if end is not None:  # of the attribute that is missing, or of the call whose arguments are wrong
+        uses = [use for use in uses if end in map(_end, use)]
+    else:
+        uses = [use for use in uses if use[0].lineno <= frame.f_lineno <= (use[-1].end_lineno or 0)]
+    return _as_written(*uses[0]) if len(uses) == 1 else WrittenCall()  # of several, it could be any
+
+
+@functools.lru_cache(maxsize=4)  # programs ask for names that do not exist again and again, by hasattr()
+def _uses(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
+    """Returns the accesses to each attribute in a source text, each with the call of it, if any.
+
+    It is empty if the source cannot be parsed, such as a notebook's cell with shell commands.
+    """
+    uses: dict[str, list[tuple[ast.expr, ...]]] = {}
     try:
-        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    except SyntaxError:  # such as a notebook's cell with shell commands
-        return WrittenCall()
-    return next(_calls_at(tree, name, frame.f_lineno), WrittenCall())
-
-
-def _calls_at(tree: ast.AST, name: str, line: int) -> Iterator[WrittenCall]:
-    """Yields the uses of an attribute in the expressions at a line: calls first."""
-    nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", line + 1) <= line <= (_last_line(node) or 0)]
+        nodes = list(ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return uses
+    calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name:
-            positional = tuple(_source(arg) for arg in node.args if not isinstance(arg, ast.Starred))
-            keywords = {keyword.arg: _source(keyword.value) for keyword in node.keywords if keyword.arg}
-            yield WrittenCall(_receiver(node.func.value), positional, keywords)
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr == name:
-            yield WrittenCall(_receiver(node.value))
+        if isinstance(node, ast.Attribute):
+            call = calls.get(id(node))
+            uses.setdefault(node.attr, []).append((node,) if call is None else (node, call))
+    return uses
 
 
-def _last_line(node: ast.AST) -> int | None:
-    return getattr(node, "end_lineno", None)
+def _end(node: ast.expr) -> tuple[int | None, int | None]:
+    return node.end_lineno, node.end_col_offset
+
+
+def _end_of_expression(frame: FrameType) -> tuple[int, int] | None:
+    """Returns (line, column in bytes) of the end of what a frame evaluates; None if Python does not record it."""
+    positions = getattr(frame.f_code, "co_positions", None)  # since Python 3.11
+    if positions is None:
+        return None
+    _, line, _, column = next(itertools.islice(positions(), frame.f_lasti // 2, None), (None,) * 4)
+    return None if line is None or column is None else (line, column)
+
+
+def _as_written(attribute: ast.expr, call: ast.expr | None = None) -> WrittenCall:
+    """Returns an access to an attribute, or a call of it."""
+    assert isinstance(attribute, ast.Attribute)
+    receiver = _receiver(attribute.value)
+    if not isinstance(call, ast.Call):
+        return WrittenCall(receiver)
+    positional = tuple(_source(arg) for arg in call.args if not isinstance(arg, ast.Starred))
+    keywords = {keyword.arg: _source(keyword.value) for keyword in call.keywords if keyword.arg}
+    return WrittenCall(receiver, positional, keywords)
 
 
 def _receiver(node: ast.expr) -> str | None:

@@ -15,8 +15,20 @@ from pathlib import Path
 from beam_datasets import native
 
 _PACKAGE = "beam_datasets"
-_OF_DEVELOPERS = ("test", "cloud", "docs", "wheels", "lint", "dev", "browser", "adapters", "interop")
-_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+)(?:\[(?P<own>[\w,]+)\])?.*?(?:extra == ['\"](?P<extra>\w+)['\"]|$)")
+_OF_DEVELOPERS = (
+    "test",
+    "cloud",
+    "docs",
+    "wheels",
+    "lint",
+    "dev",
+    "browser",
+    "adapters",
+    "interop",
+    "mosaicml",
+    "seqio",
+)
+_REQUIREMENT = re.compile(r"(?P<package>[\w.-]+)(?:\[[\w,]+\])?.*?(?:extra == ['\"](?P<extra>\w+)['\"]|$)")
 _JOB_SERVERS = ("~/.apache_beam/cache/jars/*job-server*.jar", "~/.apache_beam/cache/prism/bin/*")
 _MISSING = "not installed"
 
@@ -85,10 +97,11 @@ def _version(package: str) -> str:
 
 
 def _java() -> str:
-    """Returns the first line of `java -version`, which Beam's job servers need."""
+    """Returns the line of `java -version` with the version; Beam's job servers need Java."""
     try:
         done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return _MISSING
-    lines = (done.stderr or done.stdout).splitlines()
-    return lines[0] if lines else _MISSING
+    # Java prints the values of variables such as JAVA_TOOL_OPTIONS before it.
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if " version " in line]
+    return lines[0] if lines and not done.returncode else _MISSING

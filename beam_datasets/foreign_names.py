@@ -68,7 +68,8 @@ DATASET: Mapping[str, str] = {
     "select(indices) | subset(indices) | take_indices(indices)": "`{ds}[{indices}]`, a list of examples; `split='train[10:20]'` is a dataset",
     "sort(column_names) | sort_values(by)": "`sorted({ds}, key=lambda e: e['label'])`, or `{ds}.to_pandas().sort_values(...)`",
     "train_test_split(test_size)": (
-        "`bd.load(..., split=[f'train[{{{test_size:0.2}:.0%}}:]', f'train[:{{{test_size:0.2}:.0%}}]'])`: slices are random samples"
+        "`bd.load(..., split=['train[20%:]', 'train[:20%]'])`, or `'train[100:]'` and `'train[:100]'` for a number of examples: "
+        "slices are random samples"
     ),
     "reshard(num_shards) | to_distributed": "`bd.materialize(..., num_shards=8)`, which writes other shards",
     "iter(batch_size)": "`{ds}.batch({batch_size:32})`",
@@ -271,7 +272,7 @@ FEATURES: Mapping[str, str] = {
     "TopLevelFeature": "`bd.features.CustomFeature`",
     "Optional(feature)": "`bd.features.Scalar('int64', optional=True)`",
     "FixedLenFeature(shape, dtype)": "`bd.features.Tensor(shape={shape:()}, dtype={dtype:'int64'})`",
-    "VarLenFeature(dtype)": "`bd.features.Sequence({dtype:'int64'})`",
+    "VarLenFeature(dtype)": "`bd.features.Sequence(bd.features.Scalar({dtype:'int64'}))`",
 }
 
 PACKAGE: Mapping[str, str] = {
@@ -289,11 +290,10 @@ PACKAGE: Mapping[str, str] = {
     "rlds": "`bd.features.Dataset` for the steps of episodes",
     "proto": "`info.as_json`",
     "version": "`bd.Version`, or `bd.__version__`",
-    "testing | beam | downloads | tfds | slim | statistics | storage | files": "`import beam_datasets.{name}`",
     "benchmark(ds)": "`sum(1 for _ in {ds})` and a clock",
     "data_source(name)": "`bd.load({name}, split='train')`, which has `len` and `ds[i]`",
-    "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --pattern {root_dir:DIR}/**/*.jpg --data_dir DIR`",
-    "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern {root_dir:DIR}/*.txt --data_dir DIR`",
+    "ImageFolder(root_dir)": _FILES + " image_folder --name NAME --root DIR --data_dir DIR`",
+    "TranslateFolder(root_dir)": _FILES + " text_lines --name NAME --pattern 'DIR/*.txt' --data_dir DIR`",
     # ------------------------------------------------------------------------------------------- Hugging Face datasets
     "load_dataset(path) | get_dataset(path)": "`bd.load({path}, split='train')`",
     "load_dataset_builder(path)": "`bd.builder({path})`",
@@ -391,7 +391,7 @@ PACKAGE: Mapping[str, str] = {
     "FunctionDataSource | DataSource | FileDataSource | TextLineDataSource | TFExampleDataSource | ProtoDataSource"
     " | RandomAccessDataSource | RangeDataSource | DataSourceInterface | DatasetFnCallable": _BUILDER,
     "ArrayRecordDataSource(paths)": "`ds.as_grain_source()`; `bd.export(source, to=directory, format='arrayrecord')`",
-    "Feature | ContinuousFeature": "`bd.features.Tensor(shape=(2, 3), dtype='float32')` or `bd.features.Sequence('int64')`",
+    "Feature | ContinuousFeature": "`bd.features.Tensor(shape=(2, 3), dtype='float32')` or `bd.features.Sequence(bd.features.Scalar('int64'))`",
     "FeatureConverter | EncDecFeatureConverter | LMFeatureConverter | PrefixLMFeatureConverter"
     " | DecoderFeatureConverter | EncoderFeatureConverter | PassThroughFeatureConverter | GrainFeatureConverter"
     " | PrePackedEncDecFeatureConverter | PrePackedLMFeatureConverter | PrefixSuffixLMFeatureConverter"
@@ -505,7 +505,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "take": {"n | size | num | limit": "`{ds}.take({value})`", "name": "`{ds}.take({count})`"},
     "skip": {"n | size | num": "`{ds}.skip({value})`", "name": "`{ds}.skip({count})`"},
     "shard": {
-        "num_shards | index": "`{ds}.shard({index:0}, {num_shards:2})`: the worker's number, then how many there are",
+        "num_shards | index": "`{ds}.shard({index:0}, {num_shards:{worker_index:2}})`: the worker's number, then how many there are",
         "world_size | rank": "`{ds}.shard({rank:0}, {world_size:2})`: the worker's number, then how many there are",
         "contiguous": "`bd.even_splits('train', 4)`, whose parts are ranges",
         "name | keep_in_memory | writer_batch_size": "`{ds}.shard(0, 2)`: the worker's number, then how many there are",
@@ -539,7 +539,8 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
         ),
         "where": "`bd.load({name}, split={split:'train'}).filter(function)`, or `bd.materialize({name}, where={value}, to='part')`",
         "streaming": "`bd.load({name}, split={split:'train'})`: examples are read as they are needed",
-        "data_files": _FILES + " csv --name NAME --pattern {value} --data_dir DIR`, then `bd.load`",
+        "data_files": _FILES
+        + " csv --name NAME --pattern '*.csv' --data_dir DIR`, or jsonl, parquet, text_lines; then `bd.load('NAME', data_dir='DIR')`",
         "path": "`bd.load({value}, split={split:'train'})`",
         "revision": "`bd.load({name}, split={split:'train'}, version={value})`",
         "cache_dir | local | remote | root | data_root": (

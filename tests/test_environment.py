@@ -63,6 +63,19 @@ def test_engines_and_the_native_module(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "BEAM_DATASETS_NATIVE=0" in environment.versions()["native module"]
 
 
+@pytest.mark.parametrize("code, expected", [(0, 'openjdk version "17.0.1" 2021-10-19'), (1, "not installed")])
+def test_java_prints_more_than_its_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, expected: str
+) -> None:
+    """The values of variables, as everywhere, are not shown."""
+    java = tmp_path / "java"
+    lines = ("Picked up JAVA_TOOL_OPTIONS: -Dpassword=secret", 'openjdk version "17.0.1" 2021-10-19', "OpenJDK 64-Bit")
+    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + f"exit {code}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert environment.versions()["Java"] == expected
+
+
 def test_values_of_variables_are_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", "s3://key:secret@bucket")
     bd.show_versions()

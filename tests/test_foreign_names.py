@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import collections
+import importlib.util
 import inspect
 import re
+import shlex
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 import beam_datasets as bd
 from beam_datasets import advice, foreign_names
 from beam_datasets.cli.main import COMMANDS
+from tests.files.in_process import option_names
 from tests.foreign_api import NAMES
 from tests.reading.conftest import write_dataset
 
@@ -75,9 +78,13 @@ GUESSES = [
     ("ds.unique('id')", "{e['id'] for e in ds}", set(range(12))),
     ("ds.select([3, 1])", "ds[[3, 1]]", ...),
     ("ds.select(range(2))", "ds[range(2)]", ...),
-    ("ds.train_test_split(test_size=0.3)", "f'train[{0.3:.0%}:]'", ...),
+    ("ds.train_test_split(test_size=0.3)", "bd.load(..., split=['train[20%:]', 'train[:20%]'])", ...),
     ("ds.sort('id')", "sorted(ds, key=", ...),
     ("ds.shard(num_shards=4, index=1)", "ds.shard(1, 4)", ...),
+    ("ds.shard(8, index=3)", "ds.shard(3, 8)", ...),
+    ("ds.map(f, num_proc=4).map(f, num_proc=8)", "ds.map(f).parallel(processes=4)", ...),
+    ("bd.read_csv(directory)", "--pattern '*.csv'", ...),
+    ("bd.read_csv('my files/*.csv')", "--pattern 'my files/*.csv'", ...),
     ("ds.shard(num_shards=4, index=1, contiguous=True)", "ds.shard(1, 4)", ...),
     ("ds.map(f, batched=True)", "ds.batch(32).map(f)", ...),
     ("ds.map(f, batched=True, batch_size=64)", "ds.batch(64).map(f)", ...),
@@ -97,11 +104,11 @@ GUESSES = [
     ("ds['id']", "[example['id'] for example in ds]", ...),
     ("ds.state_dict()", "iter(ds).state_dict()", ...),
     ("bd.Dataset.from_generator(f)", "bd.DatasetBuilder", ...),
-    ("bd.Dataset.from_csv('x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("bd.Dataset.from_csv('x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("bd.load_dataset('d')", "bd.load('d', split='train')", ...),
     ("bd.load('d', streaming=True)", "bd.load('d', split='train')", ...),
     ("bd.load('d', num_proc=4, split='test')", "bd.load('d', split='test').parallel(processes=4)", ...),
-    ("bd.load('csv', data_files='x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("bd.load('csv', data_files='x.csv')", "beam-datasets build csv --name NAME --pattern '*.csv'", ...),
     ("bd.load('d', revision='1.0.0')", "version='1.0.0'", ...),
     ("bd.load_from_disk('dir')", "bd.builder_from_directory('dir').as_dataset('train')", ...),
     ("bd.concatenate_datasets([ds, ds])", "stop='all'", ...),
@@ -169,7 +176,7 @@ GUESSES = [
     ("info.num_examples", "info.splits['train'].num_examples", 12),
     ("bd.features.Struct({})", "bd.features.FeaturesDict({})", ...),
     # anybody
-    ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern 'x.csv'", ...),
+    ("bd.read_csv('x.csv')", "beam-datasets build csv --name NAME --pattern x.csv", ...),
     ("ds.head(3)", "ds[:3]", ...),
     ("stream.num_rows", "sum(1 for _ in stream)", 12),
     ("stream.as_jax()", "iter(stream)", ...),
@@ -228,8 +235,9 @@ def test_each_public_name_of_other_libraries(names: dict[str, Any], receiver: st
 
 
 def _leads_on(target: Any, receiver: str, name: str) -> bool:
-    """Returns whether an object has a name, or its table."""
-    return name in dir(target) or name in advice._table(receiver)
+    """Returns whether an object has a name, or its table, or it is a module of the package."""
+    is_module = receiver == "bd" and importlib.util.find_spec(f"beam_datasets.{name}") is not None
+    return name in dir(target) or name in advice._table(receiver) or is_module
 
 
 def test_names_that_exist_are_none_of_other_libraries(names: dict[str, Any]) -> None:
@@ -255,7 +263,11 @@ def test_what_the_tables_say_can_be_written(names: dict[str, Any], table: str) -
         sentence = advice._sentence(row, {**fields, "name": name} if table in foreign_names.ATTRIBUTES else fields)
         for code in re.findall(r"`([^`]+)`", sentence):
             if code.startswith("beam-datasets"):
-                assert code.split()[1] in COMMANDS, code
+                command, *words = shlex.split(code)[1:]
+                assert command in COMMANDS, code
+                if command == "build" and words[0].isidentifier() and words[0].islower():
+                    options = {word for word in words if word.startswith("--")} - {"--data_dir"}
+                    assert options <= option_names(words[0]), code
             elif not code.startswith(("import ", "from ", "for ", "with ")):
                 _check(ast.parse(code), _Names(names))
 

@@ -5,6 +5,7 @@ Importing this module does not need PyTorch: `as_torch` derives classes from PyT
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import multiprocessing
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from beam_datasets.arguments import boolean, integer, shown
+from beam_datasets.arguments import boolean, index_of, integer, shown
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self, framework
 
@@ -87,8 +88,7 @@ class MapStyle:
         return length if even is None else even.length(length)
 
     def __getitem__(self, index: int) -> Any:
-        position = operator.index(index)
-        return self._dataset[self._indices([position])[0] if position < len(self) else position]
+        return self._dataset[self._indices([index_of(index, len(self))])[0]]
 
     def _indices(self, indices: Sequence[int]) -> list[int]:
         """Returns indices of the dataset. With `even="pad"`, indices after its end begin again at 0."""
@@ -266,12 +266,13 @@ class Divided:
         if max_steps != min_steps:
             _LOGGER.warning(
                 "%r: rank 0 gets %d %s in an epoch, and rank %d gets %d. Where ranks wait for each other, training "
-                "fails or hangs at the end. as_torch(even='drop') or as_torch(even='pad') gives all the same number.",
+                "fails or hangs at the end. as_torch(even='drop'%s) or even='pad' gives all the same number.",
                 self._dataset,
                 max_steps,
                 name,
                 ranks.num_ranks - 1,
                 min_steps,
+                ", block=batch_size" if name == "examples" else "",
             )
 
     def _begin_pass(self, worker: int, iteration: int | None) -> State | None:
@@ -666,7 +667,8 @@ def as_torch(
     shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
     divided = _divided(dataset, {**options, "shared": shared})
     if even is not None:
-        len(divided)  # raises errors now, before an iteration begins; so does the next line
+        with contextlib.suppress(TypeError):  # an endless dataset has no length
+            len(divided)  # raises other errors now, before an iteration begins; so does the next line
     divided.ranks  # noqa: B018
     return divided
 

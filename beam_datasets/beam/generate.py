@@ -21,7 +21,7 @@ from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
 from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.progress import Progress
+from beam_datasets.generate.progress import Progress, count_units
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.units import (
     Resumable,
@@ -137,7 +137,7 @@ def generate(
     transport = engine.transport(spilled, block_size)
 
     def build(pipeline: beam.Pipeline) -> int | None:
-        """Applies the transforms; returns the number of units of the source, None if a transform is the source."""
+        """Applies the transforms; returns the number of units to read, None if a transform is the source."""
         if spilled is not None and not builder.is_temporary:
             resumable.save(spilled)
         sources = builder.split_generators(pipeline)
@@ -153,7 +153,7 @@ def generate(
         staged = dataclasses.replace(publication, info=info, shard_records=records)
         staged = publishing.stage_inputs(staged, inputs)
         examples | WriteExamples(staged, sharding, transport, readers, list(sources), checksums)
-        return None if is_of_beam else len(units)
+        return None if is_of_beam else max(len(units) - count_units(directories), 1)  # the others are reused
 
     ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:

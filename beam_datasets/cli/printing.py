@@ -210,7 +210,8 @@ def _parts_of(done: Progress, last: Progress, seconds: float, since_start: float
     else:
         rate = max(done.examples_encoded - last.examples_encoded, 0) / max(seconds, 1e-3)
         yield f"{done.examples_encoded:,} examples encoded, {size_text(done.bytes_encoded)}, {rate:,.0f} examples/s"
-        finished, total = done.units_finished, done.num_units
+        total = done.num_units
+        finished = min(done.units_finished, total or 0)  # a unit that is retried may count twice
         left = since_start * (total - finished) / finished if total and finished else 0
         if total and finished:
             yield f"units: {finished:,} of {total:,}"

@@ -139,7 +139,8 @@ def batch_table(batch: Any) -> Html:
 
 def _range_of(value: Any) -> str:
     shown = value_text(value, None, _WIDTH)
-    return shown.rpartition("), ")[2] if isinstance(value, np.ndarray) and "), " in shown else shown
+    has_numbers = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    return shown.rpartition("), ")[2] if has_numbers and "), " in shown else shown
 
 
 def features_table(features: FeatureConnector) -> Html:

@@ -19,6 +19,8 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from beam_datasets import storage
 from beam_datasets.arguments import integer
 from beam_datasets.builders import DatasetBuilder
@@ -214,6 +216,8 @@ def key_of(example: Mapping[str, Any], column: str) -> Key:
     key: Any = value_or_none(example, column)
     if isinstance(key, (str, int)):
         return key
+    if isinstance(key, np.integer):  # of the decoded records of a TFRecord file
+        return int(key)
     if isinstance(key, bytes):
         return key.decode("utf-8", "surrogateescape")
     if isinstance(key, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):

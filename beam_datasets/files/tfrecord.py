@@ -21,6 +21,7 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputErr
 from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compile_decoder, compile_encoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.image import with_image_checks
+from beam_datasets.features.sequence import record_name, steps_by_name
 from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, RowReader, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
@@ -110,7 +111,10 @@ class Tfrecord(RowsBuilder):
     def _rows_reader(self) -> RowReader:
         if self._known is None:
             return super()._rows_reader()
-        return RowReader(self._rows, None, key=self._key, assign=self._assign)
+        if self._key is not None and self._key not in (names := steps_by_name(self._known)):
+            raise InputError(f"key {self._key!r} is not in the features; they have {', '.join(map(repr, names))}")
+        key = self._key and record_name(self._key, self._known)
+        return RowReader(self._rows, None, key=key, assign=self._assign)
 
 
 _LEAVE_OUT = "Leave the file out of --pattern or --split, or write it again"

@@ -60,8 +60,17 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
     shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
     written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
     size += _sum(spill_dir, spilled, [path for path in spilled if path.endswith(".records")])
-    units = sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, spilled) if name)
+    units = _count_units(spilled)
     return Progress(examples, size, len(shards), _sum(staging_dir, staged, written), units)
+
+
+def count_units(spill_dirs: Iterable[str]) -> int:
+    """Returns how many units of the source the checkpoints in spill directories contain."""
+    return sum(_count_units(_sizes(spill_dir, True)) for spill_dir in spill_dirs)
+
+
+def _count_units(names: Iterable[str]) -> int:
+    return sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, names) if name)
 
 
 def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:

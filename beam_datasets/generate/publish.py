@@ -633,7 +633,11 @@ def is_published_by(job: str, dataset_dir: str) -> bool:
     path = storage.join(dataset_dir, RUN_FILE)
     if not catalog.is_published(dataset_dir) or not storage.exists(path):
         return False
-    return bool(json.loads(storage.read_bytes(path)).get("job") == job)
+    try:
+        report = json.loads(storage.read_bytes(path))
+    except ValueError:  # it is only a report, and may be damaged
+        return False
+    return isinstance(report, dict) and report.get("job") == job
 
 
 def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenShard]:

@@ -101,7 +101,8 @@ class Frameworks(metaclass=_NamesForeign):
         with batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or
         `map()` them to one shape.
 
-        Each pass over it, by one DataLoader or several, reads the next epoch. Functions of `map()` are pickled if
+        Each pass over it reads the next epoch. DataLoaders with workers that read at the same time need a dataset
+        each: call this for each. Functions of `map()` are pickled if
         workers are spawned. Each worker filters, batches and packs its own part of a stream's examples, so that its
         items depend on the number of workers.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, overload
@@ -274,7 +275,9 @@ def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]
             "repeat() after mix()."
         )
     largest = max(1, *lengths)  # so that powers do not overflow
-    return [float((length / largest) ** (1 / temperature)) for length in lengths]
+    powers = [float((length / largest) ** (1 / temperature)) for length in lengths]
+    # A power that a float rounds to 0 would leave its source out.
+    return [max(power, sys.float_info.min) if length else 0.0 for power, length in zip(powers, lengths)]
 
 
 def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list[float]]]:

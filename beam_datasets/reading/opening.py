@@ -394,8 +394,8 @@ def _parsed(name: str) -> DatasetName:
     try:
         return DatasetName.parse(name)
     except ValueError as error:
-        if not isinstance(name, str) or not catalog.is_published(name):
-            raise
+        if not isinstance(name, str) or not ("://" in name or catalog.is_published(name)):
+            raise  # a URL is not looked at: without credentials, that would be another error
         raise ValueError(f"{error} A directory is opened by bd.builder_from_directory({name!r}).") from None
 
 

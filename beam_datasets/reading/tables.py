@@ -119,6 +119,6 @@ def _decode_step(dataset: Dataset) -> Decode:
     else:
         items = "results of map()" if rest else "the tuples of as_supervised=True"
     raise TypeError(
-        f"a table: expected examples with the columns of their features, got {items}. Call this before map(), "
-        "batch() or mix(), or make the table of the examples: pyarrow.Table.from_pylist(list(ds))."
+        f"a table: expected examples with the columns of their features, got {items}. Call this before raw(), map(), "
+        "batch() or mix(), and without as_supervised=True."
     )

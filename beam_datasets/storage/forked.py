@@ -38,7 +38,10 @@ class ForkedObstore:
     """The functions of obstore that reading a dataset needs, called in another process, one at a time."""
 
     def __init__(self) -> None:
-        self._owner = os.getpid()
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)  # the process belongs to the parent
+
+    def _forget(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -67,8 +70,6 @@ class ForkedObstore:
 
     def _call(self, name: str, store: Store, key: str, arguments: dict[str, Any]) -> Any:
         """Returns what a function of obstore returns in the other process, or raises its error."""
-        if self._owner != os.getpid():  # this process was forked from the one that has it
-            self.__init__()  # type: ignore[misc]
         with self._lock:
             process = self._process = self._process or _started()
             assert process.stdin is not None
@@ -82,6 +83,10 @@ class ForkedObstore:
                 raise StorageError(
                     f"{store[0]}: the process that reads for a forked process has ended: {error}"
                 ) from None
+            except BaseException:  # such as an interrupt: the next call must not get the reply to this one
+                self._process = None
+                process.kill()
+                raise
         if kind is not None:
             raise _kind_of(kind)(result)
         return result

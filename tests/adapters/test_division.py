@@ -472,3 +472,13 @@ def test_a_state_is_for_items_of_as_many_examples(items):
             divided.load_state_dict(state)
     del state["examples"]  # as an earlier version saved it
     Divided(items.batch(4), rank=0, num_ranks=1, block=1, even=None).load_state_dict(state)
+
+
+def test_indices_of_even_ranks_end_with_their_length(items):
+    pytest.importorskip("torch")
+    even = MapStyle(items, "drop", 16)
+    assert len(even) < N
+    assert even[-1] == even[len(even) - 1]
+    for index in (len(even), -len(even) - 1):
+        with pytest.raises(IndexError):
+            even[index]

@@ -27,6 +27,7 @@ from beam_datasets.formats.example import ExampleError, parse, serialize
 from beam_datasets.formats.tfrecord import frame, masked_crc32c
 from beam_datasets.intake import examples
 from beam_datasets.intake.examples import check_example, lists_of, record_blocks, regularity_checker
+from beam_datasets.reading.opening import builder_from_directory
 from tests.native import wire
 
 RECORD = serialize({"b": [b"x", b""], "f": np.array([1.5, -2], np.float32), "n": [1], "many": [3, -4, 500]})
@@ -438,3 +439,18 @@ def test_only_empty_lists_need_a_type(files):
         made = files.read("tfrecord", f"--feature={advice.strip(chr(39))}")
         assert sorted(int(one["n"]) for one in made) == [0, 1, 2]
         assert all(len(one.get("x", ())) == 0 for one in made)
+
+
+def test_a_nested_key_of_known_features(files, tmp_path):
+    features = F.FeaturesDict({"user": {"id": np.int64, "name": F.Text()}, "n": np.int64})
+    encode = F.compile_encoder(features)
+    files.write("a.rec", b"".join(frame(encode({"user": {"id": 7 + n, "name": "x"}, "n": n})) for n in range(5)))
+    known = tmp_path / "features.json"
+    known.write_text(F.to_json_text(features))
+    for key in ("user.id", "user/id"):
+        published = builder_from_directory(files.build("tfrecord", f"--features_json={known}", f"--key={key}"))
+        dataset = published.as_dataset("train")
+        assert [int(dataset[dataset.find(7 + n)]["n"]) for n in range(5)] == list(range(5))
+    assert "key 'user.no' is not in the features; they have " in files.fails(
+        "tfrecord", f"--features_json={known}", "--key=user.no"
+    )

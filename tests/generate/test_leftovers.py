@@ -371,6 +371,12 @@ def test_the_spilled_payload_of_a_run_that_has_published(data_dir: str) -> None:
         storage.write_bytes(storage.join(folder, "late.block"), bytes(1000))
     left = find_leftovers(data_dir)
     assert {(each.abandoned, each.reason) for each in left} == {(True, f"run {run.job} has published")}
+    report = storage.join(run.target, "run.json")
+    content = storage.read_bytes(report)
+    for damaged in (b"{", b"[]", b"\xff"):
+        storage.write_bytes(report, damaged)
+        assert not any(each.reason.endswith("has published") for each in find_leftovers(data_dir))
+    storage.write_bytes(report, content)
     for each in left:
         assert remove_leftover(each, data_dir)
     assert not storage.exists(run.staging_dir)

@@ -12,7 +12,7 @@ import pytest
 
 from beam_datasets import catalog, storage
 from beam_datasets.errors import AbandonedError, AlreadyPublishedError, JobStateUnknownError, StorageError
-from beam_datasets.generate import publish, runs
+from beam_datasets.generate import progress, publish, runs
 from beam_datasets.generate.owners import IN_PROCESS
 from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.storage import objects
@@ -320,3 +320,12 @@ def test_a_run_that_fails_after_its_decision_keeps_its_files_and_says_what_to_do
     with pytest.raises(AlreadyPublishedError, match="put in place now"):
         publish.reserve(announced(data_dir))
     check_published_by(run)
+
+
+def test_units_of_earlier_runs_are_counted(tmp_path: Path) -> None:
+    """They are reused, so a resumed run does not read them."""
+    for folder, names in (("a", ["x-3.units.json", "y-4.units.json", "z.block"]), ("b", ["x-5.units.json"]), ("c", [])):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch()
+    assert progress.count_units([str(tmp_path / name) for name in "abc"]) == 12

@@ -344,3 +344,11 @@ def test_names_the_feature_that_differs(builder: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot be mixed: feature 'text', Text.*, is in the first only"):
         bd.mix({whole: 1, partial: 1})
     assert len(list(bd.mix({whole.map(dict): 1, partial: 1}))) > 0
+
+
+def test_a_low_temperature_leaves_no_source_out(builder: Any) -> None:
+    """A power that a float rounds to 0 would, in silence."""
+    long, short, *_ = sorted(parts_of(builder), key=len, reverse=True)
+    assert (len(short) / len(long)) ** (1 / 1e-4) == 0.0
+    mixed = bd.mix([long, short], temperature=1e-4, stop="all")
+    assert set(short) <= set(mixed.take(10**5))

@@ -1,6 +1,7 @@
 """Object stores: errors and web servers; options, registered in the process, in no path and no pickle."""
 
 import contextlib
+import io
 import json
 import os
 import pickle
@@ -21,7 +22,7 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.cli import main
 from beam_datasets.errors import PathPermissionError, StorageError
-from beam_datasets.storage import objects, paths
+from beam_datasets.storage import forked, objects, paths
 from beam_datasets.storage.paths import StoreOptions, options_of
 
 pytest.importorskip("obstore")
@@ -431,3 +432,33 @@ def test_passwords_of_urls_are_shown_nowhere(bucket, monkeypatch, how, caplog, c
             main(args)
     out = "".join(capfd.readouterr()) + caplog.text
     assert PASSWORD not in out
+
+
+def test_an_interrupted_request_of_a_forked_process_leaves_no_reply(monkeypatch):
+    """The next request must not get it: a range of as many bytes would look right."""
+
+    class Process:
+        def __init__(self):
+            self.stdin, self.stdout, self.is_killed = io.BytesIO(), io.BytesIO(), False
+
+        def kill(self):
+            self.is_killed = True
+
+    started = [Process(), Process()]
+    processes = iter(started)
+    monkeypatch.setattr(forked, "_started", lambda: next(processes))
+    obstore = forked.ForkedObstore()
+    replies = iter([KeyboardInterrupt(), (None, [b"second"])])
+
+    def load(_):
+        reply = next(replies)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    monkeypatch.setattr(forked.pickle, "load", load)
+    store = ("memory://x", StoreOptions({}))
+    with pytest.raises(KeyboardInterrupt):
+        obstore.get_ranges(store, "a", starts=[0], ends=[5])
+    assert obstore.get_ranges(store, "b", starts=[0], ends=[6]) == [b"second"]
+    assert [process.is_killed for process in started] == [True, False]
