@@ -79,7 +79,7 @@ def run_list(args: Sequence[str]) -> int:
     root = catalog.root_dir(known.data_dir, known.storage_options)
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
-        raise PathNotFoundError(f"{root}: the directory does not exist")
+        raise PathNotFoundError(f"{root}: the directory does not exist. Give the directory of the datasets: --data_dir")
     found = [listed for name in names for listed in list_dataset(name, root)]
     if known.versions:
         found = [each | _history(each["directory"]) for each in found]

@@ -118,8 +118,9 @@ def _by_name(name: str) -> type[DatasetBuilder]:
     if os.path.isdir(name):
         return _builder_of(_load_file(builder_file(name)), None)
     known = {*registered, *known_names()}
+    near = did_you_mean(name, [*known, *(f"{module}.py" for module in _datasets_in("."))])
     raise UsageError(
-        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{did_you_mean(name, known)} "
+        f"unknown dataset {name!r}; known are {', '.join(sorted(known)) or 'none'}.{near} "
         "A file is given by its path: path/to/my_dataset.py"
     )
 

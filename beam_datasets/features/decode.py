@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_datasets.errors import did_you_mean
-from beam_datasets.features.base import FeatureConnector, dtype_of, is_dtype, shape_of
+from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, is_dtype, shape_of
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence, below
+from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.wrapped import Wrapped
 
 
@@ -92,6 +93,23 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
         found = {name: skip_decoding(child, *kinds) for name, child in feature.items()}
         return {name: decoder for name, decoder in found.items() if decoder} or None
     return None
+
+
+def with_str(feature: FeatureConnector) -> FeatureConnector:
+    """Returns the features, with strings that decode to `str` instead of bytes.
+
+    These are `Text` and other tensors of strings, also in dicts and sequences. A user's connectors, and those that
+    contain strings of their own, such as `TranslationVariableLanguages`, stay as they are.
+    """
+    if feature.is_overridden():
+        return feature
+    if isinstance(feature, Sequence):
+        return feature.with_feature(with_str(feature.feature))
+    if isinstance(feature, FeaturesDict):
+        return feature.with_features({name: with_str(child) for name, child in feature.items()})
+    if isinstance(feature, Tensor) and feature.dtype == STRING:
+        return feature._with(as_str=True)
+    return feature
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,26 @@ def objects(values: Sequence[Any]) -> NDArray[np.object_]:
     return array
 
 
-def string_codec(shape: Shape, path: str) -> Codec:
-    """Returns how strings of a shape are packed: as bytes, in C order."""
+def to_str(data: bytes, path: str) -> str:
+    """Returns the text that bytes of UTF-8 hold.
+
+    Raises:
+        FeatureValueError: they are not UTF-8.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        decoders = "bd.decode.SkipDecoding()"
+        for name in reversed(path.split("/")):
+            decoders = f"{{{name!r}: {decoders}}}"
+        raise FeatureValueError(
+            f"{path}: expected text in UTF-8, got {data!r:.60} ({error.reason} at byte {error.start}). Read this "
+            f"feature as bytes, decoders={decoders}, or all without text='str'"
+        ) from None
+
+
+def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
+    """Returns how strings of a shape are packed: as bytes, in C order; with `as_str` they are unpacked to `str`."""
 
     def pack(value: Any) -> list[bytes]:
         if not shape:
@@ -58,10 +76,14 @@ def string_codec(shape: Shape, path: str) -> Codec:
         check_shape(array.shape, shape, path)
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
-    unpack = unpackers(objects, shape, path)
+    def texts(values: Sequence[bytes]) -> NDArray[np.object_]:
+        return objects([to_str(data, path) for data in values])
+
+    unpack = unpackers(texts if as_str else objects, shape, path)
     if shape:
         return Codec("bytes", size_of(shape), pack, None, *unpack)
-    return Codec("bytes", 1, pack, lambda items: [to_bytes(item, path) for item in items], *unpack, bytes)
+    from_bytes = (lambda data: to_str(data, path)) if as_str else bytes
+    return Codec("bytes", 1, pack, lambda items: [to_bytes(item, path) for item in items], *unpack, from_bytes)
 
 
 def one_value_codec(

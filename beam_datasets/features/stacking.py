@@ -22,7 +22,7 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import objects, to_bytes
+from beam_datasets.features.raw import objects, to_bytes, to_str
 from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
 
@@ -196,6 +196,8 @@ def _fill_value(leaf: Tensor, value: Any, path: str) -> Any:
 
 def _value_of(leaf: Tensor, value: Any) -> Any:
     """Returns a number or string as a value of the feature; dimensions of any length get length 0."""
+    if leaf.as_str:
+        value = to_str(value, "fill")
     if leaf.shape:
         return np.full([length or 0 for length in leaf.shape], value, leaf.dtype)
     return value if leaf.dtype == STRING else leaf.dtype.type(value)

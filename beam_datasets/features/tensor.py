@@ -65,6 +65,7 @@ class Tensor(Leaf):
             features.json.
         parse_text: whether text of numbers is parsed and floats for integers are truncated, as builders of TFDS expect;
             set by `convert_as_tfds` alone.
+        as_str: whether strings decode to `str` instead of bytes; set by `decode.with_str` alone.
         doc: what it means.
     """
 
@@ -76,6 +77,7 @@ class Tensor(Leaf):
     optional: bool = field(default=False, kw_only=True)
     allow_rounding: bool = field(default=False, kw_only=True, compare=False)
     parse_text: bool = field(default=False, init=False, compare=False)
+    as_str: bool = field(default=False, init=False)
 
     PATH: ClassVar[str] = "tensor_feature.Tensor"
 
@@ -117,7 +119,7 @@ class Tensor(Leaf):
     def codec(self, path: str) -> Codec:
         """Returns how values are packed: as numbers, as strings, or as the bytes of the array."""
         if self.dtype == STRING:
-            return raw.string_codec(self.shape, path)
+            return raw.string_codec(self.shape, path, as_str=self.as_str)
         if self.encoding is not Encoding.NONE:
             check = bounds_checker(self.minimum, self.maximum, path)
             make = array_maker(self.dtype, self.shape, path, allow_rounding=self.allow_rounding)
@@ -152,8 +154,9 @@ class Tensor(Leaf):
         if self.is_dynamic:
             return self._dynamic().stored()
         if self.encoding is Encoding.NONE:
-            is_users = self.is_overridden()  # what is stored is not what its own methods make of that
-            return Tensor(shape=self.shape, dtype=self.dtype, optional=self.optional) if is_users else self
+            # What is stored is not what a user's methods make of it, nor text of bytes.
+            differs = self.as_str or self.is_overridden()
+            return Tensor(shape=self.shape, dtype=self.dtype, optional=self.optional) if differs else self
         return Tensor(shape=(), dtype=STRING, optional=self.optional)
 
     def _dynamic(self) -> FeatureConnector:

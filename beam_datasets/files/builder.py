@@ -47,6 +47,7 @@ from beam_datasets.files.fields import (
     parse_field,
     paths_of,
     problems,
+    stored_paths,
     to_feature,
     with_labels,
     with_slash,
@@ -418,8 +419,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         pattern: path of the files of all splits; wildcards, and a folder for all below it.
         splits: name -> pattern of its files, or several patterns; or, with `pattern`, its share ("80%") of the rows by
             their keys' hash; or what `split_by` says.
-        split_by: with `pattern`, what decides the split of a row instead of its key: `SplitBy(group=COLUMN)` keeps rows
-            with one value together, `SplitBy(time=COLUMN)` divides by time, `SplitBy(column=COLUMN)` names the split.
+        split_by: with `pattern`, what decides the split of a row instead of its key: `group=COLUMN` keeps rows with one
+            value together, `time=COLUMN` divides by time, `column=COLUMN` names the split. In Python, a `SplitBy`.
         train_until: with `split_by` of a time, the first time that is not in train, such as 2026-01-01.
         stratify: a column of labels, of each of which every split has its share.
         features: name -> type, if the one found in the files is not right; see `beam_datasets.files.fields`.
@@ -751,6 +752,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 f"{did_you_mean(column, paths)}"
             )
         fields = override(self._as_published(found), self._specs, may_add=self._may_add)
+        if self._may_add:
+            known = {*paths, *(path for name, field in found.items() for path in stored_paths(field, name))}
+            for name in self._specs.keys() - known - self._published_types.keys():
+                log.warning("feature %r is in none of the rows that were looked at.%s", name, did_you_mean(name, known))
         wrong = list(problems(fields))
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_datasets import features
-from beam_datasets.errors import InputError
+from beam_datasets.errors import InputError, did_you_mean
 from beam_datasets.features import FeatureConnector
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -258,7 +258,7 @@ def override(
     specs: Mapping[str, str],
     *,
     may_add: bool = False,
-    inside_list: bool = False,
+    within: str = "",
 ) -> dict[str, Field]:
     """Returns the fields with some of them replaced; `a/b` is field b of object a, or of the objects in list a.
 
@@ -266,26 +266,38 @@ def override(
         fields: as found in the files.
         specs: name -> description.
         may_add: add a name that was not found; rows that were not looked at may have it.
-        inside_list: the fields are of objects in a list, where nothing can be missing.
+        within: path of the object that has the fields, such as `a/`, or `a[]/` of objects in a list, where nothing can
+            be missing.
 
     Raises:
-        ValueError: the field does not exist, or a description is not of the grammar.
+        ValueError: the field does not exist, a description is not of the grammar, or a value in a list may be missing.
     """
+    inside_list = "[]" in within
     result = dict(fields)
     for name, spec in specs.items():
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
         wanted = parse_field(spec)
         if name not in result and inner and parent is not None and any(each.fields for each in _within(parent)):
-            result[outer] = _overridden(parent, {inner: spec}, may_add, inside_list)
+            result[outer] = _overridden(parent, {inner: spec}, may_add, within + outer)
         elif wanted.kind == FOUND and name in result:
             found = result[name]
             if found.kind != UNKNOWN and not (inside_list and found.problem and found.kind != "list"):
                 result[name] = as_optional(found)
         elif wanted.kind != FOUND and (name in result or may_add):
+            if inside_list and wanted.optional and wanted.kind != "list":
+                path = within + name
+                raise ValueError(
+                    f"feature {path!r}: expected a type without `?`, got {spec!r}: a value inside a list cannot be "
+                    f"missing; {advice(path.partition('[]')[0], 'string')} stores the list as JSON text, "
+                    f"{advice(path, 'drop')} leaves the values out"
+                )
             result[name] = wanted
         else:
-            raise ValueError(f"feature {name!r} is not in the files; they have {', '.join(map(repr, result))}")
+            shown = ", ".join(repr(within + each) for each in result)
+            raise ValueError(
+                f"feature {within + name!r} is not in the files; they have {shown}.{did_you_mean(name, result)}"
+            )
     return {name: field for name, field in result.items() if field.kind != "drop"}
 
 
@@ -353,15 +365,16 @@ def values_of(field: Field, value: Any, target: Field) -> Iterator[Any]:
             yield from values_of(inner, value[name], target)
 
 
-def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, inside_list: bool) -> Field:
+def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, path: str) -> Field:
+    """Returns an object at a path, or a list of objects, with some of the objects' fields replaced."""
     if field.item is not None:
-        return replace(field, item=_overridden(field.item, specs, may_add, True))
-    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, inside_list=inside_list))
+        return replace(field, item=_overridden(field.item, specs, may_add, f"{path}[]"))
+    return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, within=f"{path}/"))
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
     """Yields why fields cannot be used as they were found, all of the reasons."""
-    stored = [path for name, field in fields.items() for path in _stored_paths(field, name)]
+    stored = [path for name, field in fields.items() for path in stored_paths(field, name)]
     for name, field in fields.items():
         yield from (each.problem for each in _within(field) if each.problem)
         yield from _lost_lengths(field, name)
@@ -372,19 +385,19 @@ def problems(fields: Mapping[str, Field]) -> Iterator[str]:
             )
 
 
-def _stored_paths(field: Field, path: str) -> Iterator[str]:
+def stored_paths(field: Field, path: str) -> Iterator[str]:
     """Yields the paths that values are stored under, without `[]`."""
     if field.item is not None:
-        yield from _stored_paths(field.item, path)
+        yield from stored_paths(field.item, path)
     elif field.fields is None:
         yield path
     for name, inner in (field.fields or {}).items():
-        yield from _stored_paths(inner, f"{path}/{name}")
+        yield from stored_paths(inner, f"{path}/{name}")
 
 
 def _lost_lengths(field: Field, path: str) -> Iterator[str]:
     """Yields the problems of lists whose items have no fields, so that nothing is stored of them."""
-    if field.item is not None and not any(True for _ in _stored_paths(field.item, path)):
+    if field.item is not None and not any(True for _ in stored_paths(field.item, path)):
         outer = path.partition("[]")[0]
         yield (
             f"{path!r}: the items of the lists have no fields, so that their number would be lost; "

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from beam_datasets.arguments import note_value
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
@@ -157,8 +158,17 @@ class Map(Step):
     function: Function
 
     def compile(self) -> Function:
-        """Returns it."""
-        return self.function
+        """Returns the function; its errors get a note with the example."""
+        function = self.function
+
+        def mapped(item: Any) -> Any:
+            try:
+                return function(item)
+            except Exception as error:
+                note_value(error, "map", item)
+                raise
+
+        return mapped
 
 
 @dataclass(frozen=True)

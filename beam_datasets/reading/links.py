@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from beam_datasets.arguments import note_value
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.stream_state import Unit
 
@@ -210,8 +211,10 @@ class Parts:
             if self._parts is None:
                 self._parts = itertools.islice(self._link.parts(self._value), self.number, None)
             part = next(self._parts, END)
-        except BaseException:
+        except BaseException as error:
             self._parts = None
+            if isinstance(error, Exception) and isinstance(self._link, FlatMapped):
+                note_value(error, "flat_map", self._value)
             raise
         self.number += part is not END
         return part

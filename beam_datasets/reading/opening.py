@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_datasets import catalog, features, storage
 from beam_datasets.advice import advised_getattr, names_foreign_arguments
-from beam_datasets.arguments import boolean
+from beam_datasets.arguments import boolean, shown
 from beam_datasets.errors import (
     DatasetNotFoundError,
     FeatureError,
@@ -21,6 +21,7 @@ from beam_datasets.errors import (
     PathNotFoundError,
     without_passwords,
 )
+from beam_datasets.features.decode import with_str
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo, MetadataDict, check_supervised_keys
 from beam_datasets.metadata.manifest import MANIFEST_FILE, Ascent, KeyRule, Lineage, Manifest, between
 from beam_datasets.metadata.names import DatasetName
@@ -141,6 +142,7 @@ class ReadOnlyBuilder:
         decoders: Any = None,
         read_config: ReadConfig | None = None,
         as_supervised: bool = False,
+        text: str = "bytes",
     ) -> Any:
         """Returns the `Dataset` of a split; nothing is read yet.
 
@@ -152,6 +154,8 @@ class ReadOnlyBuilder:
             decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
             read_config: how to read.
             as_supervised: whether to yield tuples of the features that the dataset's `supervised_keys` name.
+            text: what strings decode to: "bytes", as they do with TensorFlow Datasets, or "str", where other bytes than
+                UTF-8 are an error. `decode.SkipDecoding` keeps the bytes of single features.
 
         Raises:
             SplitError: an expression cannot be read, or does not fit the dataset.
@@ -160,7 +164,10 @@ class ReadOnlyBuilder:
         if split is None:
             split = {name: ReadInstruction(name) for name in self.info.splits}
         config, shuffle_files = read_config_of(read_config), boolean("shuffle_files", shuffle_files)
-        steps = (self._decode(decoders, config, boolean("as_supervised", as_supervised)),)
+        if text not in ("bytes", "str"):
+            raise ValueError(f"text: expected 'bytes' or 'str', got {shown(text)}.")
+        as_supervised = boolean("as_supervised", as_supervised)
+        steps = (self._decode(decoders, config, as_supervised=as_supervised, as_str=text == "str"),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 
         def dataset(expression: Any) -> Any:
@@ -182,7 +189,7 @@ class ReadOnlyBuilder:
         """Returns what `as_dataset` does, by the name that TensorFlow Datasets has for random access."""
         return self.as_dataset(split, decoders=decoders)
 
-    def _decode(self, decoders: Any, config: ReadConfig, as_supervised: bool) -> Decode:
+    def _decode(self, decoders: Any, config: ReadConfig, *, as_supervised: bool, as_str: bool) -> Decode:
         """Returns the step that decodes records with these options.
 
         Raises:
@@ -201,7 +208,8 @@ class ReadOnlyBuilder:
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
             raise ValueError(f"{info.display_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
         supervised_keys = info.supervised_keys if as_supervised else None
-        step = Decode(info.features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
+        decoded = with_str(info.features) if as_str else info.features
+        step = Decode(decoded, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._named():
             step.compile()  # raises errors of decoders now, before reading
         return step.of_supervised_keys()
@@ -412,6 +420,7 @@ def load(
     decoders: Any = None,
     read_config: ReadConfig | None = None,
     as_supervised: bool = False,
+    text: str = "bytes",
     with_info: bool = False,
     builder_kwargs: dict[str, Any] | None = None,
     storage_options: Options = None,
@@ -429,6 +438,7 @@ def load(
         decoders: see there.
         read_config: see there.
         as_supervised: see there.
+        text: see there.
         with_info: whether to return a pair of the dataset and its `DatasetInfo`.
         builder_kwargs: further arguments of `builder`.
         storage_options: see `builder`.
@@ -448,5 +458,6 @@ def load(
         decoders=decoders,
         read_config=read_config,
         as_supervised=as_supervised,
+        text=text,
     )
     return (dataset, found.info) if with_info else dataset

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets.advice import advised_getattr, names_foreign_arguments, warns_of_buffer_size
-from beam_datasets.arguments import boolean, checked_function, integer
+from beam_datasets.arguments import boolean, checked_function, integer, note_value
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
@@ -439,10 +439,15 @@ class StreamIterator(StateDict, Iterator[Any]):
         unit, value = item
         for number in range(first, len(self._links)):
             link = self._links[number]
-            if isinstance(link, Mapped):
-                value = link.function(value)
-            elif isinstance(link, Filtered):
-                if not holds(link.function(value)):
+            if isinstance(link, (Mapped, Filtered)):
+                try:
+                    result = link.function(value)
+                except Exception as error:
+                    note_value(error, "map" if isinstance(link, Mapped) else "filter", value)
+                    raise
+                if isinstance(link, Mapped):
+                    value = result
+                elif not holds(result):
                     return False
             elif isinstance(link, Grouping):
                 complete = link.add(self._bins[number], (unit, value))

@@ -390,4 +390,4 @@ def test_list_of_an_empty_directory(run, tmp_path):
     assert run("list", "--data_dir", tmp_path)[:2] == (0, f"nothing is published in {tmp_path}\n")
     assert run("list", "--data_dir", tmp_path, "--json")[:2] == (0, "[]\n")
     code, out, err = run("list", "--data_dir", tmp_path / "none")
-    assert (code, out, "none: the directory does not exist" in err) == (1, "", True)
+    assert (code, out, "none: the directory does not exist. Give the directory" in err) == (1, "", True)

@@ -116,6 +116,15 @@ def test_unknown(text, problem):
         resolve(text)
 
 
+def test_a_file_beside_is_proposed(tmp_path, monkeypatch):
+    (tmp_path / "squares.py").write_text(SOURCE.format(name="Squares"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("squares", "squres"):
+        with pytest.raises(UsageError, match=r"Did you mean 'squares\.py'\?"):
+            resolve(name)
+    assert resolve("squares.py").builder.__name__ == "Squares"
+
+
 def test_file_without_builder(tmp_path):
     (tmp_path / "bd_test_empty.py").touch()
     with pytest.raises(UsageError, match="has no builder; it needs a class that derives from DatasetBuilder"):

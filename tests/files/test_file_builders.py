@@ -119,6 +119,16 @@ def test_a_value_that_makes_a_column_text(files, caplog):
         assert "becomes text" not in caplog.text
 
 
+def test_a_feature_that_no_row_has(files, caplog):
+    """Later rows of JSON lines may have it, so that it is a warning; a CSV file has a header."""
+    files.write("a.jsonl", jsonl([{"price": 1, "user": {"name": "x"}, "parts": [{"id": 1}]}]))
+    options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=prise=int64?"]
+    assert files.read("jsonl", *options)[0]["prise"] is None
+    assert "feature 'prise' is in none of the rows that were looked at. Did you mean 'price'?" in caplog.text
+    assert "user" not in caplog.text
+    assert "parts" not in caplog.text
+
+
 def test_several_patterns_of_a_split(files, tmp_path, capsys):
     paths = [files.write(f"{i}.csv", f"x,y\n{i},n\n") for i in range(3)]
     patterns = [f"--split=train={paths[0]}", f"--split=train={paths[2]}"]

@@ -138,9 +138,15 @@ def test_override():
     assert "b" in override(fields, {"b": "int64"}, may_add=True)
     lists = {"l": Field("list", item=Field("list", item=fields["o"]))}
     assert str(override(lists, {"l/x": "drop", "l/y": "?", "l": "?"})["l"]) == "{y: bool?}[][]?"
-    for specs in ({"b": "?"}, {"o/z": "?"}):
-        with pytest.raises(ValueError, match=r"'[bz]' is not in the files"):
-            override(fields, specs, may_add=True)
+    for name in ("b", "o/z"):
+        with pytest.raises(ValueError, match=f"'{name}' is not in the files"):
+            override(fields, {name: "?"}, may_add=True)
+    with pytest.raises(ValueError, match=r"'o/xx' is not .*they have 'o/x', 'o/y'. Did you mean 'x'"):
+        override(fields, {"o/xx": "int64"})
+    with pytest.raises(
+        ValueError, match=r"'l\[\]\[\]/x': expected a type without `\?`, got 'int64\?'.*--feature l=string"
+    ):
+        override(lists, {"l/x": "int64?"})
 
 
 TEXTS = {

@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,31 @@ def test_a_function_may_use_the_iterator(write: Any) -> None:
     iterator = iter(dataset.map(take_another))
     assert next(iterator) == (order[0], order[1])
     assert list(iterator) == order[2:]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no notes")
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    "operation, read",
+    [
+        ("map", lambda d, f: list(d.map(f))),
+        ("map", lambda d, f: d.map(f)[:]),
+        ("map", lambda d, f: list(d.map(f).batch(4))),
+        ("map", lambda d, f: list(d.map(f).shuffle(1).batch(4))),
+        ("map", lambda d, f: list(d.flat_map(lambda e: [e]).map(f))),
+        ("filter", lambda d, f: list(d.filter(f))),
+        ("flat_map", lambda d, f: list(d.flat_map(f))),
+    ],
+)
+def test_an_error_of_a_function_has_a_note_with_its_example(write: Any, operation: str, read: Any) -> None:
+    def refuse(example: Any) -> Any:
+        if example["id"] == 17:
+            raise ValueError("bad")
+        return [example] if operation == "flat_map" else operation != "filter" and example
+
+    dataset = (
+        bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train").map(lambda e: {"id": int(e["id"])})
+    )
+    with pytest.raises(ValueError, match="^bad") as error:
+        read(dataset, refuse)
+    assert error.value.__notes__ == [f"The function of {operation}() was given {{'id': 17}}"]
