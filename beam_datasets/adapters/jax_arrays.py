@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_datasets.errors import FeatureOverflowError
-from beam_datasets.extras import framework
+from beam_datasets.extras import Self, framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
     from beam_datasets.reading.iterator import DatasetIterator
 
 
-def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None) -> JaxDataset:
+def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None, epoch: int = 0) -> JaxDataset:
     """Returns a dataset with arrays of JAX; see `Dataset.as_jax` for the arguments and errors."""
     framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
-    return JaxDataset(dataset._with_filler(fill), device)
+    return JaxDataset(dataset._with_filler(fill), device, dataset._first_pass(epoch))
 
 
 class JaxDataset:
-    """The items of a dataset, with arrays of JAX. Each pass reads the next epoch; `iterate()` reads the given one."""
+    """The items of a dataset, with arrays of JAX.
 
-    def __init__(self, dataset: Dataset, device: Any) -> None:
+    Each pass reads the epoch after that of the pass before, which may be one of `iterate()`.
+    """
+
+    def __init__(self, dataset: Dataset, device: Any, first_pass: int = 0) -> None:
         self._dataset = dataset
         self._device = device
-        self._passes = itertools.count()
+        self._next_pass = first_pass
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -42,12 +44,18 @@ class JaxDataset:
         return [self._on_device(item) for item in value] if isinstance(value, list) else self._on_device(value)
 
     def __iter__(self) -> JaxIterator:
-        in_pass, epoch = self._dataset._in_pass(next(self._passes))
-        return JaxIterator(in_pass.iterate(epoch=epoch), self._on_device)
+        in_pass, epoch = self._dataset._in_pass(self._next_pass)
+        self._next_pass += 1
+        return JaxIterator(self, in_pass.iterate(epoch=epoch))
 
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> JaxIterator:
         """Returns an iterator of an epoch, or from a state on; see `Dataset.iterate`."""
-        return JaxIterator(self._dataset.iterate(epoch=epoch, state=state), self._on_device)
+        iterator = self._dataset.iterate(epoch=epoch, state=state)  # raises errors of both
+        number = self._dataset._pass_of(iterator.get_state()["epoch"])
+        if state is not None:
+            iterator = self._dataset._in_pass(number)[0].iterate(state=state)
+        self._next_pass = number + 1
+        return JaxIterator(self, iterator)
 
     def _on_device(self, value: Any, path: str = "") -> Any:
         """Returns a value with its numbers on the device."""
@@ -82,25 +90,41 @@ def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
 class JaxIterator(Iterator[Any]):
     """Iterates over a dataset; its state is that of the `DatasetIterator`."""
 
-    def __init__(self, iterator: DatasetIterator, on_device: Any) -> None:
+    def __init__(self, dataset: JaxDataset, iterator: DatasetIterator) -> None:
+        self._dataset = dataset
         self._iterator = iterator
-        self._on_device = on_device
 
     def __next__(self) -> Any:
-        return self._on_device(next(self._iterator))
+        return self._dataset._on_device(next(self._iterator))
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state, a small dict that JSON can hold."""
         return self._iterator.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Moves to a saved position.
+        """Moves to a saved position, which may be in another pass.
 
         Raises:
             StateError: the state belongs to another dataset, slice, configuration or order.
         """
-        self._iterator.set_state(state)
+        iterator = self._dataset.iterate(state=state)._iterator
+        self._iterator.close()
+        self._iterator = iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns `get_state()`."""
+        return self.get_state()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Calls `set_state(state_dict)`."""
+        self.set_state(state_dict)
 
     def close(self) -> None:
         """Closes the open files; `next()` opens them again."""
         self._iterator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

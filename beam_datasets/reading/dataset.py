@@ -180,21 +180,24 @@ class Frameworks(metaclass=_NamesForeign):
         dataset = cast("Dataset", self)
         return as_tf_dataset(dataset, output_signature=output_signature, state=state, fill=fill, epoch=epoch)
 
-    def as_jax(self, *, device: Any = None, fill: Any = None) -> Any:
+    def as_jax(self, *, device: Any = None, fill: Any = None, epoch: int = 0) -> Any:
         """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
 
         JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. Integers that do not fit are an error.
+        Each pass reads the epoch after that of the pass before, which `iterate(state=...)` may have begun.
 
         Args:
             device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
             fill: values that replace missing ones; see `batch()`.
+            epoch: the first pass's.
 
         Raises:
             MissingDependencyError: JAX is not installed.
+            ValueError: no pass begins with the epoch, because a pass reads several epochs of `repeat(epochs)`.
         """
         from beam_datasets.adapters import as_jax
 
-        return as_jax(cast("Dataset", self), device=device, fill=fill)
+        return as_jax(cast("Dataset", self), device=device, fill=fill, epoch=epoch)
 
     def as_grain_source(self, *, fill: Any = None) -> Any:
         """Returns the dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.

@@ -104,6 +104,26 @@ def test_as_jax(jax: Any, numbers: Any) -> None:
     assert int(numbers.as_jax()[7]["n"]) == 7
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_passes_of_as_jax_follow_a_resumed_one(jax: Any, numbers: Any, epochs: int) -> None:
+    dataset = numbers.shuffle(seed=3).repeat(epochs).batch(8) if epochs > 1 else numbers.shuffle(seed=3).batch(8)
+    expected = [batch["n"].tolist() for epoch in range(9) for batch in numbers.shuffle(seed=3).iterate(epoch=epoch)]
+    flat: Any = lambda batches: [n for batch in batches for n in batch["n"].tolist()]  # noqa: E731
+    size = epochs * len(numbers)
+    arrays = dataset.as_jax(epoch=epochs)  # begins with the second pass
+    with iter(arrays) as iterator:
+        first = flat([next(iterator)])
+        state = iterator.state_dict()
+    assert first == expected[size : size + 8]
+    resumed = dataset.as_jax()
+    assert flat(resumed.iterate(state=state)) == expected[size + 8 : 2 * size]
+    assert flat(resumed) == expected[2 * size : 3 * size]
+    assert flat(resumed) == expected[3 * size : 4 * size]
+    iterator = iter(dataset.as_jax())
+    iterator.load_state_dict(state)
+    assert flat([next(iterator)]) == expected[size + 8 : size + 16]
+
+
 def test_as_jax_divides_by_a_sharding(jax: Any, numbers: Any) -> None:
     sharding = jax.sharding.NamedSharding(jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data"))
     features = numbers.map(lambda e: {"x": e["x"]}).batch(4).as_jax(device=sharding)
