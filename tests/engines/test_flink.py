@@ -20,6 +20,7 @@ from beam_datasets.generate.progress import measure
 from beam_datasets.generate.units import load_checkpoints
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
+from tests.engines.cut_connections import Proxy, check_message
 from tests.engines.jobs import (
     JOB_SECONDS,
     NUMBERS,
@@ -38,7 +39,6 @@ from tests.engines.jobs import (
     version,
 )
 from tests.engines.object_stores import BUCKET, use, versity_store, versitygw
-from tests.engines.test_lost_contact import Proxy, check_message
 from tests.servers import free_port, served
 
 pytestmark = pytest.mark.slow
@@ -330,3 +330,45 @@ def test_refused_before_a_job(cluster: flink.Cluster, tmp_path: Path, tmp_path_f
     after = sum(cluster.overview()[state] for state in ("jobs-running", "jobs-finished", "jobs-failed"))
     assert before == after
     assert nothing_is_left(tmp_path)
+
+
+def test_the_commands_of_the_page(cluster: flink.Cluster, local: Path, tmp_path: Path) -> None:
+    """Those of "On your cluster", with other paths and ports: the job server, the worker pool, the doctor, a build."""
+    page = (ROOT / "docs" / "how-to" / "flink.md").read_text(encoding="utf-8")
+    section = page[page.index("## On your cluster") : page.index("## Options")]
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    ports = {name: free_port() for name in ("8099", "8098", "50000")}
+    names = {
+        "JOBMANAGER:8081": f"{flink.HOST}:{cluster.ports['rest']}",
+        "$FLINK_HOME": str(cluster.home),
+        "/opt/datasets/bin/python": sys.executable,
+        "beam-datasets": f"{sys.executable} -m beam_datasets.cli",
+        "/shared/datasets": str(tmp_path / "data"),
+        "my_dataset.py": f"{NUMBERS} {' '.join(OPTIONS)}",
+        "--parallelism=16": f"--parallelism={cluster.slots}",
+        **{f"{before}{name}": f"{before}{port}" for name, port in ports.items() for before in (":", "=", "--port ")},
+    }
+
+    def commands(word: str) -> str:
+        """Returns the commands of the block that has the word."""
+        [block] = [block for block in blocks if word in block]
+        for name, value in names.items():
+            block = block.replace(name, value)
+        return re.sub("^java ", "exec java ", block, flags=re.MULTILINE)
+
+    def bash(text: str) -> list[str]:
+        return ["bash", "-euc", f"cd {tmp_path}; export PYTHONPATH={ROOT}; {text}"]
+
+    pool = next(line for line in commands("worker_pool").splitlines() if "worker_pool" in line)
+    (tmp_path / "data").mkdir()
+    with (
+        served(bash(commands("FlinkJobServerDriver")), ports["8099"], tmp_path / "jobs.log"),
+        served(bash(f"exec {pool}"), ports["50000"], tmp_path / "pool.log"),
+    ):
+        for word, expected in (("doctor", "All checks"), ("beam-datasets build", "Published in")):
+            done = subprocess.run(
+                bash(commands(word)), capture_output=True, text=True, timeout=JOB_SECONDS, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert expected in done.stdout + done.stderr
+    assert version(tmp_path / "data") == version(local)

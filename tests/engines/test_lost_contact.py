@@ -1,18 +1,16 @@
 """A launcher that loses contact with the engine of its job deletes nothing and reports which job may still run."""
 
-import contextlib
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from beam_datasets import storage
+from tests.engines.cut_connections import Proxy, check_message
 from tests.engines.dataflow_service import STAGING, Cloud
 from tests.engines.jobs import NUMBERS, ROOT, Pool, await_staged, end, numbers, start, version
 from tests.servers import job_service
@@ -25,47 +23,6 @@ sleep = time.sleep
 time.sleep = lambda seconds: sleep(min(seconds, 0.05))
 runpy.run_module("beam_datasets.cli", run_name="__main__", alter_sys=True)
 """
-
-
-class Proxy:
-    """Forwards TCP connections to a port of this machine until `cut()`."""
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self._sockets: list[socket.socket] = []
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        """Ends all connections, and refuses new ones."""
-        for each in (self._listening, *self._sockets):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listening.accept()
-                ours = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [client, ours]
-                for source, sink in ((client, ours), (ours, client)):
-                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _forward(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-
-def check_message(output: str, job: str) -> None:
-    message = output.splitlines()[-1]  # before it are tracebacks of Beam's own threads
-    assert re.search(rf"job {job}: expected its state, got .*It may still be running", message), message
-    assert "its intermediate data was kept" in message
-    assert "beam-datasets gc" in message
 
 
 @pytest.mark.slow
