@@ -82,7 +82,7 @@ _HOMES = {
     ".generate.repair": ("repair",),
     ".generate.units": ("SourceUnits",),
 }
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
 
