@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from beam_datasets.arguments import shown
+from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.foreign_names import ARGUMENTS, ATTRIBUTES
 
 P = ParamSpec("P")
@@ -303,3 +304,13 @@ def _receiver(node: ast.expr) -> str | None:
 def _source(node: ast.expr) -> str:
     text = ast.unparse(node)
     return text if len(text) <= _MAX_ARGUMENT else "..."
+
+
+def note_value(error: Exception, operation: str, value: Any) -> None:
+    """Adds a note to an error that a user's function raised: the value that it was given.
+
+    Errors of this package say what they are about: those of nested datasets, which decode later, have file and record.
+    Python 3.10 has no notes, so nothing is added there.
+    """
+    if sys.version_info >= (3, 11) and not isinstance(error, BeamDatasetsError):
+        error.add_note(f"The function of {operation}() was given {shown(value)}")

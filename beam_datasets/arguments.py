@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import reprlib
-import sys
 from typing import Any
 
 import numpy as np
@@ -53,15 +52,6 @@ def shown(value: Any) -> str:
     except Exception:
         return f"a {type(value).__name__}"
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def note_value(error: Exception, operation: str, value: Any) -> None:
-    """Adds a note to an error that a user's function raised: the value that it was given.
-
-    Python 3.10 has no notes, so nothing is added there.
-    """
-    if sys.version_info >= (3, 11):
-        error.add_note(f"The function of {operation}() was given {shown(value)}")
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.arguments import note_value
+from beam_datasets.advice import note_value
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images

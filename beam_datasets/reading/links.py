@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from beam_datasets.arguments import note_value
+from beam_datasets.advice import note_value
 from beam_datasets.reading.decoding import Batch
 from beam_datasets.reading.stream_state import Unit
 

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.advice import advised_getattr, names_foreign_arguments, warns_of_buffer_size
-from beam_datasets.arguments import boolean, checked_function, integer, note_value
+from beam_datasets.advice import advised_getattr, names_foreign_arguments, note_value, warns_of_buffer_size
+from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same

@@ -50,6 +50,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/head.py:_text --json": f"{_LOOKING}::test_of_many_shards_the_first_are_shown",
     "cli/history.py:run_prune --yes": "tests/materializing/test_history.py::test_the_commands",
     "cli/history.py:run_gc --yes": "tests/generate/test_leftovers.py",
+    "cli/info.py:run_list --data_dir": f"{_LOOKING}::test_list_of_an_empty_directory",
     "cli/main.py:_described --debug": "tests/cli/test_main.py::test_debug_raises",
     "cli/materialize.py:_labelled --source": "tests/cli/test_materialize.py",
     "cli/options.py:check_beam_options --resume": "tests/cli/test_materialize.py",
@@ -277,6 +278,15 @@ def test_missing_values(tmp_path):
     values = jsonl(tmp_path, {"a": 1}, {"a": None})
     problem = refused("jsonl", values, "--infer_rows=1")
     assert [row["a"] for row in rows("jsonl", values, *advises(problem, "--feature", "a=int64?"))] == [1, None]
+
+
+@follows("files/fields.py:override --feature")
+def test_types_of_values_in_lists_that_may_be_missing(tmp_path):
+    path = jsonl(tmp_path, {"l": [{"a": 1, "b": 1}, {"a": None, "b": 2}]})
+    problem = refused("jsonl", path, "--feature", "l/a=int64?")
+    assert rows("jsonl", path, *advises(problem, "--feature", "l/a=drop")) == [{"l": [{"b": 1}, {"b": 2}]}]
+    [row] = rows("jsonl", path, *advises(problem, "--feature", "l=string"))
+    assert json.loads(row["l"]) == [{"a": 1, "b": 1}, {"a": None, "b": 2}]
 
 
 @follows("files/convert.py:parse_exactly --feature")
