@@ -19,6 +19,8 @@ INTEROP := .venv-interop/bin
 ADAPTERS := .venv-adapters/bin
 SOURCES := pyproject.toml setup.py $(wildcard beam_datasets/native/*.[ch]) beam_datasets/native/_core.pyi
 PYTEST_ARGS ?=
+# Where it is set, each of the hundreds of processes that tests start would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
 .PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-coming-from test-browser screenshots flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
@@ -93,11 +95,11 @@ quickstart: .venv/.quickstart
 test: .venv/.ready
 	@failed=0; \
 	$(MAKE) --no-print-directory --keep-going lint || failed=1; \
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
+	$(BIN)/pytest -n 4 --dist loadfile -m 'not slow' $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
 
-# Property tests draw 60 cases each here, and 30 in `make test`.
-# Three processes on two cores: many slow tests wait for servers and for processes that they kill.
+# Property tests draw 60 cases each here, and 20 in `make test`.
+# More processes than cores: many tests wait for servers and for processes that they kill.
 FULL := --hypothesis-profile=full
 test-slow: .venv/.ready
 	$(BIN)/pytest -n 3 --dist worksteal -m 'slow or hypothesis' $(FULL) $(PYTEST_ARGS)

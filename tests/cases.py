@@ -1,8 +1,20 @@
-"""How many cases a property test draws: `make test` a third, `make test-slow` all of them (see conftest.py)."""
+"""How much tests repeat.
 
+A property test draws a third of its cases in `make test` and all of them in `make test-slow` (see conftest.py). Slow
+tests that kill, race and damage repeat that a number of times, which $BEAM_DATASETS_SCALE multiplies: 4 for a night.
+"""
+
+import os
 from typing import Any
 
 from hypothesis import settings
+
+SCALE = float(os.environ.get("BEAM_DATASETS_SCALE", "1"))
+
+
+def repeated(number: int) -> int:
+    """Returns how often a slow test repeats what it usually does `number` times."""
+    return max(1, round(number * SCALE))
 
 
 def cases(number: int, *, in_full: int = 0, **more: Any) -> settings:

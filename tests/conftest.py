@@ -17,7 +17,7 @@ settings.register_profile(
     "full", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
 settings.register_profile("search", settings.get_profile("full"), derandomize=False, max_examples=1000)
-settings.register_profile("quick", settings.get_profile("full"), max_examples=30)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=20)
 settings.register_profile("few", settings.get_profile("full"), max_examples=5)
 settings.load_profile("quick")
 

@@ -64,6 +64,7 @@ class OldBeam(tfds.core.BeamBasedBuilder):
 """
 
 
+@pytest.mark.slow
 def test_builders_with_lists_of_splits(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "old.py").write_text(LISTED)
     (tmp_path / "README.md").write_text("About it.")

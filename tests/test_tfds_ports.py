@@ -300,7 +300,7 @@ def test_a_dataset_keeps_the_read_config_it_was_made_with(folders: list[str]) ->
 # ----------------------------------------------------------------------------------------- configs, directories, mocks
 
 
-class Squares(tfds.core.GeneratorBasedBuilder):
+class PortedSquares(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version("2.0.0")
     BUILDER_CONFIGS = (BuilderConfig("b", "1.0.0"), BuilderConfig("b", "2.0.0"), BuilderConfig("c", "3.0.0"))
 
@@ -312,7 +312,7 @@ class Squares(tfds.core.GeneratorBasedBuilder):
 
 
 def test_configs_of_one_name_and_several_versions() -> None:
-    assert list(Squares.builder_configs) == list(Squares().builder_configs) == ["b:1.0.0", "b:2.0.0", "c"]
+    assert list(PortedSquares.builder_configs) == list(PortedSquares().builder_configs) == ["b:1.0.0", "b:2.0.0", "c"]
     for config, version, expected in [
         (None, None, "2.0.0"),
         ("b", None, "2.0.0"),
@@ -323,28 +323,30 @@ def test_configs_of_one_name_and_several_versions() -> None:
         ("c", None, "3.0.0"),
         ("c:3.0.0", None, "3.0.0"),
     ]:
-        made = Squares(config=config, version=version)
+        made = PortedSquares(config=config, version=version)
         assert (made.version, made.builder_config.version) == (expected, expected), (config, version)
-    assert bd.builder("squares/b:1.0.0").version == "1.0.0"
-    assert bd.builder("squares", config="b:1.0.0").builder_config.version == "1.0.0"
-    with pytest.raises(DatasetNotFoundError, match=r"squares/b has no version 7\.0\.0; versions there are: 1\.0\.0, 2"):
-        Squares(config="b:7.0.0")
+    assert bd.builder("ported_squares/b:1.0.0").version == "1.0.0"
+    assert bd.builder("ported_squares", config="b:1.0.0").builder_config.version == "1.0.0"
+    with pytest.raises(
+        DatasetNotFoundError, match=r"ported_squares/b has no version 7\.0\.0; versions there are: 1\.0\.0, 2"
+    ):
+        PortedSquares(config="b:7.0.0")
     with pytest.raises(DatasetNotFoundError, match=r"no config 'd'; it has 'b:1\.0\.0'"):
-        Squares(config="d")
+        PortedSquares(config="d")
 
 
-class Blocked(Squares, skip_registration=True):
+class Blocked(PortedSquares, skip_registration=True):
     BLOCKED_VERSIONS = tfds.core.utils.BlockedVersions(configs={"1.0.0": {"b": None}})
     DEFAULT_BUILDER_CONFIG_NAME = "c"
 
 
 def test_classes_and_builders_say_what_their_configs_are() -> None:
-    assert (Squares.default_builder_config.version, Blocked().default_builder_config.name) == ("1.0.0", "c")
-    assert Squares.get_builder_config("b", version="2.0.0").version == "2.0.0"
-    assert (Squares.get_builder_config("c").name, Squares.get_builder_config("d")) == ("c", None)
+    assert (PortedSquares.default_builder_config.version, Blocked().default_builder_config.name) == ("1.0.0", "c")
+    assert PortedSquares.get_builder_config("b", version="2.0.0").version == "2.0.0"
+    assert (PortedSquares.get_builder_config("c").name, PortedSquares.get_builder_config("d")) == ("c", None)
     blocked, free = Blocked(config="b:1.0.0"), Blocked()
     assert (blocked.is_blocked().result, free.is_blocked().result, blocked.builder_config_name) == (True, False, "b")
-    assert (free.blocked_versions, Squares().blocked_versions) == (Blocked.BLOCKED_VERSIONS, None)
+    assert (free.blocked_versions, PortedSquares().blocked_versions) == (Blocked.BLOCKED_VERSIONS, None)
     free.assert_is_not_blocked()
     with pytest.raises(tfds.core.utils.DatasetVariantBlockedError, match="Config b for version 1.0.0 is blocked"):
         blocked.assert_is_not_blocked()
@@ -424,17 +426,17 @@ def test_directories_that_differ_are_refused(folders: list[str], tmp_path: Path)
 
 def test_mock_data_of_code() -> None:
     with tfds.testing.mock_data(num_examples=3, max_value=9):
-        dataset = tfds.load("squares", split="train[:1000]", data_dir="/nowhere")
-        one, two = tfds.load("squares/c", split=["train", "test[50%:]"])
+        dataset = tfds.load("ported_squares", split="train[:1000]", data_dir="/nowhere")
+        one, two = tfds.load("ported_squares/c", split=["train", "test[50%:]"])
         values = [plain(e) for e in dataset]
-        tfds.builder("squares").download_and_prepare()
+        tfds.builder("ported_squares").download_and_prepare()
         with pytest.raises(ValueError, match="which splits"):
-            tfds.load("squares")
+            tfds.load("ported_squares")
     assert len(values) == len(one) == len(two) == 3
     assert all(0 <= each["n"] <= 9 for each in values)
     assert sorted(each["n"] for each in values) == sorted(int(e["n"]) for e in two)
     with pytest.raises(DatasetNotFoundError):
-        tfds.builder("squares").as_dataset("train")
+        tfds.builder("ported_squares").as_dataset("train")
 
 
 def test_mock_data_of_metadata_files(folders: list[str], tmp_path: Path) -> None:
@@ -447,10 +449,10 @@ def test_mock_data_of_metadata_files(folders: list[str], tmp_path: Path) -> None
         with pytest.raises(bd.errors.SplitError, match="no split 'trian'"):
             tfds.load("elsewhere", split="trian")
     with tfds.testing.mock_data(as_dataset_fn=lambda builder, split, **options: (builder.name, split)):
-        assert tfds.load("squares", split="train") == ("squares", "train")
+        assert tfds.load("ported_squares", split="train") == ("ported_squares", "train")
     policy = tfds.testing.MockPolicy.USE_FILES
     with tfds.testing.mock_data(policy=policy), pytest.raises(DatasetNotFoundError, match="USE_FILES"):
-        tfds.load("squares", split="train", data_dir=tmp_path)
+        tfds.load("ported_squares", split="train", data_dir=tmp_path)
 
 
 ALL_KINDS = F.FeaturesDict(

@@ -38,6 +38,7 @@ def test_each_section_has_a_program_of_at_most_30_lines() -> None:
     assert [heading for heading, (_, program) in SECTIONS.items() if len(program.splitlines()) > 30] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", MODULES)
 def test_program(squares: Path, heading: str) -> None:
     for module in MODULES[heading]:

@@ -1,34 +1,14 @@
 """Builds that are checked against what was published before."""
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import numpy as np
 import pytest
 
-from beam_datasets import features as F
-from beam_datasets.builders import BuilderConfig, DatasetBuilder
 from beam_datasets.errors import ResultKeptError, VersionError
 from beam_datasets.generate.compatibility import earlier_version
 from beam_datasets.generate.publish import publish_as
-from beam_datasets.metadata.info import DatasetInfo
-
-
-def builder(version: str, data_dir: Path | str, values: range = range(20), **more: Any) -> DatasetBuilder:
-    """Returns the builder of numbers by their squares, with further features; its splits are not in order of names."""
-
-    class Squares(DatasetBuilder, skip_registration=True):
-        VERSION = version
-        BUILDER_CONFIGS = [BuilderConfig(name="small")]  # noqa: RUF012
-
-        def _info(self) -> DatasetInfo:
-            tree = F.FeaturesDict({"n": np.int64, **dict.fromkeys(more, np.int64)})
-            return DatasetInfo(builder=self, features=tree)
-
-        def _split_generators(self) -> dict[str, Any]:
-            return {"train": ((n * n, {"n": n, **more}) for n in values), "also": [(1, {"n": 1, **more})]}
-
-    return Squares(data_dir=data_dir)
+from tests.beam.squares import builder
 
 
 class Unread:
@@ -72,6 +52,7 @@ def assert_as_built(data_dir: Path, version: str, values: range) -> None:
     assert one == other
 
 
+@pytest.mark.slow
 def test_the_number_decides(tmp_path: Path) -> None:
     """What features and description tell is said before the job starts."""
     builder("1.0.0", tmp_path).build(num_workers=1, check_against="latest")  # there is nothing to check against yet

@@ -151,6 +151,7 @@ def test_pools_that_start_workers(tmp_path: Path) -> None:
             checks.check_servers(pool(address), is_pool_here=True)
 
 
+@pytest.mark.slow
 def test_a_pool_whose_python_lacks_beam(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error: the runner would wait for its workers for ever."""
     monkeypatch.setattr(checks, "WORKER_SECONDS", 2)

@@ -23,6 +23,7 @@ def test_the_local_runner_is_healthy_and_nothing_is_left(tmp_path: Path, capsys:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_package_that_workers_lack(tmp_path: Path, capsys: Any) -> None:
     options = ["--data_dir", str(tmp_path / "data"), "--num_workers", "1"]
     assert main(["doctor", *options, "--packages", "json,nowhere.to_be_found"]) == 1

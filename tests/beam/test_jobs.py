@@ -130,6 +130,7 @@ def test_the_same_files_with_any_number_of_workers(tmp_path: Path, name: str, nu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "out"]
 
 
+@pytest.mark.slow
 def test_array_records_after_those_of_this_process(tmp_path: Path) -> None:
     """The threads of the package do not survive a fork: a worker process was killed by SIGSEGV."""
     expected = export_here(INTER, tmp_path / "here", "arrayrecord", num_shards=3)

@@ -19,6 +19,7 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets import features as F
 from tests.beam import slow_dataset
+from tests.cases import repeated
 from tests.directories import digests
 from tests.reading.conftest import write_dataset
 
@@ -144,10 +145,10 @@ def test_a_killed_command_of_beam_ends_the_run(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))  # so that two processes that test share them
 def test_kills_at_any_time(tmp_path, seed):
-    """Half of the kills are in the first second of a worker's life; BEAM_DATASETS_KILLS says how many."""
-    draw, count = random.Random(seed), int(os.environ.get("BEAM_DATASETS_KILLS", "20")) // 2
+    """Half of the kills are in the first second of a worker's life."""
+    draw, count = random.Random(seed), repeated(6)
     times: dict[str, list[float]] = {"worker, first second": [], "worker, later": [], "runner process": []}
-    for number in range(count + count // 10):
+    for number in range(count + max(1, count // 10)):
         kind = "runner process" if number >= count else ("worker, first second", "worker, later")[number % 2]
         delay = 1 + 4 * draw.random() if kind == "worker, later" else draw.random()
         generation, which = (1, 0) if number >= count else (2, draw.randrange(3))
@@ -221,7 +222,8 @@ def test_all_processes_end_with_the_launcher(tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    "num_workers, fails", [(1, False), (1, True), (2, True), pytest.param(2, False, marks=pytest.mark.slow)]
+    "num_workers, fails",
+    [(1, False), (1, True), *(pytest.param(2, fails, marks=pytest.mark.slow) for fails in (True, False))],
 )
 def test_no_temporary_directory_is_left(tmp_path, monkeypatch, num_workers, fails):
     """Neither a build that succeeds nor one that fails leaves anything in the directory for temporary files."""

@@ -65,7 +65,12 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_pub
     assert not list((tmp_path / "out").rglob("dataset_info.json"))
 
 
-@pytest.mark.parametrize("asked, passes", [({}, 1), ({"filter": bool}, 2), ({"reshuffle": "x"}, 2)], ids=str)
+@pytest.mark.parametrize(
+    "asked, passes",
+    [({}, 1), ({"filter": bool}, 2), ({"reshuffle": "x"}, 2)],
+    ids=str,
+)
+@pytest.mark.slow
 def test_the_report_counts_all_processes(source, tmp_path, asked, passes):
     asked_for = {f"split{number}": "train" for number in range(6)}
     made = bd.materialize(source, split=asked_for, to="made", data_dir=tmp_path, num_workers=2, **asked)

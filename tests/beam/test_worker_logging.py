@@ -69,6 +69,7 @@ def service() -> Iterator[tuple[Logging, str]]:
         pytest.param("nonsense", True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_what_a_worker_says_names_job_and_worker(service: tuple[Logging, str], level: str, logged: bool) -> None:
     logs, address = service
     said = subprocess.run([sys.executable, "-c", TALK, address, level], capture_output=True, text=True, check=True)
@@ -97,6 +98,7 @@ def test_workers_of_a_pool_log_to_the_engine(service: tuple[Logging, str]) -> No
         pool.close()
 
 
+@pytest.mark.slow
 def test_an_engine_without_a_logging_service() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TALK, "localhost:1", "INFO"], capture_output=True, text=True, check=True

@@ -42,6 +42,7 @@ def test_what_workers_say_is_shown_and_kept(tmp_path):
     assert "WARNING talking: logged 0" in said
 
 
+@pytest.mark.slow
 def test_what_workers_said_survives_a_failure(tmp_path):
     code, said = build(tmp_path, "fail")
     assert code == 1
@@ -129,6 +130,7 @@ def test_a_process_that_keeps_the_pipes_is_not_waited_for(tmp_path, monkeypatch)
         os.close(end)
 
 
+@pytest.mark.slow
 def test_only_handlers_of_the_terminal_are_replaced(tmp_path):
     code = (
         "import io, logging, os, sys\n"

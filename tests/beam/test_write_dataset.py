@@ -82,6 +82,7 @@ def test_several_splits_config_version_and_options(tmp_path, payload):
     ],
     ids=["fixed", "sliding", "trigger"],
 )
+@pytest.mark.slow
 def test_windows_and_timestamps_change_nothing(tmp_path, window):
     with local() as pipeline:
         whole = pipeline | beam.Create(pairs(0, 60))
@@ -143,6 +144,7 @@ def test_wrong_arguments_are_refused_before_the_run(tmp_path):
         local() | beam.Create(pairs(0, 3)) | WriteDataset("words", FEATURES, data_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_one_s_own_reserves_a_version_of_a_store_when_it_starts():
     """A second pipeline fails before it has encoded anything, and one that failed can be given up."""
     pytest.importorskip("obstore")

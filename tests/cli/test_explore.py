@@ -180,6 +180,7 @@ def _killed(*_):
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.slow
 def test_the_start_of_the_process_does_not_count(data, monkeypatch):
     monkeypatch.setattr(searching, "MAX_EXAMPLE", 3)
     monkeypatch.setattr(searching, "_serve", _late)
@@ -349,6 +350,7 @@ def test_an_image_that_pillow_refuses_is_not_decoded(tmp_path):
         assert get(url, "/media", **at, index=0, path="many")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_version_that_is_replaced_is_opened_again(tmp_path):
     def replace(count, *names):
         rows = [(n, dict.fromkeys(names, n)) for n in range(count)]
@@ -403,6 +405,7 @@ def test_a_slice_is_not_compared_with_itself(url):
     assert "largest difference" in text(url, "/statistics", **at | {"slice": "test"}, slice2="")
 
 
+@pytest.mark.slow
 def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
     reading, most, gather = [], [], app.gather
 
@@ -423,6 +426,7 @@ def test_few_slices_are_read_at_the_same_time(data, monkeypatch):
     assert [summary.found["examples"] for summary in waiting] == [300 - n for n in range(1, 9)]
 
 
+@pytest.mark.slow
 def test_an_error_of_statistics_that_take_long_is_shown(url, monkeypatch):
     """The page that shows progress asks until there is an error, and is loaded again, which shows the error."""
 

@@ -9,9 +9,9 @@ from beam_datasets import catalog, storage
 from beam_datasets.cli.main import main
 from beam_datasets.errors import AlreadyPublishedError, ResultKeptError
 from beam_datasets.generate import leftovers, publish
-from tests.beam.test_check_against import builder
+from tests.beam.squares import builder
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.generate.test_publish import announced, staged
+from tests.generate.publications import announced, staged
 
 pytest.importorskip("obstore")
 BUILD = f"{Numbers.__module__}:Numbers"

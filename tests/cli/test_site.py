@@ -199,6 +199,7 @@ def test_damaged_images_are_missing(run, tmp_path):
     assert (folder / "rows-train.html").read_text().count("damaged</span>") == 1
 
 
+@pytest.mark.slow
 def test_what_is_left_out(data, run, tmp_path):
     for path in data.rglob(".stats/*.json"):
         path.unlink()

@@ -57,6 +57,7 @@ def test_runs_do_not_differ(tmp_path, expected, options):
 @pytest.mark.parametrize(
     "variable", [pytest.param("PYTHONHASHSEED=4711", marks=pytest.mark.slow), "BEAM_DATASETS_NATIVE=0"]
 )
+@pytest.mark.slow
 def test_process_hash_seed_and_native_module_do_not_matter(tmp_path, expected, variable):
     code = (
         "from tests.end_to_end.test_determinism import build; from pathlib import Path; "
@@ -158,6 +159,7 @@ def test_the_portable_job_service_materializes_the_same(portable, sliced, materi
         )
 
 
+@pytest.mark.slow
 def test_a_spill_dir_elsewhere(sliced, materialized, tmp_path):
     for way in ("filter", "reshuffle"):
         made = run_materialize(sliced, tmp_path / way, way, num_workers=1, spill_dir=tmp_path / "spill")

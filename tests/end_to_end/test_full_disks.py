@@ -15,11 +15,12 @@ import pytest
 
 from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
 from beam_datasets.verifying import verify
+from tests.cases import repeated
 from tests.end_to_end import command_process
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.end_to_end.command_process"])
-NUM_DISKS = int(os.environ.get("BEAM_DATASETS_DISKS", "16"))
+NUM_DISKS = repeated(12)
 LIMIT_SECONDS = 10  # on an idle machine
 ROWS = 3000
 

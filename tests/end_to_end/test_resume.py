@@ -28,7 +28,7 @@ from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.generate.units import Resumable, fingerprint
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
-from tests.end_to_end.test_own_connectors import Grade, Money
+from tests.end_to_end.own_connectors import Grade, Money
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, Units, write_sources
 from tests.processes import kill, started
 
@@ -59,6 +59,7 @@ def fail(builder: Units, monkeypatch: pytest.MonkeyPatch, bad: int = 12, **optio
     return caught.value
 
 
+@pytest.mark.slow
 def test_a_bad_record_is_mended_and_the_run_continues(tmp_path, paths, monkeypatch):
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     assert sorted(finished(tmp_path)) == [Path(path).name for path in paths]
@@ -89,6 +90,7 @@ def test_a_slow_unit_is_kept_as_soon_as_it_is_finished(tmp_path, paths, monkeypa
     assert sorted(first + finished(tmp_path)) == [Path(path).name for path in paths]
 
 
+@pytest.mark.slow
 def test_all_that_is_needed_stays_until_the_job_has_ended(tmp_path, paths, monkeypatch):
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     finished(tmp_path)
@@ -142,6 +144,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", ["payload", *(pytest.param(kind, marks=SLOW) for kind in ("keys", "cut", "gone", "record"))]
 )
+@pytest.mark.slow
 def test_damaged_units_are_encoded_again(tmp_path, paths, monkeypatch, damage):
     whole = Units(data_dir=tmp_path / "whole", paths=paths).build(**OPTIONS)
     builder = Units(data_dir=tmp_path / "data", paths=paths)
@@ -198,6 +201,7 @@ def test_staged_shards_are_reused_after_their_checksums_are_verified(tmp_path, p
     assert os.listdir(builder.dataset_dir + "/..") == ["1.0.0"]
 
 
+@pytest.mark.slow
 def test_generators_and_free_pipelines(tmp_path):
     whole = Numbers(data_dir=tmp_path / "whole", count=400).build(num_workers=1)
     builder = Numbers(data_dir=tmp_path / "data", count=400)
@@ -241,7 +245,7 @@ def test_an_engine_that_runs_a_bundle_again_reuses_what_the_attempt_before_has_f
 
 SCRIPT = """
 import sys
-from tests.end_to_end.test_own_connectors import Grade, Money
+from tests.end_to_end.own_connectors import Grade, Money
 from tests.end_to_end.units_dataset import Units
 Units(data_dir=sys.argv[1], paths=sys.argv[2:]).build(num_workers=2, block_size=1000, num_shards=2, resume=True)
 """
@@ -249,11 +253,11 @@ Units(data_dir=sys.argv[1], paths=sys.argv[2:]).build(num_workers=2, block_size=
 
 @pytest.mark.slow
 def test_kills_at_random_moments(tmp_path, paths):
-    """Kills launcher and workers of run after run, until as many kills are reached ($KILLS; 3).
+    """Kills launcher and workers of run after run, until as many kills are reached ($KILLS; 2).
 
     The work of all attempts is counted by example, so that of files that were not read to their ends counts as well.
     """
-    kills = int(os.environ.get("KILLS", "3"))
+    kills = int(os.environ.get("KILLS", "2"))
     chosen = random.Random(int(os.environ.get("KILL_SEED", kills)))
     log = tmp_path / "examples"
     environment = os.environ | {"UNITS_DELAY": "0.4", "UNITS_EXAMPLES": str(log)}

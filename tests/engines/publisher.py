@@ -12,7 +12,7 @@ from beam_datasets.errors import AlreadyPublishedError
 from beam_datasets.generate import publish
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Manifest
 from beam_datasets.metadata.names import FilenameTemplate
-from tests.generate.test_publish import announced, staged
+from tests.generate.publications import announced, staged
 
 REFUSED = 3
 """Exit code: another run has published, or is publishing."""

@@ -1,18 +1,18 @@
 """Reading from a real S3 server through a proxy that damages, cuts, drops and delays answers, with a cache."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 import beam_datasets as bd
 from beam_datasets.storage import caching
+from tests.cases import repeated
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines.object_stores import faulty, forget_options, use, versity_store, versitygw
 from tests.published import upload
 
 pytest.importorskip("obstore")
-READS = int(os.environ.get("BEAM_DATASETS_FAULTY_READS", "100"))
+READS = repeated(50)
 
 
 def records(directory: str, seed: int) -> list[bytes]:

@@ -58,6 +58,7 @@ def test_the_same_files_anywhere_make_the_same_versions(tmp_path, store):
         assert bd.append("ds", new, data_dir=tmp_path / "2") == made[-1]
 
 
+@pytest.mark.slow
 def test_a_fresh_process_finds_the_files(tmp_path, store):
     storage.write_bytes(f"{store.url}/logs/1.csv", b"id,n\na,1\n")
     command = [sys.executable, "-m", "beam_datasets.cli", "build", "csv", "--dry_run", "--data_dir", tmp_path]

@@ -43,7 +43,7 @@ SHARDS = {"train": 5, "test": 2}
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["s3", "gs"])
+@pytest.fixture(params=["s3", pytest.param("gs", marks=pytest.mark.slow)])
 def flaky(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     with object_store(request.param, tmp_path, fail=0.1, stall=0.02) as running:
         use(running, monkeypatch)

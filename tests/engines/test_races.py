@@ -16,6 +16,7 @@ from beam_datasets import storage
 from beam_datasets.cli.main import main
 from beam_datasets.generate import leftovers
 from beam_datasets.storage import objects
+from tests.cases import repeated
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.engines import publisher
 from tests.engines.object_stores import object_store, use, versity_store, versitygw
@@ -44,7 +45,7 @@ class Place:
 
     def times(self, count: int) -> int:
         """Returns how often a test runs here: moto is slow and only simulates a server, so a quarter of many times."""
-        return count // 4 if self.is_simulated and count > 20 else count
+        return count // 4 if self.is_simulated and count > 4 else count
 
     def new(self) -> str:
         """Returns a new data_dir."""
@@ -52,7 +53,7 @@ class Place:
         return f"{self.root}/{self.used}"
 
 
-@pytest.fixture(scope="module", params=["disk", "moto", "versitygw"])
+@pytest.fixture(scope="module", params=["disk", pytest.param("moto", marks=pytest.mark.slow), "versitygw"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     directory = tmp_path_factory.mktemp("store")
     if request.param == "disk":
@@ -137,19 +138,19 @@ def seconds_of(place: Place, target: Callable[..., None]) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(repeated(60), marks=pytest.mark.slow, id="many")])
 def test_races(place: Place, count: int) -> None:
     """Of two runs that publish at once one publishes, and the other changes nothing."""
     for _ in range(place.times(count)):
         race(place)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(repeated(30), marks=pytest.mark.slow, id="many")])
 def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that is killed at any moment publishes everything or nothing, and the next run can publish."""
     generator, seconds = random.Random(0), seconds_of(place, publisher.run)
     published = sum(kill(place, generator, seconds) for _ in range(place.times(count)))
-    if count == 100:
+    if count > 2:
         with capsys.disabled():
             print(f"\n{place.root}: killed {place.times(count)} runs of {seconds:.2f} s; {published} had published")
 
@@ -158,14 +159,14 @@ def test_kills(place: Place, count: int, capsys: pytest.CaptureFixture[str]) -> 
 def test_killed_pipelines(place: Place) -> None:
     """The same for whole runs of a pipeline."""
     generator, seconds = random.Random(0), seconds_of(place, build)
-    for _ in range(10):
+    for _ in range(repeated(5)):
         kill(place, generator, seconds, build)
 
 
 # Appends to a dataset in an object store that are killed, and two at once: one wins, and no version is wrong
 
 
-TRIALS = int(os.environ.get("BEAM_DATASETS_TEST_TRIALS", 6))
+TRIALS = repeated(3)
 WON, LOST = 0, 3
 APPEND = f"""
 import sys

@@ -23,20 +23,7 @@ from beam_datasets.features.stored_files import as_files
 from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
-
-
-def strings_below(feature: Any, name: str = "") -> list[str]:
-    while isinstance(feature, F.Sequence):
-        feature = feature.feature
-    if isinstance(feature, F.FeaturesDict):
-        return [s for key, child in feature.items() for s in strings_below(child, f"{name}/{key}" if name else key)]
-    return [name] if isinstance(feature, F.Tensor) and feature.dtype == object else []
-
-
-def has_empty_dict(feature: Any) -> bool:
-    if isinstance(feature, F.FeaturesDict):
-        return not feature or any(map(has_empty_dict, feature.features.values()))
-    return isinstance(feature, F.Sequence) and has_empty_dict(feature.feature)
+from tests.exporting.trees import has_empty_dict, strings_below
 
 
 @given(strategies.examples())

@@ -22,7 +22,7 @@ from beam_datasets.features.stored_files import as_files
 from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
-from tests.exporting.test_parquet import has_empty_dict, strings_below
+from tests.exporting.trees import has_empty_dict, strings_below
 from tests.reading.conftest import write_dataset
 
 

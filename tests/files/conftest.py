@@ -60,3 +60,11 @@ def rows_of(directory, split="train"):
 @pytest.fixture
 def files(tmp_path, capsys):
     return Files(tmp_path, capsys)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes columns into Parquet files, and reads them; see `parquet_reads.reader`."""
+    from tests.files.parquet_reads import reader
+
+    return reader(tmp_path)

@@ -16,8 +16,6 @@ from pathlib import Path
 import apache_beam as beam
 import crc32c
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -37,24 +35,15 @@ from beam_datasets.files.builder import SplitBy
 from beam_datasets.files.csv import Csv
 from beam_datasets.files.inputs import checksum, find
 from beam_datasets.files.jsonl import Jsonl
-from beam_datasets.files.parquet import Parquet
 from beam_datasets.generate import leftovers
 from beam_datasets.materializing import appending
 from beam_datasets.metadata.info import MetadataDict
 from beam_datasets.metadata.manifest import Inputs
+from tests.files.days import csv, rows_of
 from tests.published import build
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/every-day.md"
 DAYS = int(os.environ.get("BEAM_DATASETS_TEST_DAYS", 8))
-
-
-def rows_of(directory, split="train"):
-    return [dict(row) for row in bd.builder_from_directory(directory).as_dataset(split)]
-
-
-def csv(folder, name, *lines):
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_new_files_are_taken_and_changed_ones_reported(tmp_path):
@@ -118,6 +107,7 @@ def test_codes_with_leading_zeros_are_not_taken_for_numbers(tmp_path):
         files(version="9.0.0", infer_rows=1).build(num_workers=1)
 
 
+@pytest.mark.slow
 def test_files_of_two_splits_may_have_the_same_name(tmp_path):
     """Also where they are appended a split at a time, and `train` is named or not."""
 
@@ -291,6 +281,7 @@ def in_a_store(tmp_path):
     return root, lambda: bd.append("ds", Csv(pattern=f"{tmp_path}/logs/*.csv", key="id"), data_dir=root)
 
 
+@pytest.mark.slow
 def test_files_are_appended_to_a_dataset_in_an_object_store(tmp_path):
     root, append = in_a_store(tmp_path)
     second = append()
@@ -443,156 +434,6 @@ def test_options_by_which_rows_would_be_doubled_or_move_are_refused(tmp_path, ch
     assert not users[0] & users[1]
 
 
-@pytest.mark.parametrize(
-    ("header", "features", "problem"),
-    [
-        (
-            "id,n",
-            {"n": "string"},
-            r"feature 'n' is int64 in the first, Text\(.*\) in the second\. No feature can store",
-        ),
-        (
-            "id,n,label",
-            {"label": "class"},
-            "feature 'label', ClassLabel.*, is in one dataset only, and cannot be missing",
-        ),
-    ],
-)
-def test_other_features_are_an_error_that_names_the_files_and_no_option_that_does_not_help(
-    tmp_path, header, features, problem
-):
-    csv(tmp_path / "logs", "1.csv", "id,n", "a,1")
-    Csv(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
-    csv(tmp_path / "logs", "2.csv", header, "b,2" if header == "id,n" else "b,2,cat")
-    new = Csv(pattern=f"{tmp_path}/logs/*", key="id", features=features, data_dir=tmp_path)
-    for union_features in (False, True):
-        with pytest.raises(BeamDatasetsError, match=f"logs/2.csv cannot be appended to ds:1.0.0: {problem}") as error:
-            bd.append("ds", new, data_dir=tmp_path, union_features=union_features)
-        assert "make it with those of the published version." in str(error.value)
-        assert "--union_features" not in str(error.value)
-
-
-def appended_column(tmp_path, *days, **options):
-    """Returns the values of a column of JSON Lines that are built, and then appended, a day at a time."""
-    (tmp_path / "logs").mkdir()
-    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
-    for number, values in enumerate(days):
-        lines = [json.dumps({"id": f"{number}-{i}", "x": value}) for i, value in enumerate(values)]
-        (tmp_path / f"logs/{number}.jsonl").write_text("\n".join(lines))
-        made = bd.append("ds", files, data_dir=tmp_path, **options) if number else files.elsewhere(tmp_path).build()
-    found = {row["id"].decode(): row["x"] for row in rows_of(made)}
-    return [found[key] for key in sorted(found)]
-
-
-@pytest.mark.parametrize("days", [([0.1 + 0.2, None], [1 / 3]), ([0.1 + 0.2], [1 / 3, None])])
-def test_digits_of_float64_are_kept_whether_or_not_a_day_lacks_a_value(tmp_path, days):
-    assert appended_column(tmp_path, *days, union_features=True) == [value for day in days for value in day]
-
-
-def test_a_column_of_a_part_of_a_day_keeps_its_type(tmp_path):
-    assert appended_column(tmp_path, [1], [1]) == [1, 1]
-    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
-    day = tmp_path / "logs/2.jsonl"
-    day.write_text("".join(json.dumps({"id": f"2-{n}", "x": 1, "new": n}) + "\n" for n in range(2)))
-    bd.append("ds", files, split="train=train[:1]", data_dir=tmp_path, union_features=True)
-    day.write_text(json.dumps({"id": "3", "x": 1, "new": 3}))
-    made = bd.append("ds", files, data_dir=tmp_path)
-    assert {row["id"]: row["new"] for row in rows_of(made)}[b"3"] == 3
-
-
-@pytest.mark.parametrize("value", ["a", 1, [1]])
-def test_a_day_that_has_what_earlier_ones_lacked_needs_no_option(tmp_path, value):
-    assert appended_column(tmp_path, [value], [value])[-1] == (value.encode() if value == "a" else value)
-    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", data_dir=tmp_path)
-    for number, row in ((2, {"id": "lacks it"}), (3, {"id": "has it", "x": value})):
-        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps(row))
-        made = bd.append("ds", files, data_dir=tmp_path, union_features=number == 2)
-    assert len(rows_of(made)) == 4
-
-
-def test_numbers_that_are_empty_in_all_rows_of_a_day_may_be_missing(tmp_path):
-    files = Csv(name="ds", pattern=f"{tmp_path}/logs/*.csv", key="id", data_dir=tmp_path)
-    csv(tmp_path / "logs", "1.csv", "id,n,text", "a,1,x")
-    files.elsewhere(tmp_path).build()
-    csv(tmp_path / "logs", "2.csv", "id,n,text", "b,,", "c,,")
-    rows = rows_of(bd.append("ds", files, data_dir=tmp_path, union_features=True))
-    assert {row["id"]: (row["n"], row["text"]) for row in rows} == {
-        b"a": (1, b"x"),
-        b"b": (None, b""),
-        b"c": (None, b""),
-    }
-
-
-@pytest.mark.parametrize(
-    ("days", "problem"),
-    [
-        (([[0.5]], [[1 / 3]]), "0.333.* has more digits, or is larger, than float32 keeps"),
-        (([[[0.5]]], [[[1 / 3]]]), "0.333.* has more digits, or is larger, than float32 keeps"),
-        ((["a"], [5]), r"5 \(int\) is not text"),
-        (([["a"]], [[5]]), r"5 \(int\) is not text"),
-        (([1 / 3], [2**63 - 1]), "9223372036854775807 has more digits than float64 keeps"),
-    ],
-)
-def test_what_the_published_type_does_not_keep_is_an_error(tmp_path, days, problem):
-    with pytest.raises(InputError, match=rf"1\.jsonl, line 1 .*'x': {problem}"):
-        appended_column(tmp_path, *days)
-
-
-def test_digits_that_a_published_float16_does_not_keep_are_an_error(tmp_path):
-    (tmp_path / "logs").mkdir()
-    files = Parquet(name="ds", pattern=f"{tmp_path}/logs/*.parquet", key="id", data_dir=tmp_path)
-    for number, column in enumerate([pa.array([np.float16(0.1)]), pa.array([0.1], pa.float32())]):
-        pq.write_table(pa.table({"id": [number], "x": column}), tmp_path / f"logs/{number}.parquet")
-        if number == 0:
-            files.elsewhere(tmp_path).build()
-    with pytest.raises(InputError, match=r"1\.parquet, row 0: 'x': 0\.1000.* than float16 keeps"):
-        bd.append("ds", files, data_dir=tmp_path)
-
-
-def test_columns_that_appear_or_vanish_may_be_missing(tmp_path):
-    lines = [
-        {"id": 1, "n": 1, "text": "a", "list": [1, 2], "user": {"age": 7, "name": "x"}},
-        {"id": 2, "n": 2.5, "more": 3, "user": {"age": 8, "town": "y"}},
-        {"id": 3, "n": None, "list": [5], "text": "c", "user": {"age": 9, "name": "z"}},
-    ]
-    (tmp_path / "logs").mkdir()
-    new = Jsonl(pattern=f"{tmp_path}/logs/*.jsonl", key="id", features={"n": "float64?"}, data_dir=tmp_path)
-    for number, line in enumerate(lines):
-        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps(line))
-        if number == 0:
-            given = {"id": "int64", "n": "float64?"}
-            old = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*.jsonl", key="id", features=given, data_dir=tmp_path)
-            made = old.build(num_workers=1)
-            continue
-        with pytest.raises(BeamDatasetsError, match="is in the .* only.*--union_features"):
-            bd.append("ds", new, data_dir=tmp_path)
-        made = bd.append("ds", new, data_dir=tmp_path, union_features=True)
-    found = {row["id"]: row for row in rows_of(made)}
-    for line in lines:
-        row = found[line["id"]]
-        assert (row["n"], row["more"]) == (line["n"], line.get("more"))
-        assert row["text"] == (line["text"].encode() if "text" in line else None)
-        assert list(row["list"]) == line.get("list", [])
-        assert row["user"]["age"] == line["user"]["age"]
-        assert row["user"]["town"] == (b"y" if "town" in line["user"] else None)
-    whole = Jsonl(
-        name="whole",
-        pattern=f"{tmp_path}/logs/*.jsonl",
-        key="id",
-        features={
-            "n": "float64?",
-            "more": "int64?",
-            "list": "int64[]?",
-            "text": "string?",
-            "user/name": "string?",
-            "user/town": "string?",
-        },
-        data_dir=tmp_path,
-    ).build(num_workers=1)
-    assert list(map(repr, rows_of(made))) == list(map(repr, rows_of(whole)))
-    assert bd.verify(made).whole
-
-
 @pytest.mark.parametrize("given", [{"key": "id"}, {"splits": {"train": "50%", "test": "50%"}}], ids=str)
 def test_options_that_the_published_version_was_built_without_are_refused(tmp_path, given):
     def files(**given):
@@ -662,6 +503,7 @@ def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_publishe
         assert Path(replaced, path.name.replace("whole-", "ds-")).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unknown(tmp_path):
     def files(name="ds", number="*", key="id"):
         options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": key}
@@ -694,6 +536,7 @@ def test_keys_in_two_splits_of_new_files_and_published_rows_whose_keys_are_unkno
         append("other", on_duplicate="replace")
 
 
+@pytest.mark.slow
 def test_published_rows_whose_keys_are_in_a_nested_object_are_looked_up_in_all_splits(tmp_path):
     def files(name, number):
         options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": "user/id"}
@@ -756,6 +599,7 @@ def test_rows_of_an_own_builder_stand_in_one_split_of_files_that_are_split_by_a_
     assert splits_of(made) == sorted([*kept, (moved, "test"), ("new", split_of(1))])
 
 
+@pytest.mark.slow
 def test_keys_of_published_rows_need_not_be_utf_8(tmp_path):
     csv(tmp_path / "logs", "1.csv", "id,n", *(f"a{n},{n}" for n in range(20)))
     options = {"splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="n"), "key": "id"}
@@ -769,45 +613,6 @@ def test_keys_of_published_rows_need_not_be_utf_8(tmp_path):
     build(tmp_path, features, {"train": [("x", {"id": "y", "n": 1})]}, name="others")
     with pytest.raises(BeamDatasetsError, match=r"others:1.0.0: .* got one with other values than its keys"):
         bd.append("ds", "others", data_dir=tmp_path)
-
-
-def parquet(path, rows, names):
-    pq.write_table(pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]), path)
-
-
-def csv_file(path, rows, names):
-    csv(path.parent, path.name, ",".join(names), *(",".join(str(row[name]) for name in names) for row in rows))
-
-
-def json_lines(path, rows, names):
-    path.write_text("".join(json.dumps({name: row[name] for name in names}) + "\n" for row in rows))
-
-
-@pytest.mark.parametrize(
-    ("files", "write"), [(Csv, csv_file), (Jsonl, json_lines), (Parquet, parquet)], ids=["csv", "jsonl", "parquet"]
-)
-def test_files_of_several_days_may_have_other_columns_and_quiet_days_no_rows(tmp_path, files, write):
-    def day(number, *names, rows=2):
-        write(tmp_path / f"logs/{number}", [{"id": f"{number}-{n}", "n": n, "m": n} for n in range(rows)], names)
-
-    def new():
-        return files(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
-
-    (tmp_path / "logs").mkdir()
-    day(1, "id", "n")
-    first = new().build(num_workers=1)
-    day(2, "id", "n", rows=0)
-    assert bd.append("ds", new(), data_dir=tmp_path) == first
-    day(3, "id", "n", "m")
-    day(4, "id", "n")
-    day(5, "id", "m")
-    with pytest.raises(BeamDatasetsError, match="optional|--union_features"):
-        bd.append("ds", new(), data_dir=tmp_path)
-    rows = rows_of(bd.append("ds", new(), data_dir=tmp_path, union_features=True))
-    found = {row["id"].decode(): (row["n"], row["m"]) for row in rows}
-    assert found == {
-        f"{day}-{n}": (None if day == 5 else n, n if day in (3, 5) else None) for day in (1, 3, 4, 5) for n in range(2)
-    }
 
 
 def test_files_of_which_all_rows_are_selected_are_known(tmp_path):
@@ -837,48 +642,6 @@ def test_files_of_which_a_half_is_selected_twice_are_not_known(tmp_path):
     append(split=["train=train[:1]", "more=train[:1]"])
     made = append(on_duplicate="skip_identical")
     assert sorted(row["id"] for row in rows_of(made)) == [b"a", b"b", b"c"]
-
-
-@pytest.mark.parametrize("together", [False, True])
-def test_what_some_days_lack_may_be_missing_later(tmp_path, together):
-    days = [{"text": "a"}, {"list": [1, 2]}, {}, {"text": None, "list": [3]}, {"list": [4]}]
-    (tmp_path / "logs").mkdir()
-    files = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path)
-    for number, day in enumerate(days):
-        (tmp_path / f"logs/{number}.jsonl").write_text(json.dumps({"id": number, **day}))
-        if number == 0:
-            made = Jsonl(name="ds", pattern=f"{tmp_path}/logs/*", key="id", data_dir=tmp_path).build(num_workers=1)
-        elif not together or number + 1 == len(days):
-            made = bd.append("ds", files, data_dir=tmp_path, union_features=True)
-    found = {row["id"]: (row["text"], list(row["list"])) for row in rows_of(made)}
-    assert found == {0: (b"a", []), 1: (None, [1, 2]), 2: (None, []), 3: (None, [3]), 4: (None, [4])}
-
-
-@pytest.mark.parametrize("then", ["a part of the day", "a dataset that has it"])
-def test_what_a_day_lacked_may_be_missing_whatever_is_appended(tmp_path, then):
-    def append(new, **options):
-        return bd.append("ds", new, data_dir=tmp_path, union_features=True, **options)
-
-    def files(name="ds", **options):
-        return Jsonl(name=name, pattern=f"{tmp_path}/{name}/*.jsonl", key="id", data_dir=tmp_path, **options)
-
-    def day(name, *rows):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    day("ds/1.jsonl", {"id": 1, "text": "a"})
-    files().build(num_workers=1)
-    day("ds/2.jsonl", {"id": 2}, {"id": 3})
-    if then == "a part of the day":
-        append(files(), split="train=train[:1]")
-        os.remove(tmp_path / "ds/2.jsonl")
-    else:
-        append(files())
-        day("more/4.jsonl", {"id": 4, "text": "d"})
-        append(files("more").build(num_workers=1))
-    day("ds/3.jsonl", {"id": 5, "text": "e"}, {"id": 6, "text": None})
-    made = append(files(infer_rows=1))  # which does not see that the text may be missing
-    assert {row["id"]: row["text"] for row in rows_of(made)}.items() >= {5: b"e", 6: None}.items()
 
 
 def test_files_of_which_all_rows_are_left_out_are_an_error(tmp_path):

@@ -140,6 +140,7 @@ def test_several_patterns_of_a_split(files, tmp_path, capsys):
     assert "--feature: x is given twice, as 'string' and as 'int64'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_floats_keep_their_digits(files):
     times, short = [1700000000.123456, 16777217.0, -1e300, 0.1], [0.5, 0.1, 1e3, 3.25]
     rows = [{"i": i, "ts": ts, "short": s, "l": [ts] * i} for i, (ts, s) in enumerate(zip(times, short))]
@@ -373,6 +374,7 @@ def test_bytes_of_json_lines(files):
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 @pytest.mark.parametrize("features", [[], ["--feature=user=drop"]], ids=["kept", "dropped"])
+@pytest.mark.slow
 def test_the_key_is_a_field_of_an_object(files, kind, features):
     rows = [{"user": {"id": f"k{n}", "age": n}, "n": n} for n in range(50)]
     path = files.write("rows", jsonl(rows))

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import lzma
-import os
 import random
 import struct
 import zlib
@@ -25,9 +24,10 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.example import serialize
 from beam_datasets.formats.tfrecord import frame, masked_crc32c
 from beam_datasets.reading.opening import builder_from_directory
+from tests.cases import repeated
 from tests.files.in_process import Crashed, apart, is_refusal, make_builder, option_names, peak_memory, publish
 
-FEW, MANY = 40, int(os.environ.get("BEAM_DATASETS_MUTATIONS", "150"))
+FEW, MANY = 40, repeated(100)
 BATCH = 100  # files in one process
 MAX_MEMORY = 1 << 30
 MAX_SECONDS = 20.0  # for a file

@@ -239,6 +239,7 @@ def test_as_deep_as_features_may_be(files):
     assert row == 1
 
 
+@pytest.mark.slow
 def test_numbers_of_thousands_of_digits(files):
     digits = "9" * 5000
     files.write("a.csv", f"a\n{digits}\n")

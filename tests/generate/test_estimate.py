@@ -214,6 +214,7 @@ def peak_of_writing(directory, num_records, size, *, spilled):
 
 
 @pytest.mark.parametrize("max_part_size", [1 << 30, 30 << 20], ids=["whole", "in parts"])
+@pytest.mark.slow
 def test_payload_of_a_shard_is_not_held(tmp_path, monkeypatch, max_part_size):
     """Of a group that an engine streams, memory holds 32 MiB of payload and a chunk, not all of it."""
     monkeypatch.setattr(plan, "MAX_PART_SIZE", max_part_size)

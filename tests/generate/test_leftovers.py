@@ -19,8 +19,8 @@ from beam_datasets.errors import AbandonedError, PathNotFoundError, StorageError
 from beam_datasets.generate import leftovers, progress, publish, runs
 from beam_datasets.generate.leftovers import WEEK, find_leftovers, remove_leftover
 from beam_datasets.generate.owners import Owner
-from tests.generate.test_publish import announced
-from tests.generate.test_publish import staged as staged_shards
+from tests.generate.publications import announced
+from tests.generate.publications import staged as staged_shards
 
 BUILDER = """
 import time

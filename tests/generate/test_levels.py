@@ -179,7 +179,15 @@ def test_a_level_keeps_every_record_once(tmp_path):
         assert [bytes(block.payload.read(12, 28)) for block in loaded] == [some[0] for some in found]
 
 
-@pytest.mark.parametrize("options", [{}, {"ignore_duplicates": True}, {"max_examples_per_split": 900}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"ignore_duplicates": True},
+        pytest.param({"max_examples_per_split": 900}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_two_levels_write_the_same_bytes(tmp_path, monkeypatch, options):
     def build(name, **more):
         builder = Numbers(data_dir=tmp_path / name, count=3000)

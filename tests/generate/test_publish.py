@@ -8,7 +8,6 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import beam_datasets as bd
@@ -16,12 +15,12 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
 from beam_datasets.formats.tfrecord import frame
-from beam_datasets.generate import histogram, plan, publish, shard_writer
-from beam_datasets.generate.blocks import BlockBuilder, key_array, size_array
+from beam_datasets.generate import plan, publish
 from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from tests.directories import contents
+from tests.generate.publications import announced, staged
 
 
 @pytest.fixture(params=["local", "objects"])
@@ -41,31 +40,6 @@ def test_a_label_file_that_could_not_be_read_is_refused_at_the_start(tmp_path, n
     with pytest.raises(MetadataError, match="labels.txt' is not a plain file name"):
         bd.adopt(tmp_path / "records", features, name="ds", data_dir=tmp_path / "data", disable_shuffling=True)
     assert catalog.list_datasets(tmp_path / "data") == []
-
-
-def announced(data_dir: str | Path, num_shards: int = 2) -> publish.Publication:
-    place = storage.join(data_dir, "ds", "1.0.0")
-    info = DatasetInfo(builder=DatasetIdentity("ds", Version("1.0.0"), place), features=FeaturesDict({"n": np.int64}))
-    options = plan.ShardingOptions(num_shards=num_shards)
-    return publish.announce(info, place, sharding=options, runner="", builder="a:B")
-
-
-def staged(publication: publish.Publication, count: int = 10) -> tuple[plan.Plan, list[shard_writer.WrittenShard]]:
-    """Writes the shards of ten examples into the staging directory, which the launcher has made."""
-    publication.owner.write(publication.staging_dir)
-    encode = compile_encoder(publication.info.features)
-    builder = BlockBuilder("train", lambda n: encode({"n": n}), block_size=1 << 20)
-    for n in range(count):
-        builder.add(n, n)
-    new = builder.flush()
-    assert new is not None
-    block = new.loaded
-    counts = histogram.count_keys(key_array(block.keys), size_array(block.sizes))
-    options = plan.ShardingOptions(num_shards=publication.options["num_shards"])
-    made = plan.make_plan(["train"], {"train": counts}, options)
-    where = shard_writer.Destination(publication.staging_dir, "ds")
-    routed = plan.route(block, made.split("train"))
-    return made, [shard_writer.write_group(made.group(number), [part], where) for number, part in routed]
 
 
 def test_an_engine_that_runs_all_again_changes_and_leaves_nothing(data_dir):

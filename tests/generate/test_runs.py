@@ -18,7 +18,7 @@ from beam_datasets.metadata.manifest import RUN_FILE
 from beam_datasets.storage import objects
 from beam_datasets.verifying import verify
 from tests.directories import contents
-from tests.generate.test_publish import announced, staged
+from tests.generate.publications import announced, staged
 
 pytest.importorskip("obstore")
 

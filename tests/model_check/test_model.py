@@ -1,10 +1,10 @@
 """The model of publishing: some interleavings keep its promises, and it finds deliberate faults."""
 
-import os
 from collections.abc import Callable
 
 import pytest
 
+from tests.cases import repeated
 from tests.model_check import model, mutations
 
 MAX_INTERLEAVINGS = 1000
@@ -35,7 +35,7 @@ def test_fault_is_found(
 # Interleavings of runs that publish to an object store or a local disk; see `model`
 
 
-CHUNK = int(os.environ.get("BEAM_DATASETS_INTERLEAVINGS", "2000"))  # of each of 20 tests, which several processes share
+CHUNK = repeated(1000)  # of each of 20 tests, which several processes share
 
 
 @pytest.mark.parametrize("kind, count", [("store", 600), ("disk", 300)])

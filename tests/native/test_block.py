@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.formats import tfrecord
 from beam_datasets.formats.record_block import PlainChunk, PlainRecordBlock
 from beam_datasets.native import core
 from tests.native.gil import when_it_is_free
+from tests.native.records import framed, take
 
 if core is None:
     pytest.skip("the native module was not built", allow_module_level=True)
@@ -23,24 +23,10 @@ RECORDS = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
 PLACES = st.integers(-50, 50) | st.none()
 
 
-def framed(records: list[bytes]) -> tuple[bytearray, np.ndarray]:
-    places = np.cumsum([0, *(len(record) + tfrecord.OVERHEAD for record in records)])
-    return bytearray(b"".join(map(tfrecord.frame, records))), places
-
-
 def block_of(records: list[bytes]) -> Any:
     block, stop = core.RecordBlock(), len(records)
     assert take(block, {0: core.chunk(*framed(records), 0)}, [(0, 0, stop)])[0] == 1
     return block
-
-
-def take(block: Any, chunks: Any, visits: Any, most: int = 1 << 40, limit: int = 1 << 40) -> tuple[int, Any]:
-    """Takes what there is of visits; returns where that ended, and what is left of that visit."""
-    runs, firsts, counts = np.array(visits, np.int64).reshape(-1, 3).T.copy()
-    at = block.take(chunks, runs, firsts, counts, 0, len(runs), most, limit)
-    left = [list(visit) for visit in zip(runs.tolist(), firsts.tolist(), counts.tolist())]
-    assert left[at + 1 :] == [list(visit) for visit in visits[at + 1 :]]
-    return at, left[at] if at < len(left) else None
 
 
 @dataclass(frozen=True)

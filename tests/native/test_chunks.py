@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from beam_datasets.native import core
 from beam_datasets.storage import caching
 from tests.native.gil import when_it_is_free
-from tests.native.test_block import framed, take
+from tests.native.records import framed, take
 
 if core is None or not hasattr(core, "run"):
     pytest.skip("the native module was not built, or reads no files here", allow_module_level=True)

@@ -190,6 +190,7 @@ def test_memory_does_not_grow_with_the_dataset(write: Any, way: str) -> None:
     assert large < small + 12_000 * 40 + 50_000  # 32 bytes of offsets and arithmetic a record, not 2000
 
 
+@pytest.mark.slow
 def test_batches_of_a_worker_hold_its_records_only(write: Any) -> None:
     dataset = bd.builder_from_directory(write({"train": [10_000] * 4}, size=1000)).as_dataset("train").raw()
     peaks = []

@@ -16,7 +16,7 @@ from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.formats.tfrecord import frame_all
 from tests.cases import cases
-from tests.reading.test_streams import plain, resumes_everywhere
+from tests.reading.resuming import plain, resumes_everywhere
 
 LENGTHS = [3, 1, 4, 1, 5, 0, 2, 6, 5, 3, 5, 8, 2, 7, 2]
 ROWS = RaggedArray(np.array([1, 2, 3]), (np.array([2, 1]),))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.reading.mixture import MAX_BLOCK, quotas_of
-from beam_datasets.reading.orders import block_orders
 from tests.cases import cases
 from tests.published import flip
+from tests.reading.mixtures import sources_of
 
 LENGTHS = {"a": [7, 0, 12], "b": [5, 4], "c": [3]}
 
@@ -40,14 +40,6 @@ def parts_of(builder: Any) -> list[Any]:
 
 def epochs(dataset: Any, first: int, count: int) -> list[Any]:
     return [item for epoch in range(first, first + count) for item in dataset.iterate(epoch=epoch)]
-
-
-def sources_of(weights: list[float], seed: int) -> Iterator[int]:
-    """Yields the source of each position."""
-    quotas = quotas_of(weights)
-    slots = np.repeat(np.arange(len(quotas)), quotas)
-    for block in itertools.count():
-        yield from slots[block_orders(np.array([block]), len(slots), seed, "mix")[0]]
 
 
 def expected(parts: list[Any], weights: list[float], seed: int, stop: str, epoch: int = 0) -> list[Any]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from tests.cases import cases
-from tests.reading.test_mixing import sources_of
-from tests.reading.test_streams import plain, resumes_everywhere
+from tests.reading.mixtures import sources_of
+from tests.reading.resuming import plain, resumes_everywhere
 
 LENGTHS = {"a": [4, 0, 5], "b": [3, 2], "c": [3]}
 

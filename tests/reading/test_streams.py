@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
+from tests.reading.resuming import plain, resumes_everywhere
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +32,6 @@ def is_odd(value: int) -> bool:
 
 def numbered(builder: Any) -> Any:
     return builder.as_dataset("train").map(number).shuffle(1)
-
-
-def plain(item: Any) -> Any:
-    if isinstance(item, dict):
-        return {name: plain(value) for name, value in item.items()}
-    return item.tolist() if hasattr(item, "tolist") else item
-
-
-def resumes_everywhere(stream: Any, most: int = 60) -> None:
-    """Checks that a state at each position continues with the next item."""
-    whole = [plain(item) for item in itertools.islice(stream, most + 5)]
-    iterator = iter(stream)
-    for position in range(min(len(whole), most) + 1):
-        state = json.loads(json.dumps(iterator.get_state()))
-        again = stream.iterate(state=state)
-        assert again.get_state() == state
-        assert [plain(item) for item in itertools.islice(again, len(whole) - position)] == whole[position:]
-        assert [plain(item) for item in itertools.islice(iterator, 1)] == whole[position : position + 1]
 
 
 # ------------------------------------------------------------------------------------- filters and fixed batches

@@ -27,7 +27,7 @@ from beam_datasets.reading import tables
 from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, plain
-from tests.exporting.test_parquet import has_empty_dict, strings_below
+from tests.exporting.trees import has_empty_dict, strings_below
 from tests.reading.conftest import Write
 
 

@@ -279,7 +279,7 @@ def test_a_forked_process_reads_and_does_not_hang(server, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-@pytest.mark.parametrize("order", ["as it is", "shuffled"])
+@pytest.mark.parametrize("order", ["as it is", pytest.param("shuffled", marks=pytest.mark.slow)])
 def test_forked_processes_read_a_remote_dataset(server, tmp_path, order):
     """As DataLoader workers do that are forked, which is the default on Linux before Python 3.14."""
     shutil.copytree(SPEC_INTER, tmp_path / "web" / "inter" / "1.2.3")
