@@ -50,10 +50,13 @@ def arguments(given: Sequence[str], parameters: dict[str, dict[str, str]]) -> It
 
 
 def _ours(name: str, value: str, kind: str) -> Iterator[str]:
+    """Yields the arguments of the command for a parameter; an option that needs no value for `true`."""
     if name == MORE:
         yield from shlex.split(value)
+    elif value.lower() == "true" and kind in ("BOOLEAN", "ENUM"):
+        yield f"--{name}"
     elif kind == "BOOLEAN":
-        yield from [f"--{name}"] if value.lower() == "true" else []
+        return
     elif value:  # a form sends what was left empty
         yield from (f"--{name}={part.strip()}" for part in (value.split(";") if name in REPEATED else [value]))
 

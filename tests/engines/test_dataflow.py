@@ -80,7 +80,8 @@ def test_each_parameter_is_an_option_of_the_program(name: str) -> None:
         if word in known and known[word].nargs == 0:
             assert parameter["paramType"] == "BOOLEAN"
         if word in known and known[word].choices:
-            assert [option["value"] for option in parameter["enumOptions"]] == list(known[word].choices)
+            choices = ["true" if choice is True else choice for choice in known[word].choices]
+            assert [option["value"] for option in parameter["enumOptions"]] == choices
         for regex in parameter.get("regexes", ()):
             assert re.fullmatch(regex, parameter.get("defaultValue", "")) or "defaultValue" not in parameter
 
@@ -120,11 +121,13 @@ def test_what_patterns_refuse(word: str, value: str) -> None:
 def test_parameters_become_arguments() -> None:
     given = [
         "--dataset=csv", "--options=--pattern 'gs://b/a b/*.csv' --key id", "--num_shards=train=4; test=1",
-        "--ignore_duplicates=true", "--skip_published=false", "--check_against=", "--num_workers=3", "--labels={}",
+        "--ignore_duplicates=true", "--skip_published=false", "--check_against=", "--resume=true", "--num_workers=3",
+        "--labels={}",
     ]  # fmt: skip
     assert [*load("launch").arguments(given, parameters("generate"))] == [
         "--dataset=csv", "--pattern", "gs://b/a b/*.csv", "--key", "id", "--num_shards=train=4", "--num_shards=test=1",
-        "--ignore_duplicates", "--no_wait", "--", "--runner=DataflowRunner", "--num_workers=3", "--labels={}",
+        "--ignore_duplicates", "--resume", "--no_wait", "--", "--runner=DataflowRunner", "--num_workers=3",
+        "--labels={}",
     ]  # fmt: skip
 
 
