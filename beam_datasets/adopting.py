@@ -95,24 +95,24 @@ def adopt(
         AlreadyPublishedError: the directory contains a dataset, or part of one.
         ValueError: a name or an argument is unusable.
     """
-    found = find_files(pattern, split)
+    files = find_files(pattern, split)
     is_file = isinstance(features, (str, os.PathLike))
     tree: Any = catalog.read_features(features) if is_file else to_feature(features)
     is_new = data_dir is not None
-    directory = found.directory if data_dir is None else catalog.root_dir(data_dir)
-    identity = _identity(found, directory, name, version, new=is_new)
+    directory = files.directory if data_dir is None else catalog.root_dir(data_dir)
+    identity = _identity(files, directory, name, version, new=is_new)
     described = DatasetInfo(builder=identity, features=tree, **info)
     checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
     templates = {}
-    for one in found.splits:
-        template = DEFAULT_FILENAME_TEMPLATE if is_new else _template(found, one, identity)
+    for one in files.splits:
+        template = DEFAULT_FILENAME_TEMPLATE if is_new else _template(files, one, identity)
         templates[one] = FilenameTemplate(described.name, one, template=template)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(_staged(identity.data_dir)) if is_new else identity.data_dir
         write = stack.enter_context(_undone_on_error())
         splits: dict[str, ShardColumns] = {}
-        for one, paths in found.splits.items():
+        for one, paths in files.splits.items():
             places = zip(paths, templates[one].filenames(len(paths)))
             rows = [_shard(checks, path, storage.join(folder, file), write) for path, file in places]
             splits[one] = ShardColumns(*map(list, zip(*rows)))
@@ -212,6 +212,12 @@ def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, 
 
 
 def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
+    """Yields the checked chunks of a file.
+
+    Raises:
+        InputError: the file is compressed.
+        CorruptRecordError: a record is damaged; the error proposes no repair, because the file was never published.
+    """
     try:
         yield from tfrecord.scan_file(reader, path)
     except CorruptRecordError as error:
@@ -293,8 +299,10 @@ def _describe(
     write: Write,
 ) -> None:
     """Writes the metadata; the last file makes the directory a published dataset."""
-    found = [SplitInfo(name, list(c.num_examples), sum(c.num_bytes), templates[name]) for name, c in splits.items()]
-    described = info.replace(splits=SplitDict(found))
+    split_infos = [
+        SplitInfo(name, list(c.num_examples), sum(c.num_bytes), templates[name]) for name, c in splits.items()
+    ]
+    described = info.replace(splits=SplitDict(split_infos))
     texts = {
         **described.extra_files(),
         **described.features.label_files(),
@@ -373,8 +381,8 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     for name, files in splits.items():
         check_split_name(name, reserved=RESERVED_SPLITS)
         _check_complete(name, files)
-    found = Counter(path for files in splits.values() for path in files)
-    if twice := [path for path, count in found.items() if count > 1]:
+    path_counts = Counter(path for files in splits.values() for path in files)
+    if twice := [path for path, count in path_counts.items() if count > 1]:
         raise InputError(f"{twice[0]} is matched twice; its examples would be in the dataset twice.")
     datasets = {shard.dataset for files in splits.values() for shard in _shards(files) or []}
     return BareFiles(splits, datasets.pop() if len(datasets) == 1 else None)
@@ -383,7 +391,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
 def _matches(patterns: Patterns) -> list[str]:
     """Returns the files that match, in the order of the patterns, each one's sorted by name; no index files."""
     listed = [patterns] if isinstance(patterns, (str, os.PathLike)) else list(patterns)
-    found: list[str] = []
+    matches: list[str] = []
     for pattern in listed:
         paths = storage.glob(pattern)
         if not paths:
@@ -391,9 +399,9 @@ def _matches(patterns: Patterns) -> list[str]:
         for path in paths:
             if storage.is_dir(path):
                 raise InputError(f"{path} is a directory; write a pattern of its files, such as {path}/*.tfrecord*.")
-        found += paths
-    indexes = {path + INDEX_SUFFIX for path in found}
-    return [path for path in found if path not in indexes]
+        matches += paths
+    indexes = {path + INDEX_SUFFIX for path in matches}
+    return [path for path in matches if path not in indexes]
 
 
 def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
@@ -403,13 +411,14 @@ def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
 
 
 def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
+    """Groups paths by the split in their names; all are of `split` if it is given, or of 'train' if a name has none."""
     shards = _shards(paths)
     if split is not None or shards is None:
         return {split or "train": paths} if paths else {}
-    found = defaultdict(list)
+    paths_by_split = defaultdict(list)
     for path, shard in zip(paths, shards):
-        found[shard.split].append(path)
-    return dict(found)
+        paths_by_split[shard.split].append(path)
+    return dict(paths_by_split)
 
 
 def _check_complete(split: str, paths: Sequence[str]) -> None:
@@ -433,6 +442,6 @@ def _templates(first: str, count: int) -> list[str]:
     zero, total = "0" * width, f"{count:0{width}d}"
     candidates = [DEFAULT_FILENAME_TEMPLATE]
     for text, variable in ((f"{zero}-of-{total}", "{SHARD_X_OF_Y}"), (zero, "{SHARD_INDEX}")):
-        places = [place for place in range(len(first)) if first.startswith(text, place)]
-        candidates += [first[:place] + variable + first[place + len(text) :] for place in places]
+        places = [offset for offset in range(len(first)) if first.startswith(text, offset)]
+        candidates += [first[:offset] + variable + first[offset + len(text) :] for offset in places]
     return candidates if count > 1 else [*candidates, first]

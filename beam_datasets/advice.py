@@ -217,6 +217,7 @@ def _shown(value: Any) -> str:
 
 
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
+    """Returns the advice of a row of the table, with the texts of a call's arguments filled in."""
     literals = {name: _string_literal(text) for name, text in fields.items()}
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")

@@ -129,15 +129,15 @@ def indices_of(indices: Any, n: int) -> NDArray[np.int64]:
     if kinds & {*_FLAGS} and kinds - {*_FLAGS}:  # NumPy takes True for 1
         raise _no_index(next(index for index in indices if type(index) in _FLAGS))
     try:
-        found = np.asarray(indices)
+        array = np.asarray(indices)
     except ValueError:  # of lists in it
         raise _no_index(indices) from None
-    if found.dtype == np.bool_:
-        if found.shape != (n,):
-            raise IndexError(f"a mask must have a flag for each of the {n} examples, not the shape {found.shape}.")
-        return np.flatnonzero(found)
-    if found.dtype == np.int64 and found.ndim == 1 and found.size and -n <= found.min() and found.max() < n:
-        return np.where(found < 0, found + n, found)
+    if array.dtype == np.bool_:
+        if array.shape != (n,):
+            raise IndexError(f"a mask must have a flag for each of the {n} examples, not the shape {array.shape}.")
+        return np.flatnonzero(array)
+    if array.dtype == np.int64 and array.ndim == 1 and array.size and -n <= array.min() and array.max() < n:
+        return np.where(array < 0, array + n, array)
     return np.array([index_of(number, n) for number in indices], np.int64)
 
 

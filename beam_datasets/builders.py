@@ -220,8 +220,8 @@ class DatasetBuilder:
     @classmethod
     def _code_dir(cls) -> Path:
         """Returns the directory of the module; of a class in a notebook, the working directory."""
-        if own := cls.__dict__.get("pkg_dir_path"):
-            return Path(own)
+        if package_dir := cls.__dict__.get("pkg_dir_path"):
+            return Path(package_dir)
         try:
             return Path(inspect.getfile(cls)).parent
         except (TypeError, OSError):
@@ -254,9 +254,9 @@ class DatasetBuilder:
     @property
     def release_notes(self) -> Mapping[str, str]:
         """Version -> what is new in it: the config's, where it has any, else the builder's; and what versions say."""
-        own = self.builder_config.release_notes if self.builder_config else None
+        config_notes = self.builder_config.release_notes if self.builder_config else None
         described = {str(version): version.description for version in self._versions() if version.description}
-        return {**described, **(own or self.RELEASE_NOTES)}
+        return {**described, **(config_notes or self.RELEASE_NOTES)}
 
     @property
     def dataset_dir(self) -> str:
@@ -354,12 +354,14 @@ class DatasetBuilder:
         from beam_datasets.generate.units import SourceUnits, iterated
 
         sources = self.split_generators(None)
-        found = {
+        unit_sources = {
             split: SourceUnits([source], functools.partial(iterated, split, self)) if _is_iterated(source) else source
             for split, source in sources.items()
         }
-        by_one_worker = all(isinstance(source, SourceUnits) and len(source.units) <= 1 for source in found.values())
-        return found if by_one_worker else None
+        by_one_worker = all(
+            isinstance(source, SourceUnits) and len(source.units) <= 1 for source in unit_sources.values()
+        )
+        return unit_sources if by_one_worker else None
 
     def _generate_in_process(
         self, sources: Mapping[str, SourceUnits], *, inputs: Any = None, checksums: Any = None, **options: Any
@@ -382,6 +384,11 @@ class DatasetBuilder:
         return []
 
     def _overwrite(self, options: Mapping[str, Any]) -> str:
+        """Generates the version beside the published one, replaces that with it, and returns its directory.
+
+        Raises:
+            ValueError: an option cannot be combined with overwriting.
+        """
         from beam_datasets.beam.generate import generate
         from beam_datasets.generate import publish as publishing
 
@@ -533,6 +540,13 @@ class DatasetBuilder:
         return first
 
     def _sources(self, pipeline: Any) -> dict[str, ExampleSource]:
+        """Calls `_split_generators` with the arguments that it expects; returns {split: source}, after checking it.
+
+        Sets `download_size` to the bytes that the call has downloaded.
+
+        Raises:
+            BeamDatasetsError: there is no split, or one has no source.
+        """
         parameters = inspect.signature(self._split_generators).parameters.values()
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
@@ -605,9 +619,9 @@ class DatasetBuilder:
             config = default and default.name
         if config is None or config in configs:
             return configs[config] if config else None
-        name, _, own = str(config).partition(":")
+        name, _, version_in_name = str(config).partition(":")
         if named := [each for each in configs.values() if each.name == name]:
-            return self._config_of(named, own or version)
+            return self._config_of(named, version_in_name or version)
         there = ", ".join(map(repr, configs)) or "none"
         raise DatasetNotFoundError(
             f"{self.name} has no config {config!r}; it has {there}.{did_you_mean(str(config), configs)}"
@@ -621,8 +635,8 @@ class DatasetBuilder:
             for config in named
         ]
         chosen = choose_version(version or self.VERSION, itertools.chain(*versions), of=label)
-        its_own = [config for config, own in zip(named, versions) if chosen in own[:1]]
-        return (its_own or [config for config, own in zip(named, versions) if chosen in own])[0]
+        its_own = [config for config, config_versions in zip(named, versions) if chosen in config_versions[:1]]
+        return (its_own or [config for config, config_versions in zip(named, versions) if chosen in config_versions])[0]
 
     @classmethod
     def _default_config(cls) -> BuilderConfig | None:
@@ -630,21 +644,21 @@ class DatasetBuilder:
         default, configs = cls.DEFAULT_BUILDER_CONFIG_NAME, list(cls.BUILDER_CONFIGS)
         if default is None or not configs:
             return configs[0] if configs else None
-        found = cls.configs().get(default) or next((each for each in configs if each.name == default), None)
-        if found is None:
+        config = cls.configs().get(default) or next((each for each in configs if each.name == default), None)
+        if config is None:
             raise ValueError(
                 f"DEFAULT_BUILDER_CONFIG_NAME of {cls.name} is {default!r}; it has the configs {list(cls.configs())}."
             )
-        return found
+        return config
 
     def _versions(self) -> list[Version]:
         """Returns the canonical version first, then the others that can be read."""
         config = self.builder_config
-        own = config is not None and config.version is not None
-        canonical = config.version if own and config else self.VERSION
+        has_own_version = config is not None and config.version is not None
+        canonical = config.version if has_own_version and config else self.VERSION
         if canonical is None:
             raise ValueError(f"{type(self).__name__} needs a version: VERSION = Version('1.0.0').")
-        supported = config.supported_versions if own and config else self.SUPPORTED_VERSIONS
+        supported = config.supported_versions if has_own_version and config else self.SUPPORTED_VERSIONS
         return [Version(version) for version in (canonical, *supported)]
 
     def _choose_version(self, version: VersionOrStr | None) -> Version:
@@ -653,6 +667,11 @@ class DatasetBuilder:
         return next(v for v in versions if v == chosen)
 
     def _open_published(self) -> Any:
+        """Opens the published version; takes the features of the code if only it knows their custom connectors.
+
+        Raises:
+            DatasetNotFoundError: the version is not published.
+        """
         if not self.is_prepared():
             raise DatasetNotFoundError(
                 f"{self._full_name()} is not published in {self.dataset_dir}; generate it with build(), "
@@ -663,12 +682,15 @@ class DatasetBuilder:
         from beam_datasets.reading.opening import builder_from_directory
 
         published = builder_from_directory(self.dataset_dir)
-        found = published.info.features
-        if skip_decoding(found, UnknownFeature):  # custom connectors that are not registered: the code has them
-            own = self._described().features
-            texts = (re.sub(r'("pythonClassName": ")[\w.]*\.', r"\1", to_json_text(each)) for each in (own, found))
+        features = published.info.features
+        if skip_decoding(features, UnknownFeature):  # custom connectors that are not registered: the code has them
+            code_features = self._described().features
+            texts = (
+                re.sub(r'("pythonClassName": ")[\w.]*\.', r"\1", to_json_text(each))
+                for each in (code_features, features)
+            )
             if len(set(texts)) == 1:  # also if the module has another name now
-                published.info = published.info.replace(features=own)
+                published.info = published.info.replace(features=code_features)
         return published
 
     def __getstate__(self) -> dict[str, Any]:

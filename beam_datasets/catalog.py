@@ -154,9 +154,9 @@ def find_dataset_dir(
     root = root_dir(data_dir)
     builder = code_of(wanted.name, wanted.kwargs)
     if builder is not None and version is None and (config is None or builder.has_config(config)):
-        made = builder(data_dir=root, config=config, **wanted.kwargs)
-        directory = _canonical(made, root)
-        _warn_of_higher(made.name, made.builder_config and made.builder_config.name, directory, root)
+        instance = builder(data_dir=root, config=config, **wanted.kwargs)
+        directory = _canonical(instance, root)
+        _warn_of_higher(instance.name, instance.builder_config and instance.builder_config.name, directory, root)
         return directory
     if config is None and not list_versions(wanted.name, data_dir=root):
         config = default_config(wanted.name, root)
@@ -354,12 +354,14 @@ def versions_near(directory: str) -> str:
     """Returns for an error message the versions in a directory, or beside it; '' for none."""
     try:
         for folder in (directory, storage.dirname(directory) or "."):
-            found = [str(version) for version in versions_in(folder)]
-            if not found and folder == directory:
+            versions = [str(version) for version in versions_in(folder)]
+            if not versions and folder == directory:
                 subdirs = _subdirs(folder)[:_MAX_SUBDIRS]
-                found = [f"{name}/{version}" for name in subdirs for version in versions_in(storage.join(folder, name))]
-            if found:
-                return f" Versions in {folder}: {', '.join(found)}."
+                versions = [
+                    f"{name}/{version}" for name in subdirs for version in versions_in(storage.join(folder, name))
+                ]
+            if versions:
+                return f" Versions in {folder}: {', '.join(versions)}."
     except StorageError:
         pass
     return ""
@@ -389,6 +391,11 @@ def write_default_config(name: str, config: str, data_dir: DataDir = None) -> No
 
 
 def _canonical(builder: Any, root: str) -> str:
+    """Returns the directory of the published version that a builder's code declares.
+
+    Raises:
+        DatasetNotFoundError: that version is not published; the message lists those that are.
+    """
     directory: str = builder.dataset_dir
     if is_published(directory):
         return directory

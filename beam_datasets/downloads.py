@@ -122,19 +122,19 @@ def read_checksums(path: str | os.PathLike[str]) -> dict[str, Checksum]:
     Raises:
         DownloadError: a line is not 'URL, size, sha256[, file name]'.
     """
-    found = {}
+    checksums = {}
     lines = Path(path).read_text("utf-8").splitlines() if Path(path).exists() else []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         url, *values = line.rsplit(maxsplit=2) if "\t" not in line else line.split("\t")
         try:
-            found[url] = Checksum(int(values[0]), values[1], *values[2:3])
+            checksums[url] = Checksum(int(values[0]), values[1], *values[2:3])
         except (ValueError, IndexError):
             raise DownloadError(
                 f"{os.fspath(path)}, line {number}: {line!r:.200}; needed: URL, size, sha256 and file name, with tabs."
             ) from None
-    return found
+    return checksums
 
 
 def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checksum]) -> None:
@@ -304,6 +304,7 @@ class DownloadManager:
                 raise
 
     def _download(self, resource: Any) -> Path:
+        """Returns the file of a URL, after fetching it unless it is on this machine; notes its checksum."""
         url = _url_of(resource)
         known = self._settings.checksums.get(url)
         if (local := _local_path(url)) is not None:
@@ -329,6 +330,11 @@ class DownloadManager:
         return path
 
     def _cached(self, url: str, known: Checksum | None) -> Path | None:
+        """Returns the file of a URL from the manual or download directory; None if it must be fetched.
+
+        Raises:
+            DownloadError: a required checksum is missing or differs, or a worker would have to fetch it.
+        """
         settings = self._settings
         if known is None and settings.force_checksums and not self.register_checksums:
             raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
@@ -358,6 +364,11 @@ class DownloadManager:
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
     def _fetch(self, url: str, known: Checksum | None) -> Path:
+        """Fetches a URL into the download directory; returns the file, named as the server names it if it does.
+
+        Raises:
+            DownloadError: the file has another checksum than the recorded one.
+        """
         with needs("downloads need pooch", "download"):
             import pooch
         path = self._place(url, known)
@@ -396,6 +407,7 @@ class DownloadManager:
         return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
 
     def _extract(self, resource: Any) -> Path:
+        """Unpacks an archive unless that was done since it last changed; returns the directory or file."""
         path, method = _path_of(resource), _method_of(resource)
         stat = path.stat()
         key = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns} {method}".encode()).hexdigest()[:16]
@@ -472,8 +484,8 @@ def _members(
         opened: Any = gzip.open if method is ExtractMethod.GZIP else bz2.open
         yield "", lambda: opened(path, "rb")
         return
-    found = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
-    with contextlib.closing(found) as members:
+    generator = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
+    with contextlib.closing(generator) as members:
         while (member := _guarded(path, next, members, None)) is not None:
             name, is_link, open_member = member
             parts = name.replace("\\", "/").split("/")
@@ -521,8 +533,8 @@ class _MemberFile(io.RawIOBase):
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        place: int = _guarded(self._path, self._file.seek, offset, whence)
-        return place
+        position: int = _guarded(self._path, self._file.seek, offset, whence)
+        return position
 
     def readall(self) -> bytes:
         data: bytes = _guarded(self._path, self._file.read)
@@ -547,6 +559,7 @@ def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes
 
 
 def _tar_members(path: Path) -> Generator[tuple[str, bool, Callable[[], Any]]]:
+    """Yields (name, whether it is a link, opener) of files and links; detects the compression by content."""
     with path.open("rb") as file:
         codec = codec_of_content(file.read(MAX_MAGIC))
     by_codec: dict[Any, Any] = {GZIP: gzip.open, BZIP2: bz2.open, XZ: lzma.open}
@@ -614,6 +627,11 @@ class _Fetcher:
             os.replace(self._part, output_file)
 
     def _fetch(self, url: str) -> None:
+        """Fetches the URL into the part file; waits longer after each attempt that fails for a reason that may pass.
+
+        Raises:
+            DownloadError: all attempts failed, or another one would not help.
+        """
         import requests
 
         pause = 1.0
@@ -790,6 +808,11 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def _url_of(resource: Any) -> str:
+    """Returns the URL of a resource, which is also a path or the URL itself.
+
+    Raises:
+        TypeError: it is something else.
+    """
     url = resource.url if isinstance(resource, Resource) else resource
     if isinstance(url, os.PathLike):
         url = os.fspath(url)

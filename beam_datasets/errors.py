@@ -104,11 +104,11 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
     def __init__(
         self, problem: str, *, path: str, offset: int, record: int | None = None, repairable: bool = True
     ) -> None:
-        place = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
+        location = f"{path}, byte {offset}" + ("" if record is None else f" (record {record})")
         advice = ""
         if repairable and _SHARD.search(path) and "beam-datasets verify" not in problem:
             advice = f". To check and repair the dataset: beam-datasets verify {os.path.dirname(path)} --repair"
-        super().__init__(f"{place}: {problem.removesuffix('.') if advice else problem}{advice}")
+        super().__init__(f"{location}: {problem.removesuffix('.') if advice else problem}{advice}")
         self.problem = problem
         self.path = path
         self.offset = offset

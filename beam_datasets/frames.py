@@ -48,8 +48,8 @@ def is_own(file: str) -> bool:
     >>> is_own("/there/beam_datasets/generate/plan.py"), is_own("/home/me/beam_datasets/my.py")
     (True, False)
     """
-    found = _IN_PACKAGE.match(file)
-    return found is not None and (_PACKAGE / found[1].replace("\\", "/")).is_file()
+    match = _IN_PACKAGE.match(file)
+    return match is not None and (_PACKAGE / match[1].replace("\\", "/")).is_file()
 
 
 def is_beam(file: str) -> bool:

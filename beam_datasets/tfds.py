@@ -108,8 +108,8 @@ class _Names(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = self._find(name)
-        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}") if found is None else found
+        member = self._find(name)
+        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}") if member is None else member
 
 
 def _later(modules: Mapping[str, str], name: str) -> Any:
@@ -133,6 +133,11 @@ _PACKAGES = {"PIL_Image": "PIL.Image", "PIL_ImageDraw": "PIL.ImageDraw", "gcsfs_
 
 
 def _imported(name: str) -> Any:
+    """Imports a package that builders need and this library does not.
+
+    Raises:
+        ImportError: it is not installed; the message contains the name to install it by.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -227,12 +232,12 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
 
         The builders of TFDS itself have such a directory too.
         """
-        own = super().checksums_file()
+        tsv_path = super().checksums_file()
         folders = [*_CHECKSUM_DIRS]
-        if importlib.util.find_spec("tensorflow_datasets") and own.is_relative_to(tfds_path()):
+        if importlib.util.find_spec("tensorflow_datasets") and tsv_path.is_relative_to(tfds_path()):
             folders.append(tfds_path("url_checksums"))
         older = (folder / f"{cls.name}.txt" for folder in folders)
-        return own if own.is_file() else next((path for path in older if path.is_file()), own)
+        return tsv_path if tsv_path.is_file() else next((path for path in older if path.is_file()), tsv_path)
 
     @property
     def data_path(self) -> pathlib.Path:
@@ -272,8 +277,8 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
 
     def assert_is_not_blocked(self) -> None:
         """Raises a BeamDatasetsError if this version, or this config of it, must not be used."""
-        if found := self.is_blocked():
-            raise BeamDatasetsError(str(found.blocked_msg))
+        if status := self.is_blocked():
+            raise BeamDatasetsError(str(status.blocked_msg))
 
     def get_file_spec(self, split: str) -> str | None:
         """Returns the shards of a split in one text, such as `/data/digits/1.0.0/digits-train.tfrecord@4`."""
@@ -403,9 +408,9 @@ def optional(feature: Any) -> Any:
     feature = to_feature(feature)
     if not hasattr(feature, "optional"):
         raise TypeError(f"{feature!r} cannot be optional; Tensor, Scalar and Text can.")
-    found = copy.copy(feature)
-    object.__setattr__(found, "optional", True)
-    return found
+    optional_feature = copy.copy(feature)
+    object.__setattr__(optional_feature, "optional", True)
+    return optional_feature
 
 
 def parse_bool(value: bool | int | str) -> bool:

@@ -423,11 +423,16 @@ def test_examples_in_two_splits(tmp_path: Path) -> None:
     class Twice(Lines, skip_registration=True):
         def _split_generators(self, dl_manager: Any) -> Any:
             path = dl_manager.manual_dir / "a.txt"
-            return {"train": self._generate_examples(path), "test": self._generate_examples(path)}
+            return {name: self._generate_examples(path) for name in ("train", "test", "more")[: self.count]}
+
+        count = 2
 
     given = {"DATASET_CLASS": Twice, "SPLITS": {"train": 3, "test": 3}}
     assert "test has an example of train" in outcome(tmp_path, **given)
     assert outcome(tmp_path, **given, OVERLAPPING_SPLITS=["test"]) == ""
+    Twice.count = 3
+    given["SPLITS"]["more"] = 3
+    assert "more has an example of test" in outcome(tmp_path, **given, OVERLAPPING_SPLITS=["train"])
 
 
 def test_a_builder_without_features_is_named(tmp_path):

@@ -46,13 +46,13 @@ def as_tf_dataset(
     at_once = _at_once(tf, dataset._steps, known)
     if at_once > 1:
         batches = dataset._in_groups(at_once, fill)
-        made = _generated(tf, batches, _signature(tf, batches._steps), state, epoch).unbatch()
+        tf_dataset = _generated(tf, batches, _signature(tf, batches._steps), state, epoch).unbatch()
     else:
         filled = dataset._with_filler(fill)
-        made = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state, epoch)
+        tf_dataset = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state, epoch)
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
-        return made
-    return made.apply(tf.data.experimental.assert_cardinality(cardinality))
+        return tf_dataset
+    return tf_dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
 def _without_inner_datasets(step: Any) -> Any:
@@ -149,6 +149,7 @@ def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, .
 
 
 def _of_leaf(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
+    """Returns the nest of specs of a feature without children: ragged if it is below several sequences."""
     if isinstance(shape, dict):
         return {name: _of_leaf(tf, shape[name], dtype[name], lengths) for name in shape}
     dtype = tf.string if dtype == STRING else tf.as_dtype(dtype)
@@ -168,6 +169,11 @@ def _batched(tf: Any, spec: Any) -> Any:
 
 
 def _spec_of_first(tf: Any, dataset: Dataset) -> Any:
+    """Returns the nest of specs of the first item, which it reads.
+
+    Raises:
+        ValueError: the dataset is empty.
+    """
     with dataset.iterate() as iterator:
         for value in iterator:
             return _of_value(tf, value)
@@ -188,7 +194,7 @@ def _of_value(tf: Any, value: Any) -> Any:
         raise ValueError(
             f"the first item has {value!r}: expected a value with a type. Give as_tf_dataset(output_signature=...)."
         )
-    dtype = tf.string if (found := np.asarray(value).dtype).kind in "OSU" else tf.as_dtype(found)
+    dtype = tf.string if (numpy_dtype := np.asarray(value).dtype).kind in "OSU" else tf.as_dtype(numpy_dtype)
     if isinstance(value, RaggedArray):
         ragged_rank = len(value.row_lengths)
         rank = 1 + ragged_rank + np.ndim(value.flat_values[0]) if len(value.flat_values) else 1 + ragged_rank
@@ -215,6 +221,11 @@ def _converter(tf: Any, spec: Any) -> Convert:
 
 
 def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:
+    """Returns the array as a tf.RaggedTensor of the spec's dtype.
+
+    Raises:
+        FeatureValueError: the items have different shapes.
+    """
     flat = value.flat_values
     if not isinstance(flat, np.ndarray):
         shapes = sorted({np.shape(item) for item in flat})[:2]

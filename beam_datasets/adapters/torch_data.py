@@ -986,10 +986,10 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
     import torch
 
     try:
-        found: np.dtype[Any] = torch.empty(0, dtype=dtype).numpy().dtype
+        numpy_dtype: np.dtype[Any] = torch.empty(0, dtype=dtype).numpy().dtype
     except TypeError:
         return None
-    return found
+    return numpy_dtype
 
 
 def _put_together(nest: Any, groups: list[Any], strings: list[Any]) -> Any:

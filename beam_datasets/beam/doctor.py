@@ -82,12 +82,12 @@ def examine(
     yield from _examine_servers(engine)
     with contextlib.ExitStack() as stack:
         folders = []
-        for purpose, place in {"data_dir": data_dir, "spill_dir": spill_dir}.items():
-            if place is None:
+        for purpose, directory in {"data_dir": data_dir, "spill_dir": spill_dir}.items():
+            if directory is None:
                 continue
             try:
-                engines.check_paths_are_shared(engine, {purpose: place})
-                folder = stack.enter_context(_temporary_dir(place))
+                engines.check_paths_are_shared(engine, {purpose: directory})
+                folder = stack.enter_context(_temporary_dir(directory))
                 yield from _examine_place(purpose, folder)
                 folders.append(folder)
             except (BeamDatasetsError, ValueError) as error:
@@ -209,14 +209,14 @@ def _examine_host(
     are_same = versions == [_format_versions(checks.versions())]
     yield Finding(name, are_same, f"processes: {processes}; {', and others with '.join(versions)}")
     for number, folder in enumerate(folders):
-        place = storage.dirname(folder)
+        directory = storage.dirname(folder)
         problems = sorted({worker["places"][number] for worker in workers} - {""})
         unseen = [path for worker in workers if (path := worker["files"][number]) and not storage.exists(path)]
         if unseen:
             problems.append(f"the launcher does not see {unseen[0]}, which a worker has written")
         advice = ". It must be a place that the launcher and all workers share"
         text = "; ".join(problems) + advice if problems else "the launcher and the workers see each other's files"
-        yield Finding(name, not problems, f"{place}: {text}")
+        yield Finding(name, not problems, f"{directory}: {text}")
     missing = sorted({package for worker in workers for package in worker["missing"]})
     if packages:
         text = f"{', '.join(missing)}: install it where workers run" if missing else ", ".join(packages)

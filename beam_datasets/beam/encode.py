@@ -207,8 +207,8 @@ class _ListUnits(beam.DoFn):
         units = dict(self._units)
         checkpoints = load_checkpoints(self._directories) if self._directories else ()
         for checkpoint in choose(checkpoints, units):
-            own = [(name, units.pop(name)) for name in checkpoint.units]
-            yield beam.pvalue.TaggedOutput(_FINISHED, (checkpoint, own))
+            finished_units = [(name, units.pop(name)) for name in checkpoint.units]
+            yield beam.pvalue.TaggedOutput(_FINISHED, (checkpoint, finished_units))
         yield from units.items()
 
 

@@ -471,8 +471,8 @@ def prepare_dataflow(options: PipelineOptions, num_workers: int | None) -> None:
     if missing:
         raise ValueError(f"DataflowRunner needs --{' and --'.join(missing)}.")
     for name in _PLACES:
-        place = getattr(cloud, name)
-        if place is not None and not place.startswith("gs://"):
-            raise ValueError(f"{name} is {place!r}; DataflowRunner needs a place in a bucket: gs://my-bucket/temp.")
+        location = getattr(cloud, name)
+        if location is not None and not location.startswith("gs://"):
+            raise ValueError(f"{name} is {location!r}; DataflowRunner needs a place in a bucket: gs://my-bucket/temp.")
     if not any(getattr(cloud, name) for name in _PLACES):
         raise ValueError("DataflowRunner needs --temp_location, a place in a bucket: gs://my-bucket/temp.")

@@ -106,15 +106,15 @@ def reason(error: BaseException) -> errors.BeamDatasetsError:
     known = getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, errors.BeamDatasetsError):
         return _rebuild(known, message)
-    found = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
-    place = frames.placed(where, found)
+    call_frames = [frames.Frame(p[1], int(p[2]), p[3]) for p in places] if last else frames.of(error)
+    location = frames.placed(where, call_frames)
     if name == SourceError.__name__:
         name, _, message = message.partition(":")
-    if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", place):  # Beam measures elements
-        return errors.InvalidKeyError(f"{NOT_UTF8}{place}")
+    if name == "UnicodeEncodeError" and not re.search(r"[(,] ?at ", location):  # Beam measures elements
+        return errors.InvalidKeyError(f"{NOT_UTF8}{location}")
     if name == "ModuleNotFoundError" and "pickle" in text:
         message += ". Workers need this project, and what the dataset's module imports, installed where they run"
-    return GenerationError(f"{name}: {message.strip()}{place}")
+    return GenerationError(f"{name}: {message.strip()}{location}")
 
 
 def without_java_frames(text: str) -> str:
@@ -144,11 +144,12 @@ def _engine_problem(text: str) -> str | None:
 
 
 def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamDatasetsError:
-    place = _RECORD.match(message) if kind is errors.CorruptRecordError else None
-    if place:
-        record = None if place["record"] is None else int(place["record"])
-        path, offset = place["path"], int(place["offset"])
-        problem = message[place.end() :]
+    """Returns an error of the class with the message, from which the fields of a `CorruptRecordError` are parsed."""
+    match = _RECORD.match(message) if kind is errors.CorruptRecordError else None
+    if match:
+        record = None if match["record"] is None else int(match["record"])
+        path, offset = match["path"], int(match["offset"])
+        problem = message[match.end() :]
         repairable = "beam-datasets verify" in problem
         return errors.CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
     try:

@@ -195,8 +195,8 @@ def _failures(exceptions: Any) -> tuple[Failure, ...]:
             continue
         problem = str(reason(RuntimeError(entry["stacktrace"]))).splitlines()[0].removeprefix("RuntimeError: ")
         problem = _JAVA_CLASS.sub("", problem).partition("; nothing was published")[0]  # Flink goes on
-        stage, place = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
-        where = " on ".join(filter(None, [stage and f"in {stage}", place]))
+        stage, location = stage_name(entry.get("taskName") or ""), entry.get("location") or ""
+        where = " on ".join(filter(None, [stage and f"in {stage}", location]))
         failures.append(Failure(seconds, f"{problem[:MAX_REASON]}{where and f' ({where})'}"))
     return tuple(failures)
 

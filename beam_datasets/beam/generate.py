@@ -226,11 +226,11 @@ def prepare(
 def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
     target = storage.url(publication.target)
-    own = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
+    resumable = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
     if not resume:
-        return publication, own
-    attempts, own = find_attempts(own, publication, resume)
-    return dataclasses.replace(publication, attempts=tuple(attempts)), own
+        return publication, resumable
+    attempts, resumable = find_attempts(resumable, publication, resume)
+    return dataclasses.replace(publication, attempts=tuple(attempts)), resumable
 
 
 def _examples(
@@ -261,15 +261,15 @@ def _examples(
 
 def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
     """Returns the sources that consist of units, or of one, as an iterable does; those of Beam have none."""
-    own = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
-    for split, source in own.items():
+    unit_sources = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
+    for split, source in unit_sources.items():
         if not isinstance(source, SourceUnits) and not callable(source):
             check_iterable(split, source, builder)
     return {
         split: source
         if isinstance(source, SourceUnits)
         else SourceUnits(["all"], functools.partial(_read_iterable, split, builder))
-        for split, source in own.items()
+        for split, source in unit_sources.items()
     }
 
 
@@ -281,10 +281,10 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
 def _counted(result: PipelineResult) -> dict[str, Any]:
     """Returns the counters and sets of strings that are not this package's own; empty where the runner reports none."""
     try:
-        found = result.metrics().query()
+        query_result = result.metrics().query()
     except NotImplementedError:
         return {}
-    metrics = [metric for kind in ("counters", "string_sets") for metric in found.get(kind, ())]
+    metrics = [metric for kind in ("counters", "string_sets") for metric in query_result.get(kind, ())]
     totals: dict[str, Any] = {}
     for metric in metrics:
         name = f"{metric.key.metric.namespace}/{metric.key.metric.name}"

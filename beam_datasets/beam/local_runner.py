@@ -68,6 +68,7 @@ class LocalRunOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: Any) -> None:
+        """Adds `--stall_timeout` to Beam's command-line options."""
         parser.add_argument(
             "--stall_timeout",
             type=float,

@@ -112,8 +112,8 @@ def run(
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
-        made = replace(publication, inputs_of=job.inputs_of)
-        _flow(pipeline, job, made, engine.transport(publication.spill_dir, block_size))
+        publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
+        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, block_size))
 
     run_publishing(engine, publication, build, progress)
     return publication.target
@@ -235,9 +235,9 @@ class _ReadBlocks(beam.DoFn):
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
     def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
-        some, block_size = ranges[number], self._engine.bytes_per_block
-        for block in blocks(some, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
+        record_range, block_size = ranges[number], self._engine.bytes_per_block
+        for block in blocks(record_range, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block.sent
             yield histogram_output(block.loaded, self._hash_shift)
-        self._examples.inc(some.file.take)
+        self._examples.inc(record_range.file.take)
         yield beam.pvalue.TaggedOutput(_NUMBERS, number)

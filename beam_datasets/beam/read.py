@@ -115,6 +115,11 @@ class ReadDataset(beam.PTransform):
 
 
 def _check_options(with_ids: Any, decode: bool, decoders: Any, range_bytes: int | None) -> None:
+    """Checks that the options of `ReadDataset` are valid and fit together.
+
+    Raises:
+        ValueError: an option is invalid, or `decoders` is given without decoding.
+    """
     if with_ids not in (True, False, "index"):
         raise ValueError(f"with_ids is {with_ids!r}; expected True, False or 'index'.")
     if decoders is not None and not decode:

@@ -96,6 +96,11 @@ class _ReadShards(beam.DoFn):
 
 
 def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
+    """Returns the report of the shards' facts, after checking that there is one result for each shard.
+
+    Raises:
+        LostExamplesError: results are missing or duplicated.
+    """
     facts = sorted(found, key=lambda numbered: numbered[0])
     if [number for number, _ in facts] != list(range(len(expected.filenames))):
         raise LostExamplesError(
@@ -134,8 +139,8 @@ def run_verify(
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     verifying = VerifyDataset(name_or_dir, shared_disk=shared_disk, **options)
     _check_place(engine, report, shared_disk=shared_disk, what="the report")
-    found = _run(engine, "Verify" >> verifying, _text, verifying.directory, report)
-    return None if found is None else Report.from_json(found)
+    report_json = _run(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    return None if report_json is None else Report.from_json(report_json)
 
 
 def _text(report: Report) -> str:
@@ -219,8 +224,8 @@ def run_stats(
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
     _check_place(engine, report, shared_disk=shared_disk, what="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
-    found = _run(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
-    return Statistics.from_json(found, request.directory)
+    statistics_json = _run(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
+    return Statistics.from_json(statistics_json, request.directory)
 
 
 def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: bool, what: str) -> None:
@@ -259,8 +264,8 @@ def _run(
         ValueError: the workers do not see the dataset, or not the report.
     """
     with tempfile.TemporaryDirectory(prefix="beam_datasets_report_") as scratch:
-        place = report or os.path.join(scratch, "report.json")
-        path = storage.with_options_if_remote(place, None, beside=directory)
+        report_path = report or os.path.join(scratch, "report.json")
+        path = storage.with_options_if_remote(report_path, None, beside=directory)
         engines.check_paths_are_shared(engine, {"the dataset": directory, "the report": path})
         with engine.pipeline(os.path.join(scratch, "workers.log")) as pipeline:
             _ = pipeline | transform | "Save" >> beam.Map(_save, text, path)

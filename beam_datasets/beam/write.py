@@ -204,7 +204,7 @@ class WriteExamples(beam.PTransform):
     def _with_checksums(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Returns the publication, whose record of input files gets their checksums, which workers make or ask for."""
         assert self.checksums is not None
-        found = (
+        checksums = (
             pipeline
             | "StartInputs" >> beam.Impulse()
             | "ListInputs" >> beam.FlatMap(_all_units, self.checksums.units)
@@ -212,14 +212,19 @@ class WriteExamples(beam.PTransform):
             | "Checksum" >> beam.FlatMap(self.checksums.read).with_output_types(tuple[str, str])
         )
         start = pipeline | "Start" >> beam.Create([self.publication], reshuffle=False)
-        return start | "RecordInputs" >> beam.Map(publishing.stage_checksums, beam.pvalue.AsDict(found))
+        return start | "RecordInputs" >> beam.Map(publishing.stage_checksums, beam.pvalue.AsDict(checksums))
 
     def _encode(self, split: str, examples: beam.PCollection) -> list[beam.pvalue.DoOutputsTuple]:
+        """Adds the steps that encode a split; returns their outputs, each with blocks and histograms.
+
+        Raises:
+            ValueError: the PCollection is unbounded.
+        """
         shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
         if reader := self.readers.get(split):
             units = EncodeUnits(reader, self.publication.info.features, self.engine, shift)
-            found: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> units
-            return found
+            outputs: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> units
+            return outputs
         if not examples.is_bounded:
             raise ValueError(
                 f"split {split!r} is an unbounded PCollection, which never ends; a dataset is published when all its "
@@ -310,13 +315,13 @@ def _routed(
         return route.with_outputs(_RUNS, *others, main="groups")
 
     routed = blocks | "Route" >> typed(_Route(engine.spill_dir))
-    found, merges = [routed.groups], []
+    group_outputs, merges = [routed.groups], []
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
         routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1), **{_DONE: storage.Requests})
-        found.append(routed.groups)
+        group_outputs.append(routed.groups)
         merges.append(routed[_DONE])
-    return found | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
+    return group_outputs | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
 
 
 def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> None:
@@ -535,6 +540,7 @@ def _join(
     destination: shard_writer.Destination,
     plan: planning.Plan,
 ) -> shard_writer.WrittenShard:
+    """Joins the parts of one shard; adds the storage requests of this process to the shard."""
     (split, _), parts = element
     return counted(shard_writer.join_parts(parts, plan.split(split).num_shards, destination))
 

@@ -133,6 +133,12 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
 
 
 def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
+    """Creates the builder; in its errors `--split` becomes `--splits`, because this command has its own `--split`.
+
+    Raises:
+        UsageError: an option does not fit its type.
+        ValueError: the constructor rejects an argument.
+    """
     kwargs: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
     try:
         kwargs |= builder_arguments(known, request.builder)
@@ -171,7 +177,7 @@ def _to_come(plan: AppendPlan) -> str:
         moves = [f"{count:,} from {split} to {other}" for (split, other), count in sorted(plan.moved.items())]
         lines.append(f"moved to another split: {', '.join(moves)}")
     for is_published, words in _KEYS.items():
-        if keys := [key for key, found in plan.deletions if found is is_published]:
+        if keys := [key for key, status in plan.deletions if status is is_published]:
             more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
             lines.append(f"{words}: {len(keys):,}: {', '.join(map(str, keys[:SHOWN]))}{more}")
     return "\n".join(lines)

@@ -215,6 +215,11 @@ def _use_beam_options(beam_options: Sequence[str]) -> None:
 
 
 def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
+    """Checks that Beam's workers can import the dataset's file if the dataset is given by a path.
+
+    Raises:
+        UsageError: they cannot.
+    """
     from beam_datasets.beam.engine import check_code_is_shared
 
     file = re.match(r".+\.py(?=[:/]|$)", known.dataset)
@@ -257,6 +262,11 @@ def _is_folder(text: str) -> bool:
 
 
 def _make_builder(request: BuilderRequest, known: argparse.Namespace) -> DatasetBuilder:
+    """Creates the builder from the command's options, and reads its metadata, which may infer the schema.
+
+    Raises:
+        UsageError: two configs are given, or the builder rejects an argument.
+    """
     kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
     named = {"config": request.config or known.config, "version": request.version}
     if request.config and known.config:
@@ -299,6 +309,11 @@ def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
 
 
 def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Namespace, units: Any) -> str:
+    """Describes the splits, resources and cost of a run, estimated from a sample of its units.
+
+    Raises:
+        UsageError: an option for shards, `--sample` or `--prices` is invalid.
+    """
     with as_usage_errors("build"):
         sharding = ShardingOptions(**given(known, ShardingOptions))
         sharding.check_splits(sources)
@@ -307,24 +322,25 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Name
             raise ValueError(f"--sample: expected a share above 0 and at most 1, got {known.sample}.")
         prices = estimates.read_prices(known.prices)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
-    found = estimates.estimate(samples, sharding, prices)
+    estimate = estimates.estimate(samples, sharding, prices)
     rows = [
-        [name, s.examples, s.shards, size_text(s.num_bytes - OVERHEAD * s.examples)] for name, s in found.splits.items()
+        [name, s.examples, s.shards, size_text(s.num_bytes - OVERHEAD * s.examples)]
+        for name, s in estimate.splits.items()
     ]
-    unknown = [name for name in sources if name not in found.splits]
+    unknown = [name for name in sources if name not in estimate.splits]
     rows += [[name, "unknown", "", ""] for name in unknown]
     splits = table(["split", "examples", "shards", "size"], rows)
-    if not found.splits:
+    if not estimate.splits:
         return f"{splits}\nWhat a run takes is unknown: only a source of units can be sampled in a short time."
     lines = [
         splits,
         *([f"Without {', '.join(unknown)}: only a source of units can be sampled in a short time."] if unknown else ()),
-        f"memory of a worker: {size_text(found.worker_bytes)}",
-        f"intermediate files: {size_text(found.spilled_bytes)}",
-        f"requests to a store: {found.reads:,} reads, {found.writes:,} writes",
-        f"machine hours, of one core: {found.core_hours:.2f}",
-        f"cost: {_price(found.cost)} for the run, {_price(found.cost_a_month)} a month for the version, in the prices' "
-        "unit",
+        f"memory of a worker: {size_text(estimate.worker_bytes)}",
+        f"intermediate files: {size_text(estimate.spilled_bytes)}",
+        f"requests to a store: {estimate.reads:,} reads, {estimate.writes:,} writes",
+        f"machine hours, of one core: {estimate.core_hours:.2f}",
+        f"cost: {_price(estimate.cost)} for the run, {_price(estimate.cost_a_month)} a month for the version, "
+        "in the prices' unit",
     ]
     return "\n".join(lines)
 
@@ -341,7 +357,7 @@ def _show_counters(counters: Mapping[str, Any]) -> None:
 
         for text in report(counters):
             say(text)
-    own = {name: value for name, value in counters.items() if not name.startswith("files/")}
-    for name, value in sorted(own.items(), key=lambda item: isinstance(item[1], frozenset)):
+    dataset_counters = {name: value for name, value in counters.items() if not name.startswith("files/")}
+    for name, value in sorted(dataset_counters.items(), key=lambda item: isinstance(item[1], frozenset)):
         shown = f"{value:,}" if isinstance(value, int) else "".join(f"\n  {text}" for text in sorted(value)[:SHOWN])
         say(f"{name}: {shown}")

@@ -88,8 +88,8 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
             settings, flags = {"action": _Flag, "nargs": "?", "metavar": "true|false"}, [*flags, f"--no_{option.name}"]
         taken = {*OF_EVERY_COMMAND, *parser._option_string_actions}
         taken |= {f"--{other.name}" for other in options if other is not option}
-        own = {f"--{option.name}": f"--{_dest(option.name)}"}
-        flags = [own.get(flag, "") if flag in taken else flag for flag in flags]
+        prefixed_flags = {f"--{option.name}": f"--{_dest(option.name)}"}
+        flags = [prefixed_flags.get(flag, "") if flag in taken else flag for flag in flags]
         settings |= {"required": option.default is option.empty, "default": argparse.SUPPRESS}
         group.add_argument(*filter(None, flags), dest=_dest(option.name), help=_help(builder, option.name), **settings)
 
@@ -111,14 +111,14 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
     Raises:
         UsageError: a value does not fit its type.
     """
-    found = {}
+    arguments = {}
     for option in _options(builder):
         if (texts := getattr(args, _dest(option.name), None)) is not None:
             try:
-                found[option.name] = _convert(option.annotation, texts, option.default)
+                arguments[option.name] = _convert(option.annotation, texts, option.default)
             except (ValueError, UsageError) as error:
                 raise UsageError(f"{_flags(option)[0]}: {error}. See --help.") from None
-    return found
+    return arguments
 
 
 class _Flag(argparse.Action):
@@ -134,10 +134,10 @@ class _Flag(argparse.Action):
 def _help(builder: type[DatasetBuilder], name: str) -> str:
     """Returns the description of an argument from the `Args:` of a class or of its constructor."""
     documented = [each for kind in builder.__mro__ for each in (kind, vars(kind).get("__init__"))]
-    found = (
+    matches = (
         re.search(_ARGUMENT.format(name), inspect.cleandoc(each.__doc__ or ""), re.M) for each in documented if each
     )
-    match = next(filter(None, found), None)
+    match = next(filter(None, matches), None)
     return " ".join(match[1].split()).replace("%", "%%") if match else ""
 
 
@@ -145,7 +145,7 @@ def _options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:
     """Returns a constructor's keyword arguments, those passed on to base classes too; their annotations are types."""
     from beam_datasets.builders import DatasetBuilder
 
-    found: dict[str, inspect.Parameter] = {}
+    options: dict[str, inspect.Parameter] = {}
     for kind in builder.__mro__[: builder.__mro__.index(DatasetBuilder)]:
         if "__init__" not in vars(kind):
             continue
@@ -153,12 +153,12 @@ def _options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:
         parameters = inspect.signature(function).parameters.values()
         for parameter in parameters:
             named = parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-            if named and parameter.name not in (*_NOT_OPTIONS, *found):
+            if named and parameter.name not in (*_NOT_OPTIONS, *options):
                 hint = _hint(parameter, getattr(function, "__globals__", {}))
-                found[parameter.name] = parameter.replace(annotation=hint)
+                options[parameter.name] = parameter.replace(annotation=hint)
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             break
-    return list(found.values())
+    return list(options.values())
 
 
 def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:

@@ -45,7 +45,7 @@ def run(args: Sequence[str]) -> int:
         old, new = open_versions(known.old, known.new, data_dir=known.data_dir, storage_options=known.storage_options)
         total = sum(split.num_examples for builder in (old, new) for split in builder.info.splits.values())
         with progress_bar("Compare", " examples", total) as bar:
-            found = diff(
+            difference = diff(
                 old,
                 new,
                 splits=known.split,
@@ -55,11 +55,11 @@ def run(args: Sequence[str]) -> int:
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
     say(
-        json.dumps(as_json(found), indent=1)
+        json.dumps(as_json(difference), indent=1)
         if known.json
-        else "\n".join(text_lines(found, old.info.features, new.info.features))
+        else "\n".join(text_lines(difference, old.info.features, new.info.features))
     )
-    return 0 if found.verdict.kept else NOT_KEPT
+    return 0 if difference.verdict.kept else NOT_KEPT
 
 
 _SIGNS = {"added": "+", "removed": "-"}
@@ -113,6 +113,7 @@ def _notes(split: SplitDiff) -> Iterator[str]:
 
 
 def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
+    """Yields the indices of a changed example, and its old and new values; a moved example's values once."""
     numbers = [index for index in (example.old_index, example.new_index) if index is not None]
     yield "  example " + " -> ".join(f"{number:,}" for number in dict.fromkeys(numbers))
     moved = example.kind == "moved"

@@ -35,10 +35,10 @@ def run(args: Sequence[str]) -> int:
     known, beam_options = parse_with_beam(COMMAND.parser(), args)
     with importing_beam():
         from beam_datasets.beam.doctor import examine
-    place = catalog.root_dir(known.data_dir, known.storage_options)
+    root_dir = catalog.root_dir(known.data_dir, known.storage_options)
     failures = 0
     with as_usage_errors("doctor"):
-        options = given(known, examine) | {"data_dir": place, "beam_options": beam_options}
+        options = given(known, examine) | {"data_dir": root_dir, "beam_options": beam_options}
         for finding in examine(**options):
             failures += not finding.is_good
             say(f"{'ok  ' if finding.is_good else 'FAIL'}  {finding.check}: {finding.text}")

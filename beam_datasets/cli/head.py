@@ -62,9 +62,9 @@ def run_head(args: Sequence[str]) -> int:
     published = open_published(known.dataset, known.data_dir, known.storage_options)
     split = known.split or next(iter(published.info.splits), "train")
     if known.json:
-        found = head_json(published, split, known.count)
-        say(json.dumps(found, indent=1))
-        return UNDECODED_FOUND if found["undecoded"] else 0
+        summary = head_json(published, split, known.count)
+        say(json.dumps(summary, indent=1))
+        return UNDECODED_FOUND if summary["undecoded"] else 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
     if known.images:
@@ -98,8 +98,8 @@ def _shown(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str
         try:
             return whole[index], ""
         except UNDECODED as error:
-            found = list(feature_lines(decode(records[index]), features, width))
-            return [*found, f"({printable(str(error))})"], str(error)
+            decoded_lines = list(feature_lines(decode(records[index]), features, width))
+            return [*decoded_lines, f"({printable(str(error))})"], str(error)
 
     return lines
 
@@ -126,6 +126,7 @@ def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, A
 
 
 def _as_json(value: Any) -> Any:
+    """Converts a value to types of JSON: bytes that are not UTF-8 to base64, undecoded values to their problem."""
     if isinstance(value, dict):
         return {name: _as_json(inner) for name, inner in value.items()}
     if isinstance(value, Undecoded):
@@ -240,6 +241,7 @@ def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[
 
 
 def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
+    """Returns the JSON of a slice and the files that it is read from."""
     summary = {
         "dataset": published.info.display_name,
         "directory": published.dataset_dir,
@@ -257,6 +259,7 @@ def _text(
     parts: Sequence[tuple[str, int, int]],
     reads: Sequence[dict[str, Any]],
 ) -> str:
+    """Returns a table of the files that a slice is read from, with a bar of the selected range of each split."""
     splits = {name: published.info.splits[name] for name, _, _ in parts}
     files, shards = len({read["filename"] for read in reads}), sum(split.num_shards for split in splits.values())
     head = (

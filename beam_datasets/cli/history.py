@@ -146,19 +146,19 @@ def run_gc(args: Sequence[str]) -> int:
         raise UsageError(f"--older_than is {known.older_than}; expected hours, 0 or more")
     root = storage.with_options(known.data_dir, known.storage_options)
     older_than, now = known.older_than * _HOUR, time.time()
-    found = find_leftovers(root, older_than=older_than)
-    if not found:
+    leftovers = find_leftovers(root, older_than=older_than)
+    if not leftovers:
         say(f"nothing is left over in {root}")
         return 0
-    rows = [_row(leftover, root, now) for leftover in found]
+    rows = [_row(leftover, root, now) for leftover in leftovers]
     say(table(["left over", "size", "changed", ""], rows, left=(0, 3)))
     if known.abandon:
-        return _give_up(known.abandon, found, root)
-    abandoned = [leftover for leftover in found if leftover.abandoned]
+        return _give_up(known.abandon, leftovers, root)
+    abandoned = [leftover for leftover in leftovers if leftover.abandoned]
     if known.yes:
         return _remove(abandoned, root, older_than)
     size = size_text(sum(leftover.num_bytes for leftover in abandoned))
-    say(f"{len(abandoned)} of {len(found)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
+    say(f"{len(abandoned)} of {len(leftovers)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
     return 0
 
 

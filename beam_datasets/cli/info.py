@@ -80,15 +80,15 @@ def run_list(args: Sequence[str]) -> int:
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist. Give the directory of the datasets: --data_dir")
-    found = [listed for name in names for listed in list_dataset(name, root)]
+    versions = [listed for name in names for listed in list_dataset(name, root)]
     if known.versions:
-        found = [each | _history(each["directory"]) for each in found]
+        versions = [each | _history(each["directory"]) for each in versions]
     if known.json:
-        say(json.dumps(found, indent=1))
-    elif not found:
+        say(json.dumps(versions, indent=1))
+    elif not versions:
         say(f"nothing is published in {root}")
     else:
-        header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, found))
+        header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, versions))
         if known.versions:
             header += ["files", "published", "tags", "contents"]
             rows = [
@@ -99,7 +99,7 @@ def run_list(args: Sequence[str]) -> int:
                     ", ".join(each["tags"]),
                     _contents(each),
                 ]
-                for row, each in zip(rows, found)
+                for row, each in zip(rows, versions)
             ]
         say(table(header, rows, left=(0, 5, 6, 7), short=(7,) if known.versions else ()))
     return 0
@@ -187,12 +187,12 @@ def list_dataset(name: str, root: str) -> list[dict[str, Any]]:
 
 def listed(name: str, directory: str) -> dict[str, Any]:
     """Returns what is listed of a version: its splits, or why they are unknown."""
-    found: dict[str, Any] = {"dataset": name, "directory": directory}
+    entry: dict[str, Any] = {"dataset": name, "directory": directory}
     try:
         path = storage.join(directory, INFO_FILE)
-        return found | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
+        return entry | {"splits": _splits_json(DatasetInfo.from_json_text(storage.read_bytes(path), path=path))}
     except BeamDatasetsError as error:
-        return found | {"error": str(error)}
+        return entry | {"error": str(error)}
 
 
 def totals(listed: dict[str, Any]) -> dict[str, Any]:

@@ -95,12 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return CLOSED
     except Exception as error:
         ours = isinstance(error, (BeamDatasetsError, UsageError))
-        place = "" if ours else _foreign_frame(error)
-        if debug or not (ours or place):  # an error of this package's own code is a bug, and its traceback is needed
+        frame = "" if ours else _foreign_frame(error)
+        if debug or not (ours or frame):  # an error of this package's own code is a bug, and its traceback is needed
             error.__suppress_context__ = False  # what a runner raised, too
             raise
         notes = getattr(error, "__notes__", [])
-        say("\n".join([f"beam-datasets: {error if ours else _described(error, place)}", *notes]), file=sys.stderr)
+        say("\n".join([f"beam-datasets: {error if ours else _described(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -135,6 +135,11 @@ def _described(error: Exception, place: str) -> str:
 
 
 def _run(args: list[str]) -> int:
+    """Imports the module of the command, runs it and returns its exit code; prints the help without arguments.
+
+    Raises:
+        UsageError: the command is unknown.
+    """
     parser = argparse.ArgumentParser(
         "beam-datasets",
         description=DESCRIPTION,

@@ -108,6 +108,11 @@ def _total(job: Job) -> int | None:
 
 
 def _job(known: argparse.Namespace, beam_options: Sequence[str]) -> Job:
+    """Plans the job; a file of `--filter` becomes importable, also by Beam's workers.
+
+    Raises:
+        ValueError: the workers cannot import the file.
+    """
     file = (known.filter or "").rpartition(":")[0]
     if file.endswith(".py"):
         if beam_options and not known.dry_run:
@@ -140,6 +145,7 @@ def _to_come(job: Job) -> str:
 
 
 def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
+    """Returns the row of a split in the table of the plan; its size does not include the overhead of the files."""
     files = split.files
     names = {files.filename(run) for run in range(len(files))}
     about = "" if split.exact else "about "

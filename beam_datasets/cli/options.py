@@ -139,14 +139,14 @@ def with_underscores(args: Sequence[str]) -> list[str]:
 
 def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
     """Returns the arguments before a lone `--`, with underscores, and those after it, which go to Beam unchecked."""
-    place = list(args).index("--") if "--" in args else len(args)
-    return with_underscores(args[:place]), list(args[place + 1 :])
+    index = list(args).index("--") if "--" in args else len(args)
+    return with_underscores(args[:index]), list(args[index + 1 :])
 
 
 def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Returns the options of a parser and those for Beam, which are checked unless a lone `--` precedes them."""
-    own, unchecked = until_dashes(args)
-    known, rest = parser.parse_known_args(own)
+    command_args, unchecked = until_dashes(args)
+    known, rest = parser.parse_known_args(command_args)
     check_beam_options(rest, parser)
     return known, [*rest, *unchecked]
 
@@ -265,14 +265,14 @@ def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
     try:
         if len(values) == 1 and "=" not in values[0]:
             return int(values[0])
-        found: dict[str, str] = {}
+        texts_by_split: dict[str, str] = {}
         for split, text in (value.split("=") for value in values):
-            if split in found:  # the first number would be lost
+            if split in texts_by_split:  # the first number would be lost
                 raise UsageError(
-                    f"--num_shards {split} is given twice, as {found[split]!r} and as {text!r}; give it once"
+                    f"--num_shards {split} is given twice, as {texts_by_split[split]!r} and as {text!r}; give it once"
                 )
-            found[split] = text
-        return {split: int(text) for split, text in found.items()}
+            texts_by_split[split] = text
+        return {split: int(text) for split, text in texts_by_split.items()}
     except ValueError:
         raise UsageError(f"--num_shards is {' '.join(values)!r}; write --num_shards 8, or {_OF_EACH_SPLIT}") from None
 
@@ -333,6 +333,7 @@ def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
 
 
 def _beam_parser() -> argparse.ArgumentParser:
+    """Returns a parser of all of Beam's options, which raises UsageError instead of ending the process."""
     with importing_beam():
         from apache_beam.options import pipeline_options
 
@@ -382,8 +383,8 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
 def command_of(name: str, file: str) -> Command:
     """Returns the options of a command; a module with several commands names each in capitals."""
     module = importlib.import_module(f"beam_datasets.cli.{file}")
-    found: Command = getattr(module, name.upper(), None) or module.COMMAND
-    return found
+    command: Command = getattr(module, name.upper(), None) or module.COMMAND
+    return command
 
 
 def _builders(**_: Any) -> list[str]:
@@ -419,8 +420,8 @@ def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     from beam_datasets.features.sequence import below, dotted
 
     *start, last = prefix.rpartition(",")
-    found = [each for info in _infos(parsed_args) for each in below(info.features)]
-    return ["".join(start) + (name if "/" in last else dotted(steps)) for name, steps, _ in found]
+    features = [each for info in _infos(parsed_args) for each in below(info.features)]
+    return ["".join(start) + (name if "/" in last else dotted(steps)) for name, steps, _ in features]
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:

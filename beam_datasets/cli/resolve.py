@@ -108,6 +108,11 @@ def _build_by(pattern: str) -> str:
 
 
 def _by_name(name: str) -> type[DatasetBuilder]:
+    """Finds a builder among registered names, file formats, modules of FOLDER and directories, in this order.
+
+    Raises:
+        UsageError: the name is unknown, or does not lead to exactly one builder.
+    """
     registered = catalog.registered()
     if name in registered:
         return registered[name]
@@ -132,16 +137,16 @@ def builder_file(folder: str) -> str:
         UsageError: there is none, or several.
     """
     names = [f"{name}.py" for name in _datasets_in(folder)]
-    found = [name for name in names if name.endswith("_dataset_builder.py")] or names
-    if len(found) != 1:
+    candidates = [name for name in names if name.endswith("_dataset_builder.py")] or names
+    if len(candidates) != 1:
         files = filter(None, map(_DATA_FILE.fullmatch, sorted(os.listdir(folder))))
         alike = {os.path.join(folder, f"*{file[0][file.start(1) - 1 :]}") for file in files}
         by_format = "".join(f", or data files by their format: {_build_by(one)}" for one in sorted(alike)[:1])
         raise UsageError(
-            f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(found) or 'none'}. "
+            f"{os.path.abspath(folder)}: expected one file with a builder, got {', '.join(candidates) or 'none'}. "
             f"Give the file: path/to/my_dataset.py{by_format}"
         )
-    return os.path.join(folder, found[0])
+    return os.path.join(folder, candidates[0])
 
 
 def known_names() -> list[str]:
@@ -151,12 +156,12 @@ def known_names() -> list[str]:
 
 def _datasets_in(folder: str) -> list[str]:
     """Returns the modules of a folder that define a builder."""
-    found = []
+    modules = []
     for path in sorted(glob.glob(os.path.join(folder, "*.py"))):
         with open(path, encoding="utf-8", errors="replace") as file:
             if _BUILDER.search(file.read()):
-                found.append(os.path.basename(path)[:-3])
-    return found
+                modules.append(os.path.basename(path)[:-3])
+    return modules
 
 
 def _exists(module: str) -> bool:
@@ -205,19 +210,24 @@ def make_importable(folder: str) -> None:
 
 
 def _builder_of(module: ModuleType, kind: str | None) -> type[DatasetBuilder]:
+    """Returns the builder that a module defines: the one of this name, or the only one if the name is None.
+
+    Raises:
+        UsageError: the module does not define it, or defines several.
+    """
     from beam_datasets.builders import DatasetBuilder
 
-    found = {
+    builders = {
         name: value
         for name, value in vars(module).items()
         if inspect.isclass(value) and issubclass(value, DatasetBuilder) and value.__module__ == module.__name__
     }
-    if kind is not None and kind not in found:
-        raise UsageError(f"{module.__file__} has no builder {kind!r}; it has {', '.join(found) or 'none'}")
-    if kind is None and len(found) != 1:
-        if not found:
+    if kind is not None and kind not in builders:
+        raise UsageError(f"{module.__file__} has no builder {kind!r}; it has {', '.join(builders) or 'none'}")
+    if kind is None and len(builders) != 1:
+        if not builders:
             raise UsageError(f"{module.__file__} has no builder; it needs a class that derives from DatasetBuilder")
         raise UsageError(
-            f"{module.__file__} has the builders {', '.join(found)}; say which: {module.__file__}:{min(found)}"
+            f"{module.__file__} has the builders {', '.join(builders)}; say which: {module.__file__}:{min(builders)}"
         )
-    return found[kind] if kind is not None else next(iter(found.values()))
+    return builders[kind] if kind is not None else next(iter(builders.values()))

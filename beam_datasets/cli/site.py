@@ -96,8 +96,8 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"--to {known.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)
     site = _Site(catalogue, target, (known.url or "").rstrip("/"), jinja)
-    found, previous, entries = catalogue.index(), "", []
-    for row in found["datasets"]:
+    index, previous, entries = catalogue.index(), "", []
+    for row in index["datasets"]:
         name = row["dataset"]
         same = name.rpartition(":")[0] == previous.rpartition(":")[0]
         try:
@@ -108,7 +108,7 @@ def run(args: Sequence[str]) -> int:
         except BeamDatasetsError as error:
             row["error"] = str(error)
             site.damage[name] = [str(error)]
-    site.show("index.html", "index", found)
+    site.show("index.html", "index", index)
     for name in ("page.css", "page.js"):
         site.write(name, asset(name))
     site.write("catalog.json", json.dumps({"format": 1, "datasets": entries}, indent=1))
@@ -184,7 +184,9 @@ class _Site:
     def version(self, name: str, previous: str, computes_statistics: bool, compares: bool) -> dict[str, Any]:
         """Writes the files of a version, and returns its entry of the catalogue."""
         published, folder = self.catalogue.open(name), _folder(name)
-        found = self._whole(name, self._statistics, published, computes_statistics) if published.info.splits else None
+        statistics = (
+            self._whole(name, self._statistics, published, computes_statistics) if published.info.splits else None
+        )
         changes = self._changes(published, previous, compares) if previous else None
         samples = {split: self._whole(name, self._sample, published, split) for split in published.info.splits}
         samples = {split: sample for split, sample in samples.items() if sample is not None}
@@ -194,33 +196,34 @@ class _Site:
             template, rows = "rows", self._whole(name, pages.rows_page, self.catalogue, name, split)
             if rows is None:
                 template, rows = "error", {"message": self.damage[name][-1]}
-            self.show(f"{folder}/{_rows_file(split)}", template, rows | {"has_statistics": found is not None})
+            self.show(f"{folder}/{_rows_file(split)}", template, rows | {"has_statistics": statistics is not None})
         files = {"page": "index.html", "croissant": "croissant.json"}
-        if found is not None:
+        if statistics is not None:
             files["statistics"] = "statistics.json"
-            self.write(f"{folder}/statistics.json", json_text(found))
-            chosen = [(name, split) for split in found.slices]
-            body = content(found.slices, images=self._whole(name, self._images, published))
+            self.write(f"{folder}/statistics.json", json_text(statistics))
+            chosen = [(name, split) for split in statistics.slices]
+            body = content(statistics.slices, images=self._whole(name, self._images, published))
             shown = {"chosen": chosen, "content": printable(body)}
             self.show(f"{folder}/statistics.html", "statistics", shown)
         values: dict[str, Any] = {
             "previous": previous,
             "changes": changes,
             "croissant": described,
-            "has_statistics": found is not None,
+            "has_statistics": statistics is not None,
         }
         values |= pages.dataset_page(self.catalogue, name) | {"damage": dict.fromkeys(self.damage.get(name, ()))}
         self.show(f"{folder}/index.html", "dataset", values)
         return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
 
     def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Any:
+        """Returns the saved statistics of a version; if there are none, computes and saves them, or returns None."""
         request = prepare(published.dataset_dir)
-        found = read_saved(request)
-        if found is None and computes:
-            found = compute_request(request)
+        statistics = read_saved(request)
+        if statistics is None and computes:
+            statistics = compute_request(request)
             with contextlib.suppress(StorageError):  # another user may own the datasets
-                save(found)
-        return found
+                save(statistics)
+        return statistics
 
     def _images(self, published: ReadOnlyBuilder) -> dict[str, list[tuple[str, str]]]:
         name, split = published.info.display_name, pages.default_slice(published)
@@ -236,10 +239,10 @@ class _Site:
                 return str(kept["text"])
         if not compares:
             return None
-        if (found := self._whole(published.info.display_name, diff, old, published)) is None:
+        if (difference := self._whole(published.info.display_name, diff, old, published)) is None:
             return None
-        text = "\n".join(text_lines(found, old.info.features, published.info.features))
-        self.write(path, json.dumps({"digests": digests, "text": text} | as_json(found), indent=1))
+        text = "\n".join(text_lines(difference, old.info.features, published.info.features))
+        self.write(path, json.dumps({"digests": digests, "text": text} | as_json(difference), indent=1))
         return text
 
     def _sample(self, published: ReadOnlyBuilder, split: str) -> tuple[str, str, list[dict[str, Any]]]:
@@ -255,6 +258,7 @@ class _Site:
         return file, hashlib.sha256(data).hexdigest(), rows
 
     def _sample_rows(self, published: ReadOnlyBuilder, split: str) -> list[dict[str, Any]]:
+        """Returns the first examples of a split, with the URLs of their images and sounds, whose files it writes."""
         name, rows = published.info.display_name, []
         for index, example in enumerate(pages.read(published, split)[: pages.PAGE_ROWS]):
             row = {}
@@ -349,6 +353,7 @@ def _file(name: str, url: str, digest: str) -> dict[str, Any]:
 
 
 def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) -> dict[str, Any]:
+    """Returns Croissant's RecordSet of a sample; mixed or unknown types of values become sc:Text."""
     fields = []
     for path in filter(None, rows[0]):  # a column of Croissant has a name
         values = [row[path] for row in rows if row.get(path) is not None]

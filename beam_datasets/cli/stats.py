@@ -69,19 +69,22 @@ def run(args: Sequence[str]) -> int:
         raise UsageError(f"--num_workers is {known.num_workers}; expected how many processes, 1 or more")
     request = prepare(known.dataset, known.split, features, known.data_dir, known.storage_options)
     started = time.monotonic()
-    found = None if known.again or not request.whole else read_saved(request)
-    place = "saved before" if found is not None else ""
-    if found is None:
-        found = _compute(request, known, beam_options)
-        place = _save(found, request, known)
+    statistics = None if known.again or not request.whole else read_saved(request)
+    save_status = "saved before" if statistics is not None else ""
+    if statistics is None:
+        statistics = _compute(request, known, beam_options)
+        save_status = _save(statistics, request, known)
     if known.html:
-        storage.write_bytes(known.html, printable(page(found, embedded_images(found))).encode())
+        storage.write_bytes(known.html, printable(page(statistics, embedded_images(statistics))).encode())
     if known.json:
-        sys.stdout.write(json_text(found))
+        sys.stdout.write(json_text(statistics))
         return 0
-    say("\n".join(lines(found)))
-    took = "" if place == "saved before" else f" in {time.monotonic() - started:.1f} s"
-    say(f"\n{_count(found)}{took}{place and '; ' + place}{'; page in ' + known.html if known.html else ''}")
+    say("\n".join(lines(statistics)))
+    took = "" if save_status == "saved before" else f" in {time.monotonic() - started:.1f} s"
+    say(
+        f"\n{_count(statistics)}{took}{save_status and '; ' + save_status}"
+        f"{'; page in ' + known.html if known.html else ''}"
+    )
     return 0
 
 
@@ -167,6 +170,7 @@ def lines(found: Statistics) -> Iterator[str]:
 
 
 def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
+    """Yields the table row of a feature, and one for each of its parts, such as the height of its images."""
     distinct = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
     size = constant_size(feature)
     kind = f"{feature['type']} {size}" if size else feature["type"]

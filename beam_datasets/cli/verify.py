@@ -96,6 +96,7 @@ def _verify(directory: str, known: argparse.Namespace) -> int:
 
 
 def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+    """Verifies a dataset in a Beam pipeline, prints the report and returns the exit code."""
     from beam_datasets.beam.reports import VerifyDataset
     from beam_datasets.beam.reports import run_verify as run_pipeline
 
@@ -118,6 +119,7 @@ def _show(report: Report, known: argparse.Namespace, started: float) -> int:
 
 
 def _repair(directory: str, known: argparse.Namespace) -> int:
+    """Repairs a dataset, or lists the repairs of a dry run, and returns the exit code."""
     on_step = None if known.json or known.dry_run else (lambda step: say(f"wrote {step}"))
     with bytes_bar("Verify") as progress:
         options = given(known, repair) | {"storage_options": None}  # the directory has them
@@ -152,10 +154,11 @@ def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
         kinds.setdefault(finding.remedy, {})[finding.kind] = None
     if kinds:
         yield "what can be done:"
-    yield from (f"    {', '.join(found)}: {remedy}" for remedy, found in kinds.items())
+    yield from (f"    {', '.join(finding_kinds)}: {remedy}" for remedy, finding_kinds in kinds.items())
 
 
 def _result(report: Report) -> str:
+    """Summarizes a report in one line: the number of findings and files, and the ranges of lost examples."""
     if report.whole:
         return "whole"
     files = len({finding.file for finding in report.findings})

@@ -97,6 +97,7 @@ def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
 
 
 def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
+    """Returns the pairs of two blocks of distinct keys; indices begin at `old_first` and `new_first`."""
     if np.array_equal(old, new):
         places = np.arange(len(old))
         return Pairs(old_first + places, new_first + places)
@@ -118,10 +119,10 @@ def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints
         new: likewise.
     """
     places = defaultdict[bytes, deque[int]](deque)
-    for place, content in enumerate(old):
-        places[_digest(content)].append(place)
-    found = sorted((places[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if places.get(key))
-    pairs = np.array(found, np.int64).reshape(-1, 2)
+    for index, content in enumerate(old):
+        places[_digest(content)].append(index)
+    matches = sorted((places[key].popleft(), j) for j, key in enumerate(map(_digest, new)) if places.get(key))
+    pairs = np.array(matches, np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -166,6 +167,7 @@ def diff_split(
 def _diff_split(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, examples: int, progress: Callable[[int], object] | None
 ) -> SplitDiff:
+    """Compares the records of a split that both versions have, paired by key or, if that is impossible, by index."""
     orders = old.key_order(), new.key_order()
     why = _why_not_by_keys(old, new, *orders)
     kinds: dict[ChangeKind, _Some] = {kind: _Some() for kind in KINDS}
@@ -499,8 +501,8 @@ def _examples(
 ) -> Iterator[ExampleChange]:
     """Yields the first examples of each kind, decoded."""
     for kind in KINDS:
-        some = kinds[kind]
-        for i, j in itertools.zip_longest(some.old[:count].tolist(), some.new[:count].tolist()):
+        changes = kinds[kind]
+        for i, j in itertools.zip_longest(changes.old[:count].tolist(), changes.new[:count].tolist()):
             if kind == "changed":
                 values = reader.differences(old.read(i, bytes), new.read(j, bytes))
             else:
@@ -556,16 +558,16 @@ def diff(
     names = _chosen(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = VersionReader(one.info.features, other.info.features, shared)
-    found = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
+    split_diffs = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
     return DatasetDiff(
         old=one.info.display_name,
         new=other.info.display_name,
         old_dir=one.dataset_dir,
         new_dir=other.dataset_dir,
         features=shared.changes,
-        splits=found,
+        splits=split_diffs,
         whole=splits is None,
-        verdict=judge(one.info, other.info, shared.changes, found.values()),
+        verdict=judge(one.info, other.info, shared.changes, split_diffs.values()),
     )
 
 
@@ -591,6 +593,11 @@ def open_versions(
 
 
 def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
+    """Returns the names of the splits to compare, each once; those of both versions if `splits` is None.
+
+    Raises:
+        SplitError: neither version has one of the splits.
+    """
     known = list(dict.fromkeys([*old.info.splits, *new.info.splits]))
     names = known if splits is None else [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
     for name in names:

@@ -66,6 +66,7 @@ def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "
 
 
 def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Comparison:
+    """Compares two dicts feature by feature; a feature that only one of them has counts as added or removed."""
     changes: list[FeatureChange] = []
     shared_old: dict[str, FeatureConnector] = {}
     shared_new: dict[str, FeatureConnector] = {}
@@ -76,16 +77,17 @@ def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Compariso
         elif name not in old:
             changes.append(FeatureChange(child, "added", _one_line(new[name])))
         else:
-            found = compare_features(old[name], new[name], child)
-            changes += found.changes
-            if found.old is not None and found.new is not None:
-                shared_old[name], shared_new[name] = found.old, found.new
+            comparison = compare_features(old[name], new[name], child)
+            changes += comparison.changes
+            if comparison.old is not None and comparison.new is not None:
+                shared_old[name], shared_new[name] = comparison.old, comparison.new
     if not shared_old:
         return Comparison(tuple(changes))
     return Comparison(tuple(changes), old.with_features(shared_old), new.with_features(shared_new))
 
 
 def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
+    """Compares two features as a whole; they share nothing if a reader gets different values or types from them."""
     if read := _difference(_read(old), _read(new)):
         return Comparison((FeatureChange(path, "changed", read),))
     stored = _difference(_chosen(old, _STORED), _chosen(new, _STORED))
@@ -117,17 +119,17 @@ def _rewrapped(feature: FeatureConnector, inner: FeatureConnector) -> FeatureCon
 def _read(feature: FeatureConnector) -> dict[str, Any]:
     """Returns what a reader gets."""
     levels, inner = _unwrapped(feature)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for kind, length in levels:
-        found["in"] = found.get("in", "") + f"{kind}({'' if length is None else length})"
+        entries["in"] = entries.get("in", "") + f"{kind}({'' if length is None else length})"
     if isinstance(inner, FeaturesDict):
-        return {**found, "class": "dict of features"}
+        return {**entries, "class": "dict of features"}
     if isinstance(inner, UnknownFeature):
-        return {**found, "node": inner.node}
+        return {**entries, "node": inner.node}
     content = inner.content_json()[1]
     left_out = {*_STORED, *_DOCUMENTING, "shape", "dtype"}
     return {
-        **found,
+        **entries,
         "class": "Tensor" if isinstance(inner, Tensor) else type(inner).__name__,
         "dtype": str(dtype_of(inner)),
         "shape": str(shape_of(inner)),
@@ -144,12 +146,13 @@ def _chosen(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
 
 
 def _documents(feature: FeatureConnector) -> dict[str, Any]:
+    """Returns the description and value range of a feature, each joined with those of the features in its sequences."""
     documents = [feature.documentation]
     while isinstance(feature, Sequence):
         feature = feature.feature
         documents.append(feature.documentation)
     texts = {"description": [d.desc for d in documents], "value range": [d.value_range for d in documents]}
-    return {name: "; ".join(filter(None, found)) for name, found in texts.items() if any(found)}
+    return {name: "; ".join(filter(None, parts)) for name, parts in texts.items() if any(parts)}
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -164,6 +167,7 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    """Describes how two lists of class names differ: in number, in appended names, in order, or in single names."""
     if not old or not new:
         return f"class names: {'none' if not old else len(old)} -> {'none' if not new else len(new)}"
     if new[: len(old)] == old:
@@ -211,8 +215,10 @@ class VersionReader:
         self._shares_none = shared.old is None
         self._names = _wire_names(shared.old)  # in the old version's records
         self._compare_stored = "stored" not in kinds and self._names == _wire_names(shared.new)
-        found = below(shared.old) if shared.old is not None else []  # of unknown classes only they know all names
-        self._unknown = tuple(f"{n}/".encode() for n, _, one in found if isinstance(innermost(one), UnknownFeature))
+        descendants = below(shared.old) if shared.old is not None else []  # of unknown classes only they know all names
+        self._unknown = tuple(
+            f"{n}/".encode() for n, _, one in descendants if isinstance(innermost(one), UnknownFeature)
+        )
 
     def compare(self, old: Buffer, new: Buffer) -> tuple[bool, bool]:
         """Returns whether what both versions have of two examples is read alike, and whether some does not decode.
@@ -242,9 +248,11 @@ class VersionReader:
 
     def _stored(self, record: Buffer, path: str) -> dict[bytes, bytes]:
         """Returns what a record stores of the feature at a path."""
-        found = self.features_of(record)
+        entries = self.features_of(record)
         return {
-            name: data for name, data in found.items() if name == path.encode() or name.startswith(f"{path}/".encode())
+            name: data
+            for name, data in entries.items()
+            if name == path.encode() or name.startswith(f"{path}/".encode())
         }
 
     def features_of(self, record: Buffer) -> dict[bytes, bytes]:

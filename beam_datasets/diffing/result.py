@@ -123,7 +123,7 @@ class SplitDiff:
             return
         count = "an example has" if self.undecoded == 1 else f"{self.undecoded:,} examples have"
         yield f"{self.name}: {count} values that do not decode, which were compared as they are stored:"
-        yield from (f"  {place}" for place in self.undecoded_places)
+        yield from (f"  {location}" for location in self.undecoded_places)
         if self.undecoded > len(self.undecoded_places):
             yield "  ... beam-datasets verify --decode, of each version, names all of them"
 
@@ -297,6 +297,7 @@ def _promised(old: Version, new: Version) -> Level:
 
 
 def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
+    """Yields a reason for each change of a split; if `extended`, features were added, so rewriting is no change."""
     name = f"split {split.name!r}"
     if split.old_examples is None:
         yield Reason("MAJOR", f"{name} was added, so 'all' has more examples: {split.new_examples:,}")
@@ -318,6 +319,7 @@ def _of_split(split: SplitDiff, *, extended: bool) -> Iterator[Reason]:
 
 
 def _of_info(old: DatasetInfo, new: DatasetInfo) -> Iterator[Reason]:
+    """Yields a reason for each change of supervised keys, shuffling, the order of the splits, or documentation."""
     if old.supervised_keys != new.supervised_keys:
         added = old.supervised_keys is None
         text = f"supervised_keys: {old.supervised_keys} -> {new.supervised_keys}"

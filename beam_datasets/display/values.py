@@ -35,8 +35,8 @@ def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector 
     if not path or not isinstance(inner, FeaturesDict):
         return None if path else inner
     below = [name for name in inner if path == name or path.startswith(f"{name}/")]
-    found = (feature_at(inner[name], path[len(name) + 1 :]) for name in below)
-    return next((child for child in found if child is not None), None)
+    candidates = (feature_at(inner[name], path[len(name) + 1 :]) for name in below)
+    return next((child for child in candidates if child is not None), None)
 
 
 def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
@@ -78,6 +78,7 @@ def _text(value: bytes | str, width: int) -> str:
 
 
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
+    """Returns a scalar or a short vector in full, and the dtype, shape and range of other arrays."""
     if array.dtype.hasobject:
         return _items(array.tolist(), feature, width) if array.ndim else value_text(array.item(), feature, width)
     if not array.ndim:
@@ -88,12 +89,13 @@ def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
 
 
 def _range(array: Any, feature: FeatureConnector | None) -> str:
+    """Returns a suffix with the range of the finite numbers, or with the classes of a `LabeledImage`."""
     if not array.size:
         return ""
     if isinstance(feature, LabeledImage):
         classes = np.unique(array).tolist()
-        some = ", ".join(_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
-        return f", classes {some}" + (", ..." if len(classes) > _SHOWN else "")
+        shown = ", ".join(_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
+        return f", classes {shown}" + (", ..." if len(classes) > _SHOWN else "")
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     if not finite.size:
         return ", no finite number"
@@ -103,6 +105,7 @@ def _range(array: Any, feature: FeatureConnector | None) -> str:
 
 
 def _number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
+    """Returns a number as text, with the class name if the feature is a `ClassLabel`."""
     if isinstance(feature, ClassLabel):
         if number == -1:
             return "-1 (no label)"
@@ -144,6 +147,7 @@ def to_image(array: NDArray[Any]) -> Any:
 
 
 def _to_bytes(image: NDArray[Any]) -> NDArray[Any]:
+    """Converts pixels to uint8: integers by their high byte, floats by scaling them between their extremes."""
     if image.dtype == np.uint8:
         return image
     if image.dtype.kind in "iu":

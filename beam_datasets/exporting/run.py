@@ -241,11 +241,11 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
                 index += len(block)
                 yield block
 
-    made = (made for run in planned.shard(shard) for made in map_blocks(make, blocks(run), run, pool))
+    output_blocks = (block for run in planned.shard(shard) for block in map_blocks(make, blocks(run), run, pool))
     path = storage.join(new_dir(plan.staging_dir), filename)
     with storage.open_writer(path) as writer:
         out = Output(writer)
-        plan.format.write(made, plan.schema, out, split, start)
+        plan.format.write(output_blocks, plan.schema, out, split, start)
         if index != stop:
             raise LostExamplesError(
                 f"{filename}: {index - start} examples were written of {stop - start}. Run it again."
@@ -327,6 +327,7 @@ def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> 
 
 
 def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, Any]:
+    """Returns the content of the export's metadata file: format, files with checksums, sources, features and labels."""
     tree = plan.info.features
     lineage = {name: replace(split, keys=None) for name, split in plan.lineage.splits.items()}
     return {

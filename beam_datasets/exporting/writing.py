@@ -336,13 +336,13 @@ def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
     as_json = json_converter(Struct(rest)) if rest else None
 
     def sample(example: dict[str, Any]) -> dict[str, bytes]:
-        found = {
+        contents = {
             f"{file}.{ending}": content
             for name, file, make in files
             if example[name] is not None
             for ending, content in make(example[name])
         }
-        return found if as_json is None else {**found, "json": json_text(as_json(example)).encode()}
+        return contents if as_json is None else {**contents, "json": json_text(as_json(example)).encode()}
 
     return sample
 
@@ -403,8 +403,8 @@ def ending_of(content: bytes) -> str:
     """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "webp"
-    found = next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "")
-    return found or ending_of_sound(content[:12]) or "bin"
+    image_ending = next((ending for signature, ending in _SIGNATURES if content.startswith(signature)), "")
+    return image_ending or ending_of_sound(content[:12]) or "bin"
 
 
 ROW_GROUP_BYTES = 32 << 20  # of Arrow's memory, about; a writer holds one row group

@@ -417,8 +417,8 @@ def native_encoder(
     if core is None:
         return None
     rows = [_row(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
-    made: Encode = core.encoder(rows, fallback, _TYPES, whole)
-    return made
+    encoder: Encode = core.encoder(rows, fallback, _TYPES, whole)
+    return encoder
 
 
 def _row(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
@@ -472,8 +472,8 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
         raise ValueError(
             f"{dtype!r} is not a dtype of a feature; write np.int64, np.float32, np.str_ or np.bool_ instead"
         )
-    found: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    return STRING if found.kind in "OUS" else _named(found.name)
+    numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return STRING if numpy_dtype.kind in "OUS" else _named(numpy_dtype.name)
 
 
 def is_dtype(dtype: Any) -> bool:
@@ -489,6 +489,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def _named(name: str) -> np.dtype[Any]:
+    """Returns the dtype with this name, and imports ml_dtypes only for 'bfloat16'.
+
+    Raises:
+        ValueError: no feature can have the dtype.
+        MissingDependencyError: the name is 'bfloat16' and the package ml_dtypes is not installed.
+    """
     if name in _BY_NAME:
         return _BY_NAME[name]
     if name == "bfloat16":
@@ -496,8 +502,8 @@ def _named(name: str) -> np.dtype[Any]:
             import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
             raise MissingDependencyError("dtype 'bfloat16' needs ml_dtypes: pip install ml_dtypes") from error
-        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return found
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     known = [*_BY_NAME, "bfloat16"]
     raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}")
 

@@ -82,6 +82,12 @@ class BBoxFeature(Leaf):
         return replace(numbers, pack=lambda value: numbers.pack(checked(value)), pack_many=None)
 
     def _checker(self, path: str) -> Callable[[Any], list[Any]]:
+        """Returns the function that validates a box and converts it to a list of its four numbers.
+
+        Raises:
+            FeatureTypeError: the returned function raises it if the value does not contain numbers, or is masked.
+            FeatureValueError: the returned function raises it if the numbers do not fit `bbox_format`.
+        """
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
         def check(value: Any) -> list[Any]:

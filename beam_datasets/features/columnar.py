@@ -74,14 +74,14 @@ class ColumnarDecoder:
         self._fills: dict[str, Any] = {}  # by path; empty if None stays
         if batch:  # lists of datasets have no common shape, rows of sequences have
             feature = as_sequences(feature)
-        place = self._planned(feature, "", fill)
+        locations = self._planned(feature, "", fill)
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
-        self._parse = parser(tuple(group for some in groups for group in some))
+        self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
         self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
-        self._num_plain = sum(len(some) == 1 for some in groups)
+        self._num_plain = sum(len(view_groups) == 1 for view_groups in groups)
         firsts = accumulate((len(view.paths) for view in self._views), initial=0)
-        self._nest = _numbered(place, {id(view): first for view, first in zip(self._views, firsts)})
+        self._nest = _numbered(locations, {id(view): first for view, first in zip(self._views, firsts)})
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
 
@@ -136,10 +136,10 @@ class ColumnarDecoder:
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
         """Returns the column of each view; the records, and a column for each list, if it has not just one."""
-        found = self._parse(records)
+        group_columns = self._parse(records)
         plain = self._num_plain
-        parts = [(records, found[start:stop]) for start, stop in pairwise(self._starts[plain:])]
-        return (*found[:plain], *parts)
+        parts = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[plain:])]
+        return (*group_columns[:plain], *parts)
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
@@ -196,6 +196,7 @@ def _connected(feature: Any, name: str) -> Connected:
 
 
 def _leaf_view(feature: Any, name: str) -> View | None:
+    """Returns the view of a leaf that is stored as one list; None unless it holds bytes or a fixed count of numbers."""
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
     if codec.from_bytes is not None:
@@ -331,8 +332,8 @@ class Numbers(View):
 
     def rows(self, column: Any) -> list[Any]:
         """Returns NumPy scalars or arrays of their own; None if missing."""
-        found, missing = column if self.is_optional else (column, ())
-        numbers = self._numbers(found)
+        data, missing = column if self.is_optional else (column, ())
+        numbers = self._numbers(data)
         values = _own(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
         n = len(values) // len(self.paths)
         for feature, record in missing:
@@ -357,15 +358,20 @@ class Numbers(View):
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
         """Returns the parts of one array."""
-        found, missing = column if self.is_optional else (column, ())
+        data, missing = column if self.is_optional else (column, ())
         if missing and not fills:
             return super().columns(column, n, fills)
-        numbers = self._numbers(found).reshape(len(self.paths), n, *self.shape)
+        numbers = self._numbers(data).reshape(len(self.paths), n, *self.shape)
         for feature, record in missing:
             numbers[feature, record] = fills[self.paths[feature]]
         return list(numbers)
 
     def _numbers(self, found: bytearray) -> NDArray[Any]:
+        """Returns a flat array of the stored numbers, converted to the view's dtype.
+
+        Raises:
+            FeatureValueError: a number does not fit the dtype; the message begins with the path of its feature.
+        """
         numbers = np.frombuffer(found, _DTYPES[self.kind])
         try:
             return self._lift(numbers)
@@ -393,13 +399,13 @@ class Sequences(View):
 
     def rows(self, column: Any) -> list[Any]:
         """Returns arrays of their own."""
-        found, counts = column
+        data, counts = column
         if len(counts) == _SIZE_OF_COUNT:
-            items = self._items(found)
+            items = self._items(data)
             if self.length is not None and len(items) != self.length:
                 raise _wrong_length(self.paths[0], len(items), self.length)
             return [items]
-        ends, items = self._lengths(column).cumsum().tolist(), self._items(found)
+        ends, items = self._lengths(column).cumsum().tolist(), self._items(data)
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
 
     def maker(self) -> Callable[[Any], Any]:
@@ -409,8 +415,8 @@ class Sequences(View):
         all_rows, dtype = self.rows, self._plain
 
         def rows(column: Any) -> list[Any]:
-            found, counts = column
-            return [np.frombuffer(found, dtype)] if found and len(counts) == _SIZE_OF_COUNT else all_rows(column)
+            data, counts = column
+            return [np.frombuffer(data, dtype)] if data and len(counts) == _SIZE_OF_COUNT else all_rows(column)
 
         return rows
 

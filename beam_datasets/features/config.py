@@ -72,10 +72,10 @@ def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
     if len(contents) != 1 or not isinstance(contents[0], dict):
         return UnknownFeature(node=node)
     try:
-        own = from_registered(name, contents[0])
+        connector = from_registered(name, contents[0])
     except Exception as error:  # of methods that users write
         return UnknownFeature(node=node, problem=f"{contents[0]!r:.200}: {type(error).__name__}: {error!s:.1000}")
-    return UnknownFeature(node=node) if own is None else own
+    return UnknownFeature(node=node) if connector is None else connector
 
 
 def _from_legacy(node: Json) -> FeatureConnector:
@@ -152,6 +152,11 @@ class UnknownFeature(Leaf):
         return cls(node=content)
 
     def _refuse(self, path: str) -> NoReturn:
+        """Refuses to use this feature; the message explains how to register its class or how to leave the feature out.
+
+        Raises:
+            FeatureTypeError: always.
+        """
         name = f"{self.python_class_name!r:.200}"
         if self.problem:
             reason = (
@@ -201,7 +206,7 @@ class StoredLists(UnknownFeature):
         key = name.encode("utf-8")
 
         def decode(data: bytes, spans: dict[bytes, tuple[int, int]]) -> dict[str, Any]:
-            found = {k: span for k, span in spans.items() if k == key or k.startswith(key + b"/")}
-            return {k.decode("utf-8"): parse_feature(data, *span) for k, span in found.items()}
+            matching_spans = {k: span for k, span in spans.items() if k == key or k.startswith(key + b"/")}
+            return {k.decode("utf-8"): parse_feature(data, *span) for k, span in matching_spans.items()}
 
         return decode

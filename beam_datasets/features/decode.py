@@ -90,8 +90,8 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
     if isinstance(feature, Sequence):
         return skip_decoding(feature.feature, *kinds)
     if isinstance(feature, FeaturesDict):
-        found = {name: skip_decoding(child, *kinds) for name, child in feature.items()}
-        return {name: decoder for name, decoder in found.items() if decoder} or None
+        decoders = {name: skip_decoding(child, *kinds) for name, child in feature.items()}
+        return {name: decoder for name, decoder in decoders.items() if decoder} or None
     return None
 
 

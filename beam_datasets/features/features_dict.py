@@ -50,8 +50,8 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     got = repr(feature)
     if isinstance(feature, type) and issubclass(feature, FeatureConnector):
         got = f"the class {feature.__name__}; write {feature.__name__}(...)"
-    place = f"{name}: " if name else ""
-    raise ValueError(f"{place}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
+    prefix = f"{name}: " if name else ""
+    raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -140,6 +140,7 @@ class FeaturesDict(FeatureConnector):
         return self._encoder("", whole=True)
 
     def _encoder(self, name: str, *, whole: bool = False) -> Encode:
+        """Returns the encoder of dicts, a native one if entries need no sorting; with `whole`, it encodes records."""
         check_unique(self.wire_names(name), name)
         names = {key: sorted(map(str.encode, feature.wire_names(join(name, key)))) for key, feature in self.items()}
         order = sorted(self.items(), key=lambda item: names[item[0]][:1])
@@ -216,10 +217,10 @@ class FeaturesDict(FeatureConnector):
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the label files of all features below."""
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for name, feature in self.items():
-            found.update(feature.label_files(_file_prefix(prefix, name)))
-        return found
+            files.update(feature.label_files(_file_prefix(prefix, name)))
+        return files
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeaturesDict:
         """Returns the FeaturesDict with the label names that `read` finds."""
@@ -268,12 +269,12 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
 
     def check(value: Any) -> None:
         try:
-            found = set(value.keys())
+            keys = set(value.keys())
         except AttributeError:
             raise FeatureTypeError(
                 f"{where}{type(value).__name__} is not a dict of the features {sorted(expected)}"
             ) from None
-        missing, extra = sorted(expected - found), sorted(map(str, found - expected))
+        missing, extra = sorted(expected - keys), sorted(map(str, keys - expected))
         if missing or extra:
             problem = [f"missing {missing}"] * bool(missing) + [f"unknown {extra}"] * bool(extra)
             raise FeatureKeyError(f"{where}the example's features differ from the dataset's: {', '.join(problem)}")

@@ -158,13 +158,13 @@ class Image(Leaf):
         """Refuses a file that would be read as an array of another shape, or with bits that the dtype lacks."""
         shape = self._any_channels()
         if header.format == formats.GIF:
-            found: tuple[Any, ...] = (header.num_frames, header.height, header.width, 3)
+            image_shape: tuple[Any, ...] = (header.num_frames, header.height, header.width, 3)
         else:
-            found = (header.height, header.width, shape[-1])
-        if not shape_fits(found, shape):
-            channels = "channels" if found[-1] is None else found[-1]
-            hint = ". A GIF is read with its frames; for one of them, give its pixels" if len(found) == 4 else ""
-            read = ", ".join(map(str, (*found[:-1], channels)))
+            image_shape = (header.height, header.width, shape[-1])
+        if not shape_fits(image_shape, shape):
+            channels = "channels" if image_shape[-1] is None else image_shape[-1]
+            hint = ". A GIF is read with its frames; for one of them, give its pixels" if len(image_shape) == 4 else ""
+            read = ", ".join(map(str, (*image_shape[:-1], channels)))
             raise InputError(f"{header.format}: the image has the shape ({read}); the feature has {self.shape}{hint}")
         if header.format == formats.JPEG and header.bits > 8 and self.dtype == np.uint8:
             raise InputError(

@@ -131,6 +131,11 @@ def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
 
 
 def _decode_png(data: bytes) -> NDArray[Any]:
+    """Checks the size of a PNG before decoding it, and drops the alpha channel of gray images with a transparent level.
+
+    Raises:
+        ValueError: the file is truncated, or too small for the number of pixels in its header.
+    """
     if _is_truncated(data):
         raise ValueError("truncated file")
     width, height, bits = _PNG_HEADER.unpack_from(data)
@@ -143,6 +148,7 @@ def _decode_png(data: bytes) -> NDArray[Any]:
 
 
 def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
+    """Returns the pixels of a JPEG and the bits of a channel; Pillow decodes CMYK."""
     bits, height, width, channels = jpeg.read_frame(data)
     check_size(height, width)
     if channels == 4:  # CMYK
@@ -189,10 +195,10 @@ def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: byt
 
 def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
     """Returns pixels of another number of channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha."""
-    found = pixels.shape[2]
-    if channels in (0, found):
+    num_channels = pixels.shape[2]
+    if channels in (0, num_channels):
         return pixels
-    colour = pixels[..., : found - 1] if found in (2, 4) else pixels
+    colour = pixels[..., : num_channels - 1] if num_channels in (2, 4) else pixels
     if colour.shape[2] == 3 and channels < 3:
         colour = ((colour.astype(np.uint32) @ _GRAY) >> 15).astype(pixels.dtype)[..., None]
     elif channels >= 3:
@@ -200,11 +206,16 @@ def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
     if channels in (1, 3):
         return np.ascontiguousarray(colour)
     opaque = np.full((*pixels.shape[:2], 1), np.iinfo(pixels.dtype).max, pixels.dtype)
-    return np.concatenate([colour, pixels[..., -1:] if found in (2, 4) else opaque], axis=2)
+    return np.concatenate([colour, pixels[..., -1:] if num_channels in (2, 4) else opaque], axis=2)
 
 
 @lru_cache(maxsize=1)
 def _imagecodecs() -> ModuleType:
+    """Imports imagecodecs on first use, and hides its warnings unless its logger has a level.
+
+    Raises:
+        MissingDependencyError: imagecodecs is not installed.
+    """
     with needs("images need imagecodecs", "image"):
         import imagecodecs
     logger = logging.getLogger("imagecodecs")

@@ -173,16 +173,16 @@ def _stored(
     cast = None if given.dtype.kind not in "biuf" else _cast(given, dtype, allow_rounding=allow_rounding)
     if cast is not None:
         return cast
-    items, made = given.astype(object), np.empty(given.shape, dtype)
-    for place in np.ndindex(given.shape):
-        number, at = _number(items[place], dtype, path), f" at index {place}" if place else ""
+    items, result = given.astype(object), np.empty(given.shape, dtype)
+    for index in np.ndindex(given.shape):
+        number, at = _number(items[index], dtype, path), f" at index {index}" if index else ""
         if dtype.kind in "biu":
-            made[place] = _whole(number, dtype, path, at)
+            result[index] = _whole(number, dtype, path, at)
             continue
-        made[place] = near = _nearest(number, dtype, path)
+        result[index] = near = _nearest(number, dtype, path)
         if not allow_rounding and number == number and number != near:
             _refuse(path, expected.format(dtype), number, near, advice, at)
-    return made
+    return result
 
 
 def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
@@ -200,12 +200,14 @@ def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) ->
     if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _INEXACT:
         return None  # different numbers would be equal
     with np.errstate(over="ignore", invalid="ignore"):
-        made = given.astype(dtype)
+        result = given.astype(dtype)
     if is_float and allow_rounding:
-        is_held = ~np.isinf(made) | np.isinf(given)
+        is_held = ~np.isinf(result) | np.isinf(given)
     else:
-        is_held = given == (made.astype(given.dtype if given.dtype.kind == "f" else np.float64) if is_float else made)
-    return made if is_held.all() or (is_held | (given != given)).all() else None
+        is_held = given == (
+            result.astype(given.dtype if given.dtype.kind == "f" else np.float64) if is_float else result
+        )
+    return result if is_held.all() or (is_held | (given != given)).all() else None
 
 
 def _whole(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:

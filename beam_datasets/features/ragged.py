@@ -85,7 +85,7 @@ class RaggedArray:
     def _item_shape(self) -> tuple[int | None, ...]:
         flat: Any = self.flat_values
         lengths = zip(*({np.shape(item) for item in flat} if isinstance(flat, list) else {np.shape(flat)[1:]}))
-        return tuple(found[0] if len(set(found)) == 1 else None for found in lengths)
+        return tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in lengths)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -158,6 +158,11 @@ class Sequence(FeatureConnector):
         return decode if rank else self._length_checked(decode, name)
 
     def _length_checked(self, decode: Decode, name: str) -> Decode:
+        """Wraps `decode` in a check of the number of items, if the length is fixed and the items are not dicts.
+
+        Raises:
+            FeatureValueError: the returned function raises it if the record has another number of items.
+        """
         length = self.length
         if length is None or isinstance(self.feature, FeaturesDict):
             return decode
@@ -307,10 +312,10 @@ class Dataset(Sequence):
             cutters = [cut for _, cut in parts.values()]
 
             def item(index: int) -> Any:
-                own: Lists = {}
+                item_lists: Lists = {}
                 for cut in cutters:
-                    cut(index, own)
-                return decode_item(own)
+                    cut(index, item_lists)
+                return decode_item(item_lists)
 
             return list(map(item, range(count))) if rank else NestedDataset(count, item)
 
@@ -379,8 +384,8 @@ def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
     >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
     (('a.b',), ('a', 'b'))
     """
-    found = {name: steps for name, steps, _ in below(tree)}
-    return {dotted(steps): steps for steps in found.values()} | found
+    steps_by_path = {name: steps for name, steps, _ in below(tree)}
+    return {dotted(steps): steps for steps in steps_by_path.values()} | steps_by_path
 
 
 def display_names(tree: Any) -> dict[str, str]:
@@ -422,8 +427,8 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
         for missing, there, which in ((set(one) - set(other), one, "first"), (set(other) - set(one), other, "second")):
             if missing:
-                found = min(missing)
-                return f"feature {join(name, found)!r}, {there[found]!r}, is in the {which} only"
+                first_missing = min(missing)
+                return f"feature {join(name, first_missing)!r}, {there[first_missing]!r}, is in the {which} only"
         found_below = (difference(one[child], other[child], join(name, child)) for child in one)
         return next(filter(None, found_below), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):

@@ -51,9 +51,9 @@ def file_check(feature: Any) -> Callable[[Any], Iterator[tuple[int, str]]] | Non
     columns = ColumnarDecoder(tree).columns
 
     def check(records: Any) -> Iterator[tuple[int, str]]:
-        found = columns(records)
+        column_tree = columns(records)
         for name, steps, kind in leaves:
-            at: Any = found
+            at: Any = column_tree
             for step in steps:
                 at = at[step]
             for number, value in enumerate(at):

@@ -109,10 +109,10 @@ class Tensor(Leaf):
             return None
         if self.dtype == STRING:
             return FastPathSpec(Form.TEXTS if self.shape else Form.TEXT, shape=self.shape, optional=self.optional)
-        found = FastPathSpec.numbers(self.dtype, self.shape, allow_rounding=self.allow_rounding)
+        spec = FastPathSpec.numbers(self.dtype, self.shape, allow_rounding=self.allow_rounding)
         if self.encoding is Encoding.BYTES:
-            found = FastPathSpec(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
-        return found and replace(found, optional=self.optional)
+            spec = FastPathSpec(Form.RAW, self.dtype, self.shape) if self.dtype.kind in "biuf" else None
+        return spec and replace(spec, optional=self.optional)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
@@ -234,6 +234,7 @@ class Scalar(Tensor):
 
 
 def _options(content: Json) -> dict[str, Any]:
+    """Returns the optional arguments of `Tensor` and `Scalar` that features.json contains."""
     return {
         "encoding": content.get("encoding") or Encoding.NONE,
         "minimum": int_from_json(content.get("minimum")),

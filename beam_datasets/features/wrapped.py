@@ -239,12 +239,14 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
     """
     kind: Any = _REGISTERED.get(name)
     if kind is None:  # the module may have another root now, or none if it is run as a script
-        found = {each: known for known, each in _REGISTERED.items() if _is_below(name, known) or _is_below(known, name)}
-        if len(found) > 1:
-            raise LookupError(f"several registered classes have its name: {', '.join(sorted(found.values()))}")
-        if not found:
+        matches = {
+            each: known for known, each in _REGISTERED.items() if _is_below(name, known) or _is_below(known, name)
+        }
+        if len(matches) > 1:
+            raise LookupError(f"several registered classes have its name: {', '.join(sorted(matches.values()))}")
+        if not matches:
             return None
-        [(kind, known)] = found.items()
+        [(kind, known)] = matches.items()
         if "__main__" in (name.partition(".")[0], known.partition(".")[0]):
             warnings.warn(
                 f"features.json names the class {name!r}, and the registered class {known!r} is used: one of them was "
@@ -388,10 +390,15 @@ class CustomFeature(Wrapped):
     @classmethod
     def from_json_content(cls, value: Any, doc: Any = None) -> Self:
         """Returns the connector that `to_json_content` described: by default `cls(**value)`."""
-        made = cls(**value)
-        return made.with_doc(doc) if doc else made  # type: ignore[return-value]
+        connector = cls(**value)
+        return connector.with_doc(doc) if doc else connector  # type: ignore[return-value]
 
     def _declared(self, declare: Callable[[], Any]) -> FeatureConnector:
+        """Calls a user's method, and returns the connector that its result describes.
+
+        Raises:
+            FeatureTypeError: the method raises a TypeError or ValueError, or its result does not describe a feature.
+        """
         try:
             return _stored_by(declare())
         except (TypeError, ValueError) as error:

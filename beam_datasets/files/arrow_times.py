@@ -119,21 +119,31 @@ def _dates(array: Any) -> list[Any]:
 
 
 def _times_of_day(array: Any) -> list[Any]:
+    """Returns times of day as `datetime.time`; those with a fraction of a microsecond as text.
+
+    Raises:
+        ValueError: a time of day is negative, or 24 hours or more.
+    """
     import pyarrow as pa
 
     numbers = integers_of(array.drop_null())
     _check_range(numbers, 0, _DAY * _PER_SECOND[array.type.unit] - 1)
     if array.type.unit != "ns":
         return array.to_pylist()
-    found = array.cast(pa.time64("us"), safe=False).to_pylist()
+    values = array.cast(pa.time64("us"), safe=False).to_pylist()
     if (numbers % 1000).any():
         for index, number in enumerate(_integers(array)):
             if number is not None and number % 1000:
-                found[index] = _text_of_seconds(number, 10**9)
-    return found
+                values[index] = _text_of_seconds(number, 10**9)
+    return values
 
 
 def _timestamps(array: Any) -> list[Any]:
+    """Returns timestamps as `datetime.datetime`; those with a fraction of a microsecond as `NanosecondTime`.
+
+    Raises:
+        ValueError: a timestamp is not in the years 1 to 9999.
+    """
     import pyarrow as pa
 
     kind, second = array.type, _PER_SECOND[array.type.unit]
@@ -142,10 +152,10 @@ def _timestamps(array: Any) -> list[Any]:
         return _of_datetime(array)
     nanos = integers_of(array)
     micros = pa.Array.from_buffers(pa.timestamp("us", kind.tz), len(array), [None, pa.py_buffer(nanos // 1000)])
-    found = _of_datetime(micros)
+    values = _of_datetime(micros)
     for index in np.flatnonzero(nanos % 1000).tolist():
-        found[index] = NanosecondTime.of(found[index], int(nanos[index] % 1000))
-    return with_nulls(found, array)
+        values[index] = NanosecondTime.of(values[index], int(nanos[index] % 1000))
+    return with_nulls(values, array)
 
 
 def _of_datetime(array: Any) -> list[Any]:

@@ -54,7 +54,7 @@ def leaf_paths(schema: Any) -> list[tuple[str, Any]]:
     """Returns path and type of all columns of values of a schema, in the order in which Parquet has them."""
     import pyarrow as pa
 
-    found = []
+    leaves = []
     left = [(field.name, field.type) for field in reversed(list(schema))]
     while left:
         path, kind = left.pop()
@@ -68,8 +68,8 @@ def leaf_paths(schema: Any) -> list[tuple[str, Any]]:
         elif pa.types.is_nested(kind):
             left.append((f"{path}[]", kind.field(0).type))
         else:
-            found.append((path, kind))
-    return found
+            leaves.append((path, kind))
+    return leaves
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class _Column:
         return self._scalar(kind, path)
 
     def _scalar(self, kind: Any, path: str) -> Field:
+        """Returns the field of a type without inner values; dates, times, durations and decimals become text."""
         import pyarrow as pa
 
         optional = "[]" not in path and path in self.nulls
@@ -118,6 +119,7 @@ class _Column:
         return Field(name, optional=optional) if name in SCALARS else self._unknown(kind, path)
 
     def _struct(self, kind: Any, path: str, depth: int) -> Field:
+        """Returns the field of a struct: an image if it is a file; UNKNOWN if two of its fields have the same name."""
         if is_file(kind):
             return Field("image")
         fields = [kind.field(i) for i in range(kind.num_fields)]

@@ -138,6 +138,11 @@ def items_of(array: Any) -> Any:
 
 
 def _of_scalars(array: Any) -> list[Any]:
+    """Returns the values of an array that pyarrow converts, with an error that names the bytes that are not UTF-8.
+
+    Raises:
+        ValueError: a text is not UTF-8.
+    """
     try:
         values: list[Any] = array.to_pylist()
     except UnicodeDecodeError:
@@ -162,6 +167,11 @@ def _check_utf8(array: Any) -> None:
 
 
 def _of_structs(array: Any, place: Place) -> list[Any]:
+    """Returns structs as dicts; those of files as their bytes if the field is text.
+
+    Raises:
+        ValueError: a value of a field cannot be read, or a file has a path but no content.
+    """
     names = [array.type.field(i).name for i in range(array.type.num_fields)]
     columns = [python_values(column, place.member(name)) for name, column in zip(names, array.flatten())]
     values: list[Any] = [dict(zip(names, row)) for row in zip(*columns)] if columns else [{} for _ in range(len(array))]
@@ -180,6 +190,7 @@ def _content(file: dict[str, Any]) -> bytes | None:
 
 
 def _of_lists(array: Any, place: Place) -> list[Any]:
+    """Returns the lists of any list type; their items are converted in one call."""
     import pyarrow as pa
 
     kind, types = array.type, pa.types
@@ -204,6 +215,7 @@ def _cut(values: Any, starts: list[int], stops: list[int], place: Place) -> Iter
 
 
 def _of_maps(array: Any, place: Place) -> list[Any]:
+    """Returns maps as lists of {"key": ..., "value": ...}, or of (key, value) inside JSON text."""
     offsets = array.offsets.to_pylist()
     starts, stops = offsets[:-1], offsets[1:]
     entry = place.item()

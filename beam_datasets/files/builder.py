@@ -183,7 +183,7 @@ class RowReader:
             convert = row_converter(self.fields, dropped, image=read_media, missing=self.missing, decimal=self.decimal)
         is_text = self.missing is not None
         add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
-        for number, place, row in self.rows(piece):
+        for number, position, row in self.rows(piece):
             try:
                 if isinstance(row, str):
                     raise ValueError(row)
@@ -193,7 +193,7 @@ class RowReader:
                 key = f"{piece.file.name}:{number}" if self.key is None else self._key(self.key, row, example)
                 item = (key, example) if self.assign is None else (key, example, self.assign(key, row))
             except ValueError as error:
-                yield Bad(place_of(piece.file, place, number), str(error))
+                yield Bad(place_of(piece.file, position, number), str(error))
                 continue
             yield item
 
@@ -551,12 +551,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     def places_of(self, key: Key) -> dict[str, str]:
         """Returns {split: the place of its first row with a key}; reads the files until two splits have one."""
-        found: dict[str, str] = {}
-        for split, place in self._places(lambda _, other: str(other) == str(key)):
-            found.setdefault(split, place)
-            if len(found) > 1:
+        locations: dict[str, str] = {}
+        for split, location in self._places(lambda _, other: str(other) == str(key)):
+            locations.setdefault(split, location)
+            if len(locations) > 1:
                 break
-        return found
+        return locations
 
     def places_in(self, problem: str) -> list[str]:
         """Returns the places of the rows of a DuplicateKeyError, at most two; none if reading the files takes long."""
@@ -564,26 +564,26 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if sort_key is None or sum(file.size for file in self._all_files) > SEARCHED_BYTES:
             return []
         wanted = bytes.fromhex(sort_key[1])
-        return [place for _, place in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
+        return [location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
 
     def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
         """Yields (split, place) of the rows of which the split and the key are wanted; reads the files."""
         reader = self._rows_reader()
         for name, pattern in self._patterns.items():
             for piece in self._pieces(self._files[pattern]):
-                place: object = ""  # its line is counted when it is shown
+                location: object = ""  # its line is counted when it is shown
 
                 def watched(piece: Any) -> Iterator[Row]:
-                    nonlocal place
+                    nonlocal location
                     for number, where, row in reader.rows(piece):
-                        place = place_of(piece.file, where, number)
+                        location = place_of(piece.file, where, number)
                         yield number, where, row
 
                 for item in replace(reader, rows=watched)(piece):
                     if not isinstance(item, Bad):
                         split = item[2] if len(item) == 3 else name
                         if is_wanted(split, item[0]):
-                            yield split, str(place)
+                            yield split, str(location)
 
     @property
     def _keys_dir(self) -> str:
@@ -616,9 +616,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
         Without a split the rows are in `train`, so the same file may be known with and without it.
         """
-        found = [(split, file) for split, pattern in self._patterns.items() for file in self._files[pattern]]
-        names = [f"{split}/{file.name}" if self._has_files_of_splits else file.name for split, file in found]
-        for name, (split, file) in zip(names, found):
+        split_files = [(split, file) for split, pattern in self._patterns.items() for file in self._files[pattern]]
+        names = [f"{split}/{file.name}" if self._has_files_of_splits else file.name for split, file in split_files]
+        for name, (split, file) in zip(names, split_files):
             other = file.name if self._has_files_of_splits else f"{split}/{file.name}"
             is_other = split == "train" and name not in self._known_files and other in self._known_files
             yield (other if is_other and other not in names else name), file
@@ -637,6 +637,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """What reads the rows of a piece."""
 
     def _rows_reader(self) -> RowReader:
+        """Returns the reader that makes examples of rows by the complete schema, the key and the splits."""
         fields = self._complete_fields  # decides what names with dots mean
         dropped = frozenset(name for name, spec in self._specs.items() if parse_field(spec).kind == "drop")
         return RowReader(
@@ -667,11 +668,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         self._guess, problem = guess or Guess(), ""
         for file in self._all_files:
             try:
-                for number, place, row in islice(rows(Piece(file)), self._rows_of_each_file):
+                for number, position, row in islice(rows(Piece(file)), self._rows_of_each_file):
                     if isinstance(row, str):
-                        problem = problem or str(Bad(place_of(file, place, number), row))
+                        problem = problem or str(Bad(place_of(file, position, number), row))
                     else:
-                        self._guess.add_row(row, place_of(file, place, number), kind_of)
+                        self._guess.add_row(row, place_of(file, position, number), kind_of)
             except InputError as error:
                 if not self._skip_bad:
                     raise InputError(f"{error}\n{SKIP_ADVICE}") from error
@@ -689,9 +690,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @cached_property
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
         """The files of each pattern, or of several together."""
-        found = {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
+        files_by_pattern = {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
         return {
-            pattern: [file for file in files if file.path not in self._left_out] for pattern, files in found.items()
+            pattern: [file for file in files if file.path not in self._left_out]
+            for pattern, files in files_by_pattern.items()
         }
 
     @cached_property
@@ -704,15 +706,15 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             return given
         split_of = given.split_of
         if split_of is None:
-            found = sorted({value.strip() for value in self._label_values(given.column)} - {""})  # which is missing
-            if not 0 < len(found) <= MAX_FOUND_SPLITS:
+            names = sorted({value.strip() for value in self._label_values(given.column)} - {""})  # which is missing
+            if not 0 < len(names) <= MAX_FOUND_SPLITS:
                 raise InputError(
-                    f"column {given.column!r}: expected values that name splits, got {len(found)} values in the rows "
+                    f"column {given.column!r}: expected values that name splits, got {len(names)} values in the rows "
                     "that were looked at; name the splits: --split train=VALUE --split test=VALUE"
                 )
-            split_of = SplitByValue({value: value for value in found})
-            if given.missing not in (None, *found):
-                raise InputError(f"missing: expected one of the splits {found}, got {given.missing!r}")
+            split_of = SplitByValue({value: value for value in names})
+            if given.missing not in (None, *names):
+                raise InputError(f"missing: expected one of the splits {names}, got {given.missing!r}")
         return replace(given, split_of=split_of, missing_texts=self._missing or ())
 
     @cached_property
@@ -737,12 +739,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             InputError: columns cannot be stored as they were found; all of them are named.
         """
         in_files = self._infer_fields()
-        found = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
-        paths = list(paths_of(found))
-        self._specs = with_slashes(self._specs, found)
-        self._key = self._key and with_slash(self._key, found)
+        inferred = in_files | {name: field for name, field in self._folders.fields().items() if name not in in_files}
+        paths = list(paths_of(inferred))
+        self._specs = with_slashes(self._specs, inferred)
+        self._key = self._key and with_slash(self._key, inferred)
         if self._given_assign is not None and self._given_assign.column is not None:
-            self._given_assign = replace(self._given_assign, column=with_slash(self._given_assign.column, found))
+            self._given_assign = replace(self._given_assign, column=with_slash(self._given_assign.column, inferred))
         if self._key is not None and self._key not in {*paths, *self._specs}:
             raise InputError(f"key {self._key!r} is not in the files; they have {', '.join(map(repr, paths))}")
         column = self._given_assign.column if self._given_assign else None
@@ -751,9 +753,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 f"expected a column of the files to split by ({', '.join(map(repr, paths))}), got {column!r}."
                 f"{did_you_mean(column, paths)}"
             )
-        fields = override(self._as_published(found), self._specs, may_add=self._may_add)
+        fields = override(self._as_published(inferred), self._specs, may_add=self._may_add)
         if self._may_add:
-            known = {*paths, *(path for name, field in found.items() for path in stored_paths(field, name))}
+            known = {*paths, *(path for name, field in inferred.items() for path in stored_paths(field, name))}
             for name in self._specs.keys() - known - self._published_types.keys():
                 log.warning("feature %r is in none of the rows that were looked at.%s", name, did_you_mean(name, known))
         wrong = list(problems(fields))
@@ -973,6 +975,11 @@ def as_options(
 
 
 def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
+    """Returns the rule that assigns the rows of one pattern to splits; None if the column's values name the splits.
+
+    Raises:
+        ValueError: a split is missing or has several values, or its share is invalid.
+    """
     if way == "column":
         return SplitByValue(splits) if splits else None
     say = "train=..2026-01-01 --split test=2026-01-01.." if way == "time" else "train=80% --split test=20%"

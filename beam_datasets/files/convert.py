@@ -117,6 +117,11 @@ def with_point(text: str, decimal: str) -> str:
 
 
 def _parse_int(text: str) -> int:
+    """Parses an integer; rejects the underscores that `int` accepts.
+
+    Raises:
+        ValueError: the text is not an integer.
+    """
     try:
         if "_" not in text:
             return int(text)
@@ -126,6 +131,8 @@ def _parse_int(text: str) -> int:
 
 
 def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
+    """Returns a parser that rejects numbers with a leading zero, which may be codes, such as postal codes."""
+
     def parse_exactly(text: str) -> Any:
         if text[:1] in "0+- \t" and LEADING_ZERO.match(text):
             ways = f"{advice(path, kind)} drops it, {advice(path, 'string')} keeps it"
@@ -136,6 +143,11 @@ def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
 
 
 def _parse_float(text: str) -> float | int:
+    """Parses a number; returns an integer if a float would round it.
+
+    Raises:
+        ValueError: the text is not a number, contains an underscore, or is too large for a float64.
+    """
     try:
         number = float("" if "_" in text else text)
     except ValueError:
@@ -158,10 +170,10 @@ def finite(text: str) -> float:
 
 
 def _parse_bool(text: str) -> bool:
-    found = _BOOLS.get(text.strip().lower())
-    if found is None:
+    value = _BOOLS.get(text.strip().lower())
+    if value is None:
         raise ValueError(f"{text!r:.60} is neither true nor false")
-    return found
+    return value
 
 
 def _parse_json(text: str) -> Any:
@@ -215,6 +227,7 @@ def _optional(field: Field) -> str:
 
 
 def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
+    """Returns the function that converts single values to the kind of a field."""
     if field.kind in INTEGERS:
         return _integer(field.kind)
     if field.kind in _PACKED:
@@ -227,6 +240,7 @@ def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
 
 
 def _integer(kind: str) -> Convert:
+    """Returns the function that converts whole numbers to integers, and rejects those out of the type's range."""
     low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
     def convert(value: Any) -> int:
@@ -282,23 +296,25 @@ def _bool(value: Any) -> bool:
 
 
 def _label(field: Field) -> Convert:
+    """Returns the function from a label, or from its index, to the index; -1 means no label."""
     labels = tuple(map(str, range(field.labels))) if isinstance(field.labels, int) else field.labels or ()
     index = {label: i for i, label in enumerate(labels)}
 
     def convert(value: Any) -> int:
-        found = index.get(label_of(value))
-        if found is None and type(value) is int and -1 <= value < len(labels):
+        label_index = index.get(label_of(value))
+        if label_index is None and type(value) is int and -1 <= value < len(labels):
             return value  # an index, as datasets of others hold labels; -1 is none
-        if found is None:
+        if label_index is None:
             raise ValueError(
                 f"{value!r:.60} is not one of the {len(index)} labels {list(labels[:5])}{' ...' * (len(index) > 5)}"
             )
-        return found
+        return label_index
 
     return convert
 
 
 def _index(field: Field, path: str) -> Convert:
+    """Returns the function that accepts only the indices of labels, and -1 for no label."""
     count = field.labels if isinstance(field.labels, int) else len(field.labels or ())
 
     def convert(value: Any) -> int:
@@ -392,6 +408,7 @@ def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage
 
 
 def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], image: ConvertImage | None) -> Convert:
+    """Returns the function that converts a nested object, and rejects values that are not objects."""
     convert = row_converter(fields, dropped, f"{path}/", image)
 
     def each(value: Any) -> dict[str, Any]:
@@ -426,14 +443,14 @@ def row_converter(
     ]
     texts = {name for name, each in fields.items() if each.kind == "string"} if missing is None else set()
     prefix = "column " * (missing is not None)
-    place = path.replace("[]", "")
-    known = {*fields, *(name.removeprefix(place) for name in dropped if name.startswith(place))}
+    parent_path = path.replace("[]", "")
+    known = {*fields, *(name.removeprefix(parent_path) for name in dropped if name.startswith(parent_path))}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
         if not row.keys() <= known:
             name = next(name for name in row if name not in known)
             ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing
-            say = " or ".join(advice(place + name, kind) for kind in ways)
+            say = " or ".join(advice(parent_path + name, kind) for kind in ways)
             raise ValueError(f"{name!r}: the rows that the schema was taken from do not have it; add {say}")
         example, get, name = {}, row.get, ""
         try:

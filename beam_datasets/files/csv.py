@@ -112,6 +112,12 @@ class Csv(RowsBuilder):
             )
 
     def _infer_fields(self) -> dict[str, Field]:
+        """Infers the fields of all columns, and warns about columns that may be text by mistake.
+
+        Raises:
+            InputError: no row can be used, or the delimiter seems to be wrong.
+            NoExamplesError: no file has a row.
+        """
         headers = self._headers
         columns = list(dict.fromkeys(name for names in headers.values() for name in names))
         used_delimiters = {self._dialect.delimiter_of(file) for file in headers}
@@ -133,10 +139,12 @@ class Csv(RowsBuilder):
             if name not in self._specs:
                 log.warning(warning)
         for name, column in guess.fields.items():
-            _, place, example = column.seen.get("string", (0, "", ""))
+            _, location, example = column.seen.get("string", (0, "", ""))
             is_text = self._decimal == "." and column.seen.keys() <= {"string", "missing"}
             if is_text and name not in self._specs and _DECIMAL_COMMA.fullmatch(example):
-                log.warning("%s: column %r is text, such as %r; --decimal , makes numbers of it", place, name, example)
+                log.warning(
+                    "%s: column %r is text, such as %r; --decimal , makes numbers of it", location, name, example
+                )
         names_by_path = {file.path: names for file, names in headers.items()}
         return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
 
@@ -249,14 +257,14 @@ def rows(piece: Piece, dialect: Dialect) -> Iterator[Row]:
     """Yields a `Row` for each row of a file: (line number, line or lines, {column: text} or error text)."""
     names = header(piece.file, dialect)
     for number, stop, fields, problem in islice(_read_rows(piece.file, dialect), int(dialect.has_header), None):
-        place = number if stop == number + 1 else f"line {number} to {stop - 1}"
+        position = number if stop == number + 1 else f"line {number} to {stop - 1}"
         if problem or len(fields) != len(names):
             first_fields = ", ".join(map(repr, fields[:4])) + " ..." * (len(fields) > 4)
             hint = "; is it a comment? (--comment '#')" if fields[:1] and fields[0].startswith("#") else ""
-            found = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
-            yield number, place, problem or found
+            mismatch = f"{len(fields)} fields where the header has {len(names)} ({first_fields}){hint}"
+            yield number, position, problem or mismatch
         else:
-            yield number, place, dict(zip(names, fields))
+            yield number, position, dict(zip(names, fields))
 
 
 def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, list[str], str]]:

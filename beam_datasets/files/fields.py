@@ -281,9 +281,9 @@ def override(
         if name not in result and inner and parent is not None and any(each.fields for each in _within(parent)):
             result[outer] = _overridden(parent, {inner: spec}, may_add, within + outer)
         elif wanted.kind == FOUND and name in result:
-            found = result[name]
-            if found.kind != UNKNOWN and not (inside_list and found.problem and found.kind != "list"):
-                result[name] = as_optional(found)
+            inferred = result[name]
+            if inferred.kind != UNKNOWN and not (inside_list and inferred.problem and inferred.kind != "list"):
+                result[name] = as_optional(inferred)
         elif wanted.kind != FOUND and (name in result or may_add):
             if inside_list and wanted.optional and wanted.kind != "list":
                 path = within + name
@@ -450,8 +450,8 @@ def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[s
         return field
     values = values_at(path)
     if not 0 < len(values) < MAX_LABELS:
-        found = f"{MAX_LABELS:,} values or more" if values else "no values"
-        raise InputError(f"feature {path!r}: the files have {found} for labels; list them: {path}=class:a,b,c")
+        count_text = f"{MAX_LABELS:,} values or more" if values else "no values"
+        raise InputError(f"feature {path!r}: the files have {count_text} for labels; list them: {path}=class:a,b,c")
     is_index = set(values) == set(map(str, range(len(values))))
     return replace(field, labels=len(values) if is_index else tuple(sorted(values)))
 

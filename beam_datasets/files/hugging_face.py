@@ -63,6 +63,7 @@ class Description:
         return self._described(field, self.features.get(name), name)
 
     def _described(self, field: Field, feature: Any, path: str) -> Field:
+        """Adds the labels, images and sounds of a feature to a field, and to the fields in its lists and structs."""
         kind = feature.get("_type") if isinstance(feature, dict) else None
         if isinstance(feature, list) and len(feature) == 1:
             feature, kind = {"feature": feature[0]}, "List"

@@ -114,7 +114,7 @@ class Guess:
     def stray_texts(self) -> Iterator[tuple[str, str]]:
         """Yields name and warning of each column that is text although most of its values are not."""
         for name, guess in self.fields.items():
-            strings, place, example = guess.seen.get("string", (0, "", ""))
+            strings, location, example = guess.seen.get("string", (0, "", ""))
             if LEADING_ZERO.match(example):
                 continue  # a code, such as a postal code, which text keeps
             if 0 < strings < (total := guess._count()) - strings:
@@ -122,7 +122,7 @@ class Guess:
                 yield (
                     name,
                     (
-                        f"{place}: column {name!r} becomes text, because {example!r:.40} is text ({strings} of "
+                        f"{location}: column {name!r} becomes text, because {example!r:.40} is text ({strings} of "
                         f"{total} values are). If it means a missing value, add --missing {shown}; if the column is "
                         f"text, {advice(name, 'string')}; to leave such rows out, name its type and add --skip_bad"
                     ),
@@ -168,13 +168,13 @@ class Inference:
     def _field(self, guess: Guess, path: str, missing: int, optional: bool, inside_list: bool) -> Field:
         """Returns the field of a column; `missing` of its values are not there."""
         kind = self._kind(guess, path)
-        found: Field
+        inferred: Field
         if kind == "list":
-            found = Field("list", item=self._item(guess.item or Guess(), path))
+            inferred = Field("list", item=self._item(guess.item or Guess(), path))
         elif kind == "object":
             absent = optional or (missing > 0 and not inside_list)
             inner = self.fields(guess, f"{path}/", optional=absent, inside_list=inside_list)
-            found = Field("object", optional=absent, fields=inner)
+            inferred = Field("object", optional=absent, fields=inner)
         elif TOO_DEEP in guess.seen:
             column = path.partition("/")[0].replace("[]", "")
             return Field(UNKNOWN, problem=f"{column!r}: nested more than {MAX_DEPTH} deep; {_hint(column)}")
@@ -184,12 +184,12 @@ class Inference:
         else:
             may_miss = (optional or (missing > 0 and not inside_list)) and not (self.is_text and kind == "string")
             is_majority = kind == "string" and not self.is_text and bool(set(guess.seen) - {kind, "missing"})
-            found = Field(kind, optional=may_miss, exact=kind in ("int64", "float32") or is_majority)
+            inferred = Field(kind, optional=may_miss, exact=kind in ("int64", "float32") or is_majority)
         if not missing or (kind != "list" and not inside_list):
-            return found
+            return inferred
         if self.may_lack and not inside_list:
-            return replace(found, optional=True)
-        return self._without_missing(found, guess, path, missing)
+            return replace(inferred, optional=True)
+        return self._without_missing(inferred, guess, path, missing)
 
     def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:
         """Returns the field of values some of which are missing although that cannot be stored."""
@@ -231,11 +231,13 @@ class Inference:
 
 
 def _conflict(guess: Guess) -> str:
+    """Explains why the type of a column is unknown, with the count and the first example of each kind of values."""
     kinds = {kind: seen for kind, seen in guess.seen.items() if kind != "missing"}
     if not kinds:
         return "no row has a value, so its type is unknown"
     return "the values do not fit one type: " + ", ".join(
-        f"{kind} ({count} times, first {example!r:.40} in {place})" for kind, (count, place, example) in kinds.items()
+        f"{kind} ({count} times, first {example!r:.40} in {location})"
+        for kind, (count, location, example) in kinds.items()
     )
 
 

@@ -49,6 +49,12 @@ class Jsonl(RowsBuilder):
         super().__init__(**common)
 
     def _infer_fields(self) -> dict[str, Field]:
+        """Infers the fields from the first rows of each file, and logs the notes of the inference.
+
+        Raises:
+            InputError: no row can be used.
+            NoExamplesError: no file has an object.
+        """
         guess, problem = self._guess_of(self._rows)
         if not guess.rows:
             kind = InputError if problem else NoExamplesError

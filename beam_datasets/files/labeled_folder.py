@@ -75,6 +75,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
         return sorted({label for files in self._folder[0].values() for label, _ in files})
 
     def _split_generators(self) -> dict[str, SourceUnits]:
+        """Returns batches of files for each split; files outside the label folders are added to the first split."""
         splits, other_files = self._folder
         misplaced = [("", file) for file in other_files]  # read with the first split, to be counted as bad once
         read = partial(read_piece, reader=self._reader, skip_bad=self._skip_bad)

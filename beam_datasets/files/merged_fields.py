@@ -37,8 +37,8 @@ class MergedColumn:
         if _is_null(other) or _is_null(one):
             if _is_null(one):
                 self._files[place] = path
-            found = one if _is_null(other) else other
-            return found if "[]" in place or found.problem else as_optional(found)
+            known_field = one if _is_null(other) else other
+            return known_field if "[]" in place or known_field.problem else as_optional(known_field)
         if one.problem or other.problem:
             return one if one.problem else other
         optional = one.optional or other.optional

@@ -89,7 +89,7 @@ def row_groups(
     for file in files:
         try:
             with open_parquet(file) as content:
-                found, nulls_here = _fields_of(content) if content.num_rows else ({}, frozenset())
+                file_fields, nulls_here = _fields_of(content) if content.num_rows else ({}, frozenset())
         except InputError as error:
             if not skip_bad:
                 raise InputError(f"{error}\n{SKIP_ADVICE}") from error
@@ -97,10 +97,10 @@ def row_groups(
             pieces.append(Piece(file))
             continue
         if content.num_rows:
-            names_of[file.path] = list(found)
+            names_of[file.path] = list(file_fields)
             pieces += [Piece(file, group, group + 1) for group in range(len(content.groups))]
         nulls |= nulls_here
-        for name, one in found.items():
+        for name, one in file_fields.items():
             columns.setdefault(name, MergedColumn(name, one, file.path)).add(one, file.path)
     if problem and not names_of:
         raise InputError(f"no file can be used; {problem}")
@@ -132,11 +132,11 @@ def _with_kinds_of_files(
 
     def first_of(name: str, target: Field) -> bytes:
         """Returns the first file among the values of a field in a column; b'' if there is none."""
-        column, place = Field("list", item=fields[name]), Place(name, fields[name])
+        column, position = Field("list", item=fields[name]), Place(name, fields[name])
         for file in files:
             with suppress(InputError, ValueError), open_parquet(file) as content:  # raised again where rows are read
                 for array in content.head(name):
-                    for value in values_of(column, python_values(array, place), target):
+                    for value in values_of(column, python_values(array, position), target):
                         if value["bytes"] is not None:
                             return bytes(value["bytes"])
         return b""
@@ -150,18 +150,18 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
     Raises:
         InputError: a file cannot be read; with `skip_bad` it is left out, from its first row group on that cannot.
     """
-    found: set[str] = set()
+    distinct_values: set[str] = set()
     for file in files:
         try:
             with open_parquet(file) as content:
                 for values in _members(content, path):
-                    found.update(label_of(value) for value in values if value is not None)
-                    if len(found) >= MAX_LABELS:
-                        return found
+                    distinct_values.update(label_of(value) for value in values if value is not None)
+                    if len(distinct_values) >= MAX_LABELS:
+                        return distinct_values
         except InputError:
             if not skip_bad:
                 raise
-    return found
+    return distinct_values
 
 
 def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
@@ -215,22 +215,22 @@ def rows(
 def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | str]:
     """Returns the rows of a record batch, or the problem of a row whose values cannot be read."""
     problems: dict[int, str] = {}
-    plain = [place.path for place in places if has_plain_values(batch.column(place.path).type)]
+    plain = [position.path for position in places if has_plain_values(batch.column(position.path).type)]
     rows: list[dict[str, Any]] = []
     with suppress(UnicodeDecodeError):  # the row and the column are named below
         rows = batch.select(plain).to_pylist() if plain else []
     if not rows:
         plain, rows = [], [{} for _ in range(batch.num_rows)]
-    for place in places:
-        if place.path in plain:
+    for position in places:
+        if position.path in plain:
             continue
-        column = batch.column(place.path)
+        column = batch.column(position.path)
         try:
-            values = python_values(column, place)
+            values = python_values(column, position)
         except Exception:  # of any kind; the rows that do not raise one are used
-            values = _one_by_one(column, place, problems)
+            values = _one_by_one(column, position, problems)
         for row, value in zip(rows, values):
-            row[place.path] = value
+            row[position.path] = value
     return [problems.get(index, row) for index, row in enumerate(rows)] if problems else rows
 
 

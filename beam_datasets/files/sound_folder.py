@@ -76,6 +76,7 @@ class SoundFolder(LabeledFolder):
         raise InputError(f"{self._files_root}: expected a sound, got none that can be read. The first: {problem}")
 
     def _info(self) -> DatasetInfo:
+        """Returns the metadata; the features include the sample rate only if sounds of any rate are accepted."""
         audio = sound_feature(self._sound, lazy_decode=self._lazy_decode)
         features: dict[str, FeatureConnector] = {"audio": audio, "audio/filename": Text()}
         if self._sound.rate == 0:

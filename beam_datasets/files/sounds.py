@@ -84,9 +84,9 @@ def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSou
     Raises:
         ValueError: it cannot be read, or differs from the others.
     """
-    found = read_content(value, beside)
-    check_sound(found.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
-    return found
+    checked_sound = read_content(value, beside)
+    check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
+    return checked_sound
 
 
 def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:

@@ -59,17 +59,23 @@ class Tfrecord(RowsBuilder):
         return [Piece(file) for file in files]
 
     def _infer_fields(self) -> dict[str, Field]:
-        found: dict[str, ObservedValues] = {}
+        """Infers the fields from the first records of each file, and keeps the observed values for their labels.
+
+        Raises:
+            InputError: a record cannot be used, and --skip_bad is not given.
+            NoExamplesError: no file has a record that can be used.
+        """
+        observed: dict[str, ObservedValues] = {}
         total, problems = 0, list[str]()
         for file in self._all_files:
             for row in self._first_rows(file, problems):
                 total += 1
                 for name, values in row.items():
-                    found.setdefault(name, ObservedValues()).add(values)
-        if not found:
+                    observed.setdefault(name, ObservedValues()).add(values)
+        if not observed:
             raise NoExamplesError(problems[0] if problems else f"no file has a record: {self.files_text}")
-        self._values = found
-        return {name: values.field(name, total, self.files_text) for name, values in sorted(found.items())}
+        self._values = observed
+        return {name: values.field(name, total, self.files_text) for name, values in sorted(observed.items())}
 
     def _first_rows(self, file: InputFile, problems: list[str]) -> Iterator[Example]:
         """Yields the lists of the first records of a file, and adds what is wrong with others to the problems.
@@ -78,9 +84,9 @@ class Tfrecord(RowsBuilder):
             InputError: something is, and --skip_bad is not given.
         """
         try:
-            for _, place, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
+            for _, position, row in islice(rows(Piece(file), lambda: lists_of), self._rows_of_each_file):
                 if isinstance(row, str):
-                    problems.append(f"{file.path}{place and ', '}{place}: {row}")
+                    problems.append(f"{file.path}{position and ', '}{position}: {row}")
                 else:
                     yield row
         except (InputError, CorruptRecordError) as error:
@@ -109,6 +115,11 @@ class Tfrecord(RowsBuilder):
         return partial(rows, decoder=partial(known_decoder, self._known), lists=lists)
 
     def _rows_reader(self) -> RowReader:
+        """Returns the reader of rows, which decodes complete examples if features.json describes the records.
+
+        Raises:
+            InputError: the key is not one of these features.
+        """
         if self._known is None:
             return super()._rows_reader()
         if self._key is not None and self._key not in (names := steps_by_name(self._known)):
@@ -162,10 +173,10 @@ class ObservedValues:
             files: that have them, for errors.
         """
         if len(self.kinds) != 1:
-            found = " and ".join(sorted(self.kinds)) or "only empty lists"
+            kinds_text = " and ".join(sorted(self.kinds)) or "only empty lists"
             drop = f"leave it out by {advice(name, 'drop')}"
             ways = drop if self.kinds else f"say what they are lists of by {advice(name, 'int64[]')}, or {drop}"
-            return Field(UNKNOWN, problem=f"feature {name!r} holds {found} in the records of {files}; {ways}")
+            return Field(UNKNOWN, problem=f"feature {name!r} holds {kinds_text} in the records of {files}; {ways}")
         [kind] = self.kinds
         if self.lengths == {1}:
             whole = self.seen == total
@@ -218,15 +229,15 @@ def rows(
 
 def _row(record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool) -> Row:
     """Returns the row of a record, or the problem of one that is no example."""
-    place = place_of(offset, number)
+    position = place_of(offset, number)
     try:
         if not is_checked:
             check_example(record)
-        return number, place, decode(record)
+        return number, position, decode(record)
     except ExampleError as error:
-        return number, place, f"the record is not a tf.train.Example: {error}"
+        return number, position, f"the record is not a tf.train.Example: {error}"
     except (BeamDatasetsError, ValueError) as error:
-        return number, place, str(error)
+        return number, position, str(error)
 
 
 def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
@@ -260,6 +271,11 @@ def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
 
 
 def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:
+    """Returns a feature's values as a list, or as one value or None if its field is known and not a list.
+
+    Raises:
+        ValueError: the field is not a list, but the feature has several values.
+    """
     listed = values if isinstance(values, list) else values.tolist()
     one = fields.get(name)
     if one is None or one.item is not None:

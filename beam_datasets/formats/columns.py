@@ -120,11 +120,12 @@ def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[An
         ExampleError: a record is not a serialized tf.train.Example.
         FeatureValueError: a list has another kind or number of values, or is missing.
     """
-    found = [spans_of(record) for record in records]
-    return tuple([_column(group, found) for group in groups])
+    parsed = [spans_of(record) for record in records]
+    return tuple([_column(group, parsed) for group in groups])
 
 
 def _column(group: FeatureGroup, records: list[tuple[bytes, dict[bytes, tuple[int, int]]]]) -> Any:
+    """Returns the column of a group; `parse` lists its forms."""
     lists = [[_values(group, name, data, spans) for data, spans in records] for name in group.names]
     if group.num_values < 0:
         counts = np.array([-1 if values is None else len(values) for values in lists[0]], np.int64)

@@ -66,11 +66,11 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         return byte & 127 | second << 7, position + 2
     number = byte & 127 | (second & 127) << 7
     shift = 14
-    for place in range(position + 2, position + _MAX_BYTES):
-        byte = data[place]
+    for index in range(position + 2, position + _MAX_BYTES):
+        byte = data[index]
         number |= (byte & 127) << shift
         if byte < 128:
-            return number, place + 1
+            return number, index + 1
         shift += 7
     raise ExampleError(f"the varint at byte {position} has more than {_MAX_BYTES} bytes")
 
@@ -156,6 +156,11 @@ def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) 
 
 
 def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
+    """Returns the map entry of a named list whose kind is derived from the values.
+
+    Raises:
+        TypeError: the values are not bytes, floats or integers.
+    """
     if not isinstance(values, np.ndarray) and (len(values) == 0 or isinstance(values[0], bytes)):
         return list_entry(name, "bytes", values)
     array = np.asarray(values)
@@ -263,10 +268,10 @@ def values_of(feature: Any, kind: Kind) -> Values:
     Raises:
         ExampleError: it holds a list of another kind.
     """
-    found = feature.WhichOneof("kind")
-    if found != f"{kind}_list":
-        raise ExampleError(f"expected a list of {kind}, found {found or 'none'}")
-    values = getattr(feature, found).value
+    field_name = feature.WhichOneof("kind")
+    if field_name != f"{kind}_list":
+        raise ExampleError(f"expected a list of {kind}, found {field_name or 'none'}")
+    values = getattr(feature, field_name).value
     return list(values) if kind == "bytes" else np.fromiter(values, _DTYPES[kind], len(values))
 
 

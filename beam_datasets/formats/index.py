@@ -162,8 +162,8 @@ class Index:
         if self._unsorted and stop is None:
             raise ValueError("the keys of this index do not ascend; say in which stretch of it to look")
         stop = len(self) if stop is None else stop
-        place = bisect.bisect_left(range(len(self)), sort_key, start, stop, key=lambda i: keys[i].tobytes())
-        return place if place < stop and keys[place].tobytes() == sort_key else None
+        record = bisect.bisect_left(range(len(self)), sort_key, start, stop, key=lambda i: keys[i].tobytes())
+        return record if record < stop and keys[record].tobytes() == sort_key else None
 
     def to_bytes(self) -> bytes:
         """Returns the index file."""
@@ -241,6 +241,11 @@ def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
 
 
 def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
+    """Returns the offsets as little-endian uint64, without a copy if they have that type.
+
+    Raises:
+        ValueError: they are not a non-empty array of integers of one dimension, or one is negative.
+    """
     array: NDArray[Any] = np.asarray(offsets)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(f"offsets are n + 1 integers; got {array.dtype} of shape {array.shape}")
@@ -264,6 +269,7 @@ def _as_keys(keys: ArrayLike) -> NDArray[np.uint8]:
 
 
 def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
+    """Returns why the offsets are invalid; None if they start at 0 and each record has room for its framing."""
     if offsets[0] != 0:
         return f"the first record begins at byte {offsets[0]}, but must at 0"
     # Compared, not subtracted: a difference of unsigned numbers does not go below 0.
@@ -277,6 +283,7 @@ def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
 
 
 def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
+    """Returns why the keys are invalid; None if there are `n`, which ascend exactly if `unsorted` is False."""
     if len(keys) != n:
         return f"there are {n} records but {len(keys)} keys"
     i = _descent(keys)

@@ -50,26 +50,26 @@ class PlainRecordBlock(list[bytes]):
             limit: how many bytes they may have together, but for the last.
         """
         while at < stop and len(self) < most and self.num_bytes < limit:
-            run, first, some = int(runs[at]), int(firsts[at]), 0
+            run, first, num_taken = int(runs[at]), int(firsts[at]), 0
             chunk = chunks.get(run) if counts[at] else None
             if chunk is not None and chunk.has(first):
-                some = self._take_run(chunk, first, int(counts[at]), most, limit)
-                firsts[at] += some
-                counts[at] -= some
-            if chunk is not None and (first + some >= chunk.stop or not (some or chunk.has(first))):
+                num_taken = self._take_run(chunk, first, int(counts[at]), most, limit)
+                firsts[at] += num_taken
+                counts[at] -= num_taken
+            if chunk is not None and (first + num_taken >= chunk.stop or not (num_taken or chunk.has(first))):
                 del chunks[run]
             if not counts[at]:
                 at += 1
-            elif not some:
+            elif not num_taken:
                 break
         return at
 
     def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
         """Adds the first records of a run that a chunk has, and returns how many."""
-        offsets, place = chunk.offsets, first - chunk.first
-        fitting = int(offsets.searchsorted(offsets[place] + (limit - self.num_bytes), "right")) - 1
-        end = max(min(fitting, place + count, place + most - len(self)), place + 1)
-        records = tfrecord.plain_records(chunk.buffer, offsets[place : end + 1], True)
+        offsets, index = chunk.offsets, first - chunk.first
+        fitting = int(offsets.searchsorted(offsets[index] + (limit - self.num_bytes), "right")) - 1
+        end = max(min(fitting, index + count, index + most - len(self)), index + 1)
+        records = tfrecord.plain_records(chunk.buffer, offsets[index : end + 1], True)
         self += records
         self.num_bytes += sum(map(len, records))
         return len(records)
@@ -96,8 +96,8 @@ class PlainChunk:
 
     def has(self, record: int) -> bool:
         """Returns whether a record is among them; those that were left out have no bytes."""
-        place = record - self.first
-        return 0 <= place < len(self.offsets) - 1 and bool(self.offsets[place] != self.offsets[place + 1])
+        index = record - self.first
+        return 0 <= index < len(self.offsets) - 1 and bool(self.offsets[index] != self.offsets[index + 1])
 
 
 chunk: Callable[[memoryview, Ints, int], Any] = PlainChunk if core is None else core.chunk

@@ -331,8 +331,8 @@ def _crc_problem(got: int, stored: Buffer) -> str | None:
 def _large_problem(reader: Readable, start: int, size: int) -> str | None:
     """Returns what is wrong with the data of the record of `size` framed bytes at byte `start`, read in pieces."""
     crc, stop = 0, start + size - U32.size
-    for place in range(start + HEADER.size, stop, PIECE_BYTES):
-        crc = crc32c(reader.read(place, min(place + PIECE_BYTES, stop)), crc)
+    for offset in range(start + HEADER.size, stop, PIECE_BYTES):
+        crc = crc32c(reader.read(offset, min(offset + PIECE_BYTES, stop)), crc)
     return _crc_problem(_masked(crc), reader.read(stop, stop + U32.size))
 
 

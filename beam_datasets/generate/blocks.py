@@ -261,10 +261,10 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
         spill_dir = spill_dir or tempfile.gettempdir()
     if spill_dir:
         spill_dir = storage.with_options_if_remote(spill_dir, None, beside=staging_dir)
-        own = storage.join(spill_dir, f"{storage.basename(staging_dir)}{SPILL_SUFFIX}")
+        run_spill_dir = storage.join(spill_dir, f"{storage.basename(staging_dir)}{SPILL_SUFFIX}")
         if workers.shares_disk:
-            _check_spill_dir(own, spill_dir)
-        return own
+            _check_spill_dir(run_spill_dir, spill_dir)
+        return run_spill_dir
     return storage.join(storage.dirname(staging_dir), storage.basename(staging_dir) + SPILL_SUFFIX)
 
 
@@ -327,8 +327,8 @@ def split_by_key(block: Block, buckets: int = 256) -> Iterator[tuple[tuple[str, 
     all_sizes = np.frombuffer(block.sizes, "<u4")
     bucket_of = np.frombuffer(block.keys, ">u4")[3::4] & np.uint32(buckets - 1)
     order = np.argsort(bucket_of, kind="stable")
-    found, starts = np.unique(bucket_of[order], return_index=True)
-    for bucket, places in zip(found.tolist(), np.split(order, starts[1:])):
+    used_buckets, starts = np.unique(bucket_of[order], return_index=True)
+    for bucket, places in zip(used_buckets.tolist(), np.split(order, starts[1:])):
         yield (block.split, bucket), (rows[places].tobytes(), all_sizes[places].tobytes())
 
 
@@ -383,8 +383,8 @@ def collector(encode: Callable[[Any], bytes], most: int) -> tuple[Any, ...]:
     if core is not None:
         functions: tuple[Any, ...] = core.collector(encode, most)
         return functions
-    own = _Collector(encode, most)
-    return own.append, own.sizes, own.ordered, own.clear
+    python_collector = _Collector(encode, most)
+    return python_collector.append, python_collector.sizes, python_collector.ordered, python_collector.clear
 
 
 def make_block(
@@ -400,7 +400,7 @@ def make_block(
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
     which = np.repeat(np.arange(len(buffers)), list(map(len, sizes)))
-    starts = np.concatenate([np.cumsum(some) - some for some in sizes])
+    starts = np.concatenate([np.cumsum(buffer_sizes) - buffer_sizes for buffer_sizes in sizes])
     all_sizes = np.concatenate(sizes)
 
     def ordered(order: NDArray[np.int64]) -> bytes:

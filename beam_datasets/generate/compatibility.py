@@ -66,11 +66,11 @@ def check(published_dir: str, result_dir: str) -> None:
     """
     from beam_datasets.diffing import diff  # few runs ask for it, and all would wait for the import
 
-    found = diff(published_dir, result_dir, examples=0)
-    if not found.verdict.kept:
-        command = f"beam-datasets publish {result_dir} --version {found.verdict.lowest}"
-        damaged = (line for split in found.splits.values() for line in split.undecoded_lines())
-        text = "\n".join([_refusal(found.verdict, found.new, found.old), *damaged])
+    difference = diff(published_dir, result_dir, examples=0)
+    if not difference.verdict.kept:
+        command = f"beam-datasets publish {result_dir} --version {difference.verdict.lowest}"
+        damaged = (line for split in difference.splits.values() for line in split.undecoded_lines())
+        text = "\n".join([_refusal(difference.verdict, difference.new, difference.old), *damaged])
         raise ResultKeptError(f"{text}\nThe result is kept. To publish it under that number: {command}")
 
 

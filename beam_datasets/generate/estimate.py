@@ -81,20 +81,20 @@ def take_samples(
     together = read_together(sources)
     end = time.monotonic() + SAMPLE_SECONDS
     for number, splits in enumerate(together):
-        one, found = sources[splits[0]], {split: [0, 0] for split in splits}
+        one, tallies = sources[splits[0]], {split: [0, 0] for split in splits}
         count = max(1, math.ceil(len(one.units) * share))
         chosen = [one.units[number * len(one.units) // count] for number in range(count)] if one.units else []
         began, weight, is_whole = time.monotonic(), 0.0, True
         deadline = began + (end - began) / (len(together) - number)
         for unit in chosen:
-            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, found, deadline)
+            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
             weight += _weight(unit)
             if time.monotonic() > deadline:
                 break
         seconds = (time.monotonic() - began) / len(splits)
         total = sum(map(_weight, one.units))
         known = weight / total if total and is_whole else None
-        samples |= {split: Sample(known, found[split][0], found[split][1], seconds) for split in splits}
+        samples |= {split: Sample(known, tallies[split][0], tallies[split][1], seconds) for split in splits}
     return samples
 
 

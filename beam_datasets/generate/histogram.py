@@ -109,6 +109,7 @@ def merge(histograms: Iterable[Histogram], max_bins: int = DEFAULT_BINS) -> Hist
 
 
 def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
+    """Returns the bins of all histograms together, at the coarsest of their resolutions or a coarser one."""
     if not parts:
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
     shift = max(part.shift for part in parts)

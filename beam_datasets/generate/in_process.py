@@ -81,11 +81,11 @@ def generate(
     with publishing.staging(publication):
         publication = publishing.stage_inputs(publication, inputs)
         if checksums is not None:
-            found = itertools.chain.from_iterable(map(checksums.read, checksums.units))
-            publication = publishing.stage_checksums(publication, dict(found))
+            file_checksums = itertools.chain.from_iterable(map(checksums.read, checksums.units))
+            publication = publishing.stage_checksums(publication, dict(file_checksums))
         blocks = _encode(info, sources, spill_dir, libraries, [] if seen is None else seen)
-        made = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
-        publishing.publish(publication, *made)
+        plan_and_shards = write_blocks(blocks, list(sources), sharding, destination, spill_dir, libraries)
+        publishing.publish(publication, *plan_and_shards)
     return publication.target
 
 
@@ -167,4 +167,6 @@ def write_blocks(
     for number in sorted(groups):
         group = plan.group(number)
         parts[group.split, group.shard].append(write_group(group, groups.pop(number), destination))
-    return plan, [join_parts(some, plan.split(split).num_shards, destination) for (split, _), some in parts.items()]
+    return plan, [
+        join_parts(shard_parts, plan.split(split).num_shards, destination) for (split, _), shard_parts in parts.items()
+    ]

@@ -84,7 +84,7 @@ def find_builds() -> list[Leftover]:
     folder, search = storage.normalize(tempfile.gettempdir()), _Search(WEEK, time.time())
     matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list(folder)))
     names = [match.string for match in matches if match["name"] == BUILD]
-    return [found for name in names if (found := search.judge(storage.join(folder, name), "build"))]
+    return [leftover for name in names if (leftover := search.judge(storage.join(folder, name), "build"))]
 
 
 def remove_leftover(
@@ -115,8 +115,8 @@ def remove_leftover(
     if now.kind == "temporary":
         (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
     elif _is_given_up(now.path):
-        made = [path for path in _beside(now.path) if Owner.read(path) is None]
-        for path in (now.path + SPILL_SUFFIX, *made, now.path):
+        unowned_dirs = [path for path in _beside(now.path) if Owner.read(path) is None]
+        for path in (now.path + SPILL_SUFFIX, *unowned_dirs, now.path):
             storage.remove_tree(path)
     else:
         return False
@@ -193,17 +193,18 @@ class _Search:
             if storage.is_link(path):
                 continue
             if storage.is_temporary(name) or name.startswith(runs.LOG_PREFIX):
-                yield from self._found(path, "temporary")
+                yield from self._examine(path, "temporary")
             elif name.startswith(runs.RUNS_PREFIX) and storage.is_remote(path):
-                yield from self._found(path, "run")
+                yield from self._examine(path, "run")
             elif runs.STAGING_NAME.fullmatch(name):
                 if name.removesuffix(SPILL_SUFFIX) in entries and name.endswith(SPILL_SUFFIX):
                     continue  # shown with the staging directory
-                yield from self._found(path, "staging")
+                yield from self._examine(path, "staging")
             elif depth and not _is_file_of_a_dataset(name) and storage.is_dir(path):
                 yield from self.below(path, depth - 1)
 
-    def _found(self, path: str, kind: LeftoverKind) -> Iterator[Leftover]:
+    def _examine(self, path: str, kind: LeftoverKind) -> Iterator[Leftover]:
+        """Yields the leftover at a path, if any; one that cannot be judged is yielded as kept, with the reason."""
         try:
             leftover = self.judge(path, kind)
         except StorageError as error:  # such as a damaged record, which must not hide what else there is
@@ -338,6 +339,11 @@ def _kept_result(staging_dir: str) -> str | None:
 
 
 def _list(folder: str) -> list[str]:
+    """Returns the names in a directory; none if it was deleted meanwhile or is not a directory.
+
+    Raises:
+        StorageError: an existing directory cannot be listed.
+    """
     try:
         return storage.list_dir(folder)
     except PathNotFoundError:

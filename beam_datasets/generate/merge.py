@@ -137,12 +137,12 @@ class Merge:
     @classmethod
     def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
-        some = list(_held(blocks, stack))
-        remote = any(storage.is_remote(each.path) for each, _ in some)
+        blocks_and_reads = list(_held(blocks, stack))
+        remote = any(storage.is_remote(each.path) for each, _ in blocks_and_reads)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
         held: list[Read] = []
         parts, sizes = [], []
-        for loaded, read in for_all(lambda each: (each[0].load(), each[1]), some):
+        for loaded, read in for_all(lambda each: (each[0].load(), each[1]), blocks_and_reads):
             for block in loaded:
                 keeps_open = remote or len(held) < MAX_OPEN_FILES  # a process has a limit
                 held.append(read or _reads(block, stack if keeps_open else None))
@@ -152,12 +152,12 @@ class Merge:
         del parts
         keys = key_array(joined)
         del joined
-        starts = [np.cumsum(some, dtype=np.int64) - some for some in sizes]
+        starts = [np.cumsum(block_sizes, dtype=np.int64) - block_sizes for block_sizes in sizes]
         return cls(
             held,
             keys,
             np.concatenate([np.empty(0, np.uint32), *sizes]),
-            np.repeat(np.arange(len(held), dtype=np.int32), [len(some) for some in sizes]),
+            np.repeat(np.arange(len(held), dtype=np.int32), [len(block_sizes) for block_sizes in sizes]),
             np.concatenate([np.empty(0, np.int64), *starts]),
             sort_order(keys),
             IN_STORE if remote else ON_DISK,
@@ -210,8 +210,8 @@ class Merge:
             num_bytes = int(sizes.sum(dtype=np.int64))
             number = self.read_size.chunks(len(self.reads), num_bytes)
             chunk_bytes = num_bytes // number + int(sizes.max(initial=0))  # so that no small one is left
-        for _, some in itertools.groupby(cuts(sizes, chunk_bytes), lambda span: span[0] // _RANKS):
-            spans = list(some)
+        for _, group in itertools.groupby(cuts(sizes, chunk_bytes), lambda span: span[0] // _RANKS):
+            spans = list(group)
             places = self.order[spans[0][0] : spans[-1][1]]
             bounds = np.array([start for start, _ in spans] + [spans[-1][1]]) - spans[0][0]
             block_of, starts = self.block_of[places], self.starts[places]
@@ -230,8 +230,8 @@ class Merge:
     def _read(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
         """Returns the bytes of runs (block, start, end), which ascend in each block; reads one range of each block."""
         lows, highs = {block: start for block, start, _ in reversed(runs)}, {block: end for block, _, end in runs}
-        found = self.for_all(lambda block: self.reads[block](lows[block], highs[block]), lows)
-        views = {block: memoryview(data) for block, data in zip(lows, found)}
+        buffers = self.for_all(lambda block: self.reads[block](lows[block], highs[block]), lows)
+        views = {block: memoryview(data) for block, data in zip(lows, buffers)}
         return [views[block][start - lows[block] : end - lows[block]] for block, start, end in runs]
 
     def _gather(self, places: NDArray[np.intp]) -> Iterator[list[Buffer]]:
@@ -245,8 +245,8 @@ class Merge:
         highs = np.zeros(len(blocks), np.int64)
         np.minimum.at(lows, block_of, starts)
         np.maximum.at(highs, block_of, starts + sizes)
-        some = [self.reads[block] for block in blocks.tolist()]
-        ranges = list(self.for_all(lambda read, low, high: read(low, high), some, lows.tolist(), highs.tolist()))
+        reads = [self.reads[block] for block in blocks.tolist()]
+        ranges = list(self.for_all(lambda read, low, high: read(low, high), reads, lows.tolist(), highs.tolist()))
         starts -= lows[block_of]
         for first, stop in cuts(sizes, PIECE_BYTES):
             piece = slice(first, stop)

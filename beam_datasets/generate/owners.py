@@ -115,6 +115,7 @@ def remove_owned(directory: str) -> None:
 
 
 def _is_there(pid: int) -> bool:
+    """Returns whether a process of this machine exists and has not ended; a zombie counts as ended."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -439,10 +439,14 @@ def _cut_block(
 ) -> Iterator[tuple[int, Block]]:
     """Yields (number, records [first, last) of a block) for those that are not empty."""
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)])
-    some = lasts > firsts
-    firsts, lasts = firsts[some], lasts[some]
+    is_nonempty = lasts > firsts
+    firsts, lasts = firsts[is_nonempty], lasts[is_nonempty]
     cuts = zip(
-        numbers[some].tolist(), firsts.tolist(), lasts.tolist(), offsets[firsts].tolist(), offsets[lasts].tolist()
+        numbers[is_nonempty].tolist(),
+        firsts.tolist(),
+        lasts.tolist(),
+        offsets[firsts].tolist(),
+        offsets[lasts].tolist(),
     )
     for number, first, last, start, stop in cuts:
         yield number, block.cut(first, last, start, stop)

@@ -220,8 +220,8 @@ def stage_checksums(publication: Publication, checksums: Mapping[str, str]) -> P
     assert publication.inputs is not None
     inputs = Inputs.from_text(storage.read_bytes(publication.inputs[0]))
     assert inputs is not None
-    found = {name: text for name, text in checksums.items() if text}
-    return stage_inputs(publication, inputs.with_files(Inputs(checksums=found)))
+    known_checksums = {name: text for name, text in checksums.items() if text}
+    return stage_inputs(publication, inputs.with_files(Inputs(checksums=known_checksums)))
 
 
 def read_inputs(dataset_dir: str) -> Inputs | None:
@@ -359,6 +359,7 @@ def decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) 
 
 
 def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard]) -> Decision:
+    """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision."""
     if publication.is_remote:
         runs.reserve(publication)
     columns = {split.split: _columns(split, shards) for split in plan.splits}
@@ -473,6 +474,12 @@ def make_visible(publication: Publication, decision: Decision) -> str:
 
 
 def _rename(publication: Publication, decision: Decision) -> None:
+    """Renames the staging directory to the published one; removes it if another attempt has published the version.
+
+    Raises:
+        AlreadyPublishedError: something else is at the final name.
+        FileExistsError, FileNotFoundError: see `rename_into_place`; the version is not published.
+    """
     try:
         rename_into_place(publication, decision.files)
     except (FileExistsError, FileNotFoundError):
@@ -494,27 +501,29 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
         LostExamplesError: a file was removed or changed.
     """
     sizes = {file.name: file.num_bytes for file in files}
-    taken, made = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
+    taken, new_dir = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
     _tidy(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
         # The manifest goes last: with it, `gc` would take what a killed process leaves for a result that was kept.
-        storage.move_files(taken, made, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
-        found = storage.file_sizes(made)
-        wrong = [name for name in sizes if name not in found or (name != RUN_FILE and found[name] != sizes[name])]
+        storage.move_files(taken, new_dir, sorted(sizes, key=lambda name: name == MANIFEST_FILE))
+        moved_sizes = storage.file_sizes(new_dir)
+        wrong = [
+            name for name in sizes if name not in moved_sizes or (name != RUN_FILE and moved_sizes[name] != sizes[name])
+        ]
         if wrong:
             raise LostExamplesError(
                 f"{run.staging_dir}: {len(wrong)} of {len(sizes)} files were removed or changed, such as "
                 f"{wrong[0]}; nothing was published. Run it again."
             )
-        storage.rename_dir(made, run.target)
+        storage.rename_dir(new_dir, run.target)
     except BaseException:
         try:
-            storage.move_files(made, taken, sizes)
+            storage.move_files(new_dir, taken, sizes)
             storage.rename_dir(taken, run.staging_dir)  # for another attempt, or the launcher to remove
         except StorageError:
             storage.remove_tree(taken)
-        storage.remove_tree(made)
+        storage.remove_tree(new_dir)
         raise
     with contextlib.suppress(StorageError):  # another attempt just writes there; it is published, and gc finds the rest
         storage.remove_tree(taken)
@@ -609,7 +618,8 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
 
 
 def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
-    made = announce(
+    """Announces a complete result under the version that a directory names; returns the publication."""
+    publication = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
         dataset_dir,
         sharding=ShardingOptions(),
@@ -617,7 +627,7 @@ def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publ
         builder=manifest.builder,
         source=manifest.source,
     )
-    return replace(made, options=manifest.options)
+    return replace(publication, options=manifest.options)
 
 
 def kept_shards(dataset: str, split: str, columns: ShardColumns) -> Iterator[WrittenShard]:
@@ -650,21 +660,21 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     Raises:
         LostExamplesError: they do not hold just the examples that were planned.
     """
-    own = sorted((shard for shard in shards if shard.split == split.split), key=lambda shard: shard.shard)
-    written = sum(shard.num_examples for shard in own)
-    if [shard.shard for shard in own] != list(range(split.num_shards)) or written != split.num_examples:
+    split_shards = sorted((shard for shard in shards if shard.split == split.split), key=lambda shard: shard.shard)
+    written = sum(shard.num_examples for shard in split_shards)
+    if [shard.shard for shard in split_shards] != list(range(split.num_shards)) or written != split.num_examples:
         raise LostExamplesError(
-            f"split {split.split!r}: {len(own)} shards with {written} examples were written, planned were "
+            f"split {split.split!r}: {len(split_shards)} shards with {written} examples were written, planned were "
             f"{split.num_shards} with {split.num_examples}. The engine lost or doubled some; nothing was published. "
             "Run it again."
         )
-    return own
+    return split_shards
 
 
 def _columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
     """Returns what the manifest records of a split's shards, after checking them."""
-    own = complete_split(split, shards)
-    return ShardColumns(*([getattr(shard, column.name) for shard in own] for column in fields(ShardColumns)))
+    split_shards = complete_split(split, shards)
+    return ShardColumns(*([getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)))
 
 
 def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:

@@ -182,6 +182,7 @@ class _Plan:
         self.refused[file] = f"{why}: give {which} by --from, or generate a new version"
 
     def _copied_small(self, file: str) -> FileRepair | None:
+        """Returns the repair of a metadata file from the copy; if no SHA-256 proves it, None, after refusing it."""
         manifest = self.before.expected.manifest
         if file == MANIFEST_FILE:
             self.refused[file] = "no checksum proves it: copy it by hand from a good copy, and verify again"

@@ -265,7 +265,7 @@ def names_in(directory: str) -> list[str]:
 def is_complete(target: str) -> bool:
     """Returns whether a run has made a directory visible: as a dataset, or as an export, of which some are datasets."""
     names = ((INFO_FILE, MANIFEST_FILE), (EXPORT_FILE,))
-    return any(all(storage.exists(storage.join(target, name)) for name in some) for some in names)
+    return any(all(storage.exists(storage.join(target, name)) for name in marker_files) for marker_files in names)
 
 
 def holder(target: str) -> Holder | None:
@@ -276,10 +276,10 @@ def holder(target: str) -> Holder | None:
     """
     folder = runs_dir(target)
     try:
-        found = [match for name in storage.list_dir(folder) if (match := _RESERVATION.fullmatch(name))]
-        if not found:
+        matches = [match for name in storage.list_dir(folder) if (match := _RESERVATION.fullmatch(name))]
+        if not matches:
             return None
-        last = max(found, key=lambda match: match[1])
+        last = max(matches, key=lambda match: match[1])
         path = storage.join(folder, last[0])
         text = storage.read_bytes(path)
     except PathNotFoundError:  # deleted in the meantime, because the version is published
@@ -319,9 +319,9 @@ def reserve(run: Run) -> None:
     """
     while True:
         _check_not_complete(run.target)
-        own = decision_of(run.target, run.job)
-        if own is not None and own.kind == ABANDON:
-            raise _abandoned(run, own)
+        decision = decision_of(run.target, run.job)
+        if decision is not None and decision.kind == ABANDON:
+            raise _abandoned(run, decision)
         held = holder(run.target)
         if held is None or (held.decision is not None and held.decision.kind == ABANDON):
             number = held.number + 1 if held else 1
@@ -433,12 +433,17 @@ def complete(run: Run, decision: Decision) -> None:
 
 
 def _check_files(run: Run, decision: Decision) -> None:
-    found = storage.file_sizes(run.target)
-    wrong = [file for file in decision.files if file.name != run.marker and found.get(file.name) != file.num_bytes]
+    """Checks that the target directory contains all files of the decision but the marker, each in its size.
+
+    Raises:
+        StorageError: a file is missing or has another size.
+    """
+    sizes = storage.file_sizes(run.target)
+    wrong = [file for file in decision.files if file.name != run.marker and sizes.get(file.name) != file.num_bytes]
     if wrong:
         raise StorageError(
             f"{storage.join(run.target, wrong[0].name)}: expected {wrong[0].num_bytes} bytes, got "
-            f"{found.get(wrong[0].name, 'no file')} ({len(wrong)} of {len(decision.files)} files are wrong). Run gc to "
+            f"{sizes.get(wrong[0].name, 'no file')} ({len(wrong)} of {len(decision.files)} files are wrong). Run gc to "
             "put the staged files in place."
         )
 
@@ -495,8 +500,8 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
     while not is_complete(target):  # no run publishes there any more, and records would be left
         if _create(_decision_path(target, job), wanted.to_json()):
             return wanted
-        if (found := decision_of(target, job)) is not None:
-            return found
+        if (decision := decision_of(target, job)) is not None:
+            return decision
     return wanted
 
 

@@ -151,6 +151,11 @@ def write_chunks(writer: storage.Writer, chunks: Iterable[list[Buffer]], checksu
 
 
 def _check_unique(merge: Merge, group: Group, destination: Destination) -> None:
+    """Checks that no two records of a group have the same sort key.
+
+    Raises:
+        DuplicateKeyError: two records have the same key; the message shows the key and both records.
+    """
     repeats = merge.repeats()
     if not len(repeats):
         return
@@ -194,6 +199,7 @@ def append_file(path: str, writer: storage.Writer, checksum: int = 0) -> int:
 
 
 def _joined_index(parts: Sequence[WrittenShard], ordered: bool) -> Index:
+    """Returns the index of a shard: those of its parts, with offsets shifted by the sizes of the parts before."""
     offsets, keys, before = [np.zeros(1, np.uint64)], [], 0
     for part in parts:
         path = part.path + ".index"
@@ -227,6 +233,7 @@ def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
 
 
 def _show_value(value: Any) -> str:
+    """Returns text for a value; bytes as UTF-8, cut to `TEXT_SHOWN` characters, or else their length and start."""
     if not isinstance(value, bytes):
         return str(value)
     try:

@@ -161,9 +161,9 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
         split: the split's name.
         unit: name of the unit; '' if the split has only one.
     """
-    place = f"unit {unit} of {split!r}" if unit else repr(split)
+    location = f"unit {unit} of {split!r}" if unit else repr(split)
     said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
-    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {place})"
+    return f"{type(error).__name__}: {said}", f"after key {key!r:.200} (example {count:,} of {location})"
 
 
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -244,6 +244,11 @@ def checksum(keys: bytes, sizes: bytes) -> int:
 
 
 def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
+    """Returns whether a block's keys and sizes match their CRC-32C, after checking all records, a chunk at a time.
+
+    Raises:
+        CorruptRecordError: a record is damaged.
+    """
     (block,) = blocks.load()
     if checksum(block.keys, block.sizes) != crc or not isinstance(block.payload, FileRange):
         return False
@@ -259,8 +264,10 @@ def _is_whole(blocks: SpilledBlocks, crc: int) -> bool:
 
 def load_checkpoints(directories: Iterable[str]) -> list[Checkpoint]:
     """Returns the readable checkpoints in these directories."""
-    found = [storage.join(directory, name) for directory in directories for name in sorted(runs.names_in(directory))]
-    paths = [path for path in found if path.endswith(CHECKPOINT_SUFFIX)]
+    all_paths = [
+        storage.join(directory, name) for directory in directories for name in sorted(runs.names_in(directory))
+    ]
+    paths = [path for path in all_paths if path.endswith(CHECKPOINT_SUFFIX)]
     with ThreadPoolExecutor(READS_AT_ONCE) as executor:
         return [checkpoint for checkpoint in executor.map(Checkpoint.load, paths) if checkpoint is not None]
 
@@ -412,6 +419,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
+    """Returns a text for the value and all it contains; if it cannot be pickled, one that differs from every other."""
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, dict):
@@ -452,15 +460,15 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
         ResumeError: the builder has changed, or a run of this machine is still active.
     """
     attempts, accepted = [], {own.digest}
-    found = list(_earlier(run))
-    for attempt, earlier in found:
+    earlier_runs = list(_earlier(run))
+    for attempt, earlier in earlier_runs:
         owner = Owner.read(attempt.spill_dir) or Owner.read(attempt.staging_dir)
         if owner is not None and owner.is_here and owner.is_running and owner.is_local:
             raise ResumeError(f"{own.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end.")
         if earlier.digest == own.digest:
             accepted.update(earlier.accepted)
         attempts.append(attempt)
-    others = [earlier for _, earlier in found if earlier.digest not in accepted]
+    others = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
     if others and resume != CHANGED:
         changes = "\n  ".join(_changes(others[-1].fingerprint, own.fingerprint))
         raise ResumeError(
@@ -501,8 +509,8 @@ def keeps_units(run: runs.Run, spill_dir: str) -> bool:
 
 def hint(spill_dir: str) -> str:
     """Returns how to continue a failed run."""
-    found = Resumable.load(spill_dir)
-    return (found and found.command) or "the same command with --resume"
+    resumable = Resumable.load(spill_dir)
+    return (resumable and resumable.command) or "the same command with --resume"
 
 
 def command_to_resume() -> str | None:

@@ -98,14 +98,14 @@ class ParquetContent:
             InputError: the footer is damaged, or a column has more or fewer values than rows are declared.
         """
         try:
-            found = column_chunks(_footer_of(self._stream))
+            row_groups = column_chunks(_footer_of(self._stream))
         except (ValueError, OSError) as error:
             raise InputError(f"{self.path}: expected a Parquet file, got an error: {reason(error)}") from error
-        if [len(columns) for columns in found] != [len(self.leaves)] * len(self.groups):
+        if [len(columns) for columns in row_groups] != [len(self.leaves)] * len(self.groups):
             raise InputError(f"{self.path}: expected {len(self.leaves)} columns in each row group. {_DAMAGED}")
         for leaf in range(len(self.leaves)):
-            self._check_values(leaf, [columns[leaf] for columns in found])
-        return found
+            self._check_values(leaf, [columns[leaf] for columns in row_groups])
+        return row_groups
 
     def _check_values(self, leaf: int, chunks: Sequence[ColumnChunk]) -> None:
         """Raises InputError if a column of values, which has a chunk in each row group, lacks rows or has too many."""
@@ -156,13 +156,13 @@ class ParquetContent:
         """Returns the least and the greatest value of a column of integers; None if not all row groups declare them."""
         formats = {"INT32": "<i", "INT64": "<q"}
         form = formats.get(self._file.schema.column(leaf).physical_type)
-        found: list[int] = []
+        values: list[int] = []
         for columns in self.chunks:
             declared = columns[leaf].bounds
             if form is None or declared is None or {len(each) for each in declared} != {struct.calcsize(form)}:
                 return None
-            found += [struct.unpack(form, each)[0] for each in declared]
-        return (min(found), max(found)) if found else None
+            values += [struct.unpack(form, each)[0] for each in declared]
+        return (min(values), max(values)) if values else None
 
     # ---------------------------------------------------------------------------------------------------------- values
 
@@ -254,8 +254,8 @@ class ParquetContent:
     def int96_columns(self) -> list[str]:
         """The columns that contain times as INT96, which pyarrow reads as nanoseconds modulo 2^64."""
         schema = self._file.schema
-        found = [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).physical_type == "INT96"]
-        return list(dict.fromkeys(found))
+        columns = [name for leaf, name in enumerate(self.leaves) if schema.column(leaf).physical_type == "INT96"]
+        return list(dict.fromkeys(columns))
 
     def _with_exact_times(self, batch: Any, group: int, start: int) -> Any:
         """Returns a batch with INT96 columns as `exact_times` returns them.

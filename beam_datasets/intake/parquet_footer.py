@@ -59,6 +59,7 @@ def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
 
 
 def _row_group(reader: _Reader) -> list[ColumnChunk]:
+    """Reads a RowGroup struct, and returns its column chunks; skips all other fields."""
     columns: list[ColumnChunk] = []
     for field, kind in reader.fields():
         if (field, kind) == (1, _LIST):  # RowGroup.columns
@@ -69,6 +70,7 @@ def _row_group(reader: _Reader) -> list[ColumnChunk]:
 
 
 def _column(reader: _Reader) -> ColumnChunk:
+    """Reads a ColumnChunk struct; the bounds are None unless the statistics contain both of them."""
     is_encrypted, num_values = False, -1
     statistics: dict[int, Any] = {}
     for field, kind in reader.fields():

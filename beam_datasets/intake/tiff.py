@@ -110,10 +110,10 @@ def _chain(
         if not 0 < count <= _MAX_TAGS:
             raise DamagedError(f"the directory at byte {offset} has {count} tags")
         tags = {}
-        for place in range(offset + size, offset + size + count * step, step):
-            tag, kind, number, value = struct.unpack_from(entry, data, place)
+        for entry_offset in range(offset + size, offset + size + count * step, step):
+            tag, kind, number, value = struct.unpack_from(entry, data, entry_offset)
             is_inside = number * _SIZES.get(kind, 1) <= inline
-            tags[tag] = (kind, number, place + step - inline if is_inside else value)
+            tags[tag] = (kind, number, entry_offset + step - inline if is_inside else value)
         directory = Directory(order, data, tags)
         yield directory
         for inner in directory.numbers(SUBFILES) if subfiles else ():
@@ -128,24 +128,24 @@ def pages(data: bytes) -> tuple[list[Directory], list[Directory]]:
         DamagedError: the file is damaged.
         InputError: it is a raw file of a camera, or its first picture is a preview of another one.
     """
-    found = [each for each in directories(data) if each.number(WIDTH) and each.number(HEIGHT)]
-    if not found:
+    pictures = [each for each in directories(data) if each.number(WIDTH) and each.number(HEIGHT)]
+    if not pictures:
         raise DamagedError("there are no pixels")
-    first = found[0]
-    if any(DNG in each.tags or each.number(PHOTOMETRIC) in _RAW for each in found):
+    first = pictures[0]
+    if any(DNG in each.tags or each.number(PHOTOMETRIC) in _RAW for each in pictures):
         raise InputError("a raw file of a camera (DNG, NEF, ARW, ...), of which a preview would be read; convert it")
-    sizes = {(each.number(WIDTH), each.number(HEIGHT)) for each in found if not each.number(KIND) & _MASK}
+    sizes = {(each.number(WIDTH), each.number(HEIGHT)) for each in pictures if not each.number(KIND) & _MASK}
     largest = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
     if first.number(KIND) & _REDUCED:
         raise InputError(
             f"its first picture is a preview of another one ({largest[1]} x {largest[0]}), as in raw files of cameras "
             "(NEF, ARW, ...); decoders read the preview. Convert it"
         )
-    starts = [start for each in found[:1] for tag in (STRIPS, TILES) for start in each.numbers(tag)]
+    starts = [start for each in pictures[:1] for tag in (STRIPS, TILES) for start in each.numbers(tag)]
     if not starts or max(starts) >= len(data):
         raise DamagedError(f"pixels start at byte {max(starts, default=0)}, but the file ends at {len(data)}")
-    pages = [each for each in found if not each.number(KIND) & (_REDUCED | _MASK)]
-    return pages, [each for each in found if each.number(KIND) & (_REDUCED | _MASK)]
+    pages = [each for each in pictures if not each.number(KIND) & (_REDUCED | _MASK)]
+    return pages, [each for each in pictures if each.number(KIND) & (_REDUCED | _MASK)]
 
 
 def depth(page: Directory) -> int:

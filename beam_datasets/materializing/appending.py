@@ -52,7 +52,7 @@ from beam_datasets.materializing.selection import (
 )
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import Key, key_bytes
-from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, Lineage, SplitLineage
+from beam_datasets.metadata.manifest import INPUTS_FILE, Ascent, Inputs, KeyRule, Lineage, SplitLineage
 from beam_datasets.metadata.split_by import depends_on_key
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
@@ -225,15 +225,12 @@ def plan_append(
     _check_known(() if options.new_splits else merged, parent.info)
     rules = {name: _rules(name, parts, name in known) for name, parts in merged.items()}
     runs = {name: [run for part in parts for run in part.runs] for name, parts in merged.items()}
-    wanted = {
-        name: [(i, r.sort_key(_as_key(key, r.split is None))) for i, key in enumerate(options.delete) for r in some]
-        for name, some in rules.items()
-    }
-    left_out = {name: {key: range(len(runs[name])) for _, key in some} for name, some in wanted.items()}
+    wanted = {name: _sort_keys(options.delete, split_rules) for name, split_rules in rules.items()}
+    left_out = {name: {key: range(len(runs[name])) for _, key in split_keys} for name, split_keys in wanted.items()}
     rows = _row_keys(datasets, runs)
     moved = _leave_out_moved(rows, runs, left_out, options.on_duplicate)
     splits: list[MergedSplit] = []
-    found: dict[int, bool] = {}
+    was_published: dict[int, bool] = {}  # by the number of a key to delete
     for name in merged:
         published = _published_shards(parent, name) if options.share_shards and name in known else []
         ranges = KeyRanges.of(
@@ -242,7 +239,7 @@ def plan_append(
         planned, present = merge_split(name, ranges, options.sharding, published)
         if planned.num_shards:
             splits.append(planned)
-        found |= {i: found.get(i, False) or present[key] for i, key in wanted[name] if key in present}
+        was_published |= {i: was_published.get(i, False) or present[key] for i, key in wanted[name] if key in present}
     return AppendPlan(
         info,
         parent.dataset_dir,
@@ -250,7 +247,7 @@ def plan_append(
         options.sharding,
         _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
-        tuple((key, found.get(i)) for i, key in enumerate(options.delete)),
+        tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
         moved,
         tuple(one.dataset_dir for one in datasets),
         tuple(map(_text_of, datasets[1:])),
@@ -258,7 +255,19 @@ def plan_append(
     )
 
 
+def _sort_keys(keys: Iterable[Key], rules: Iterable[KeyRule]) -> list[tuple[int, bytes]]:
+    """Returns the number of each key and its sort key, by each of the rules."""
+    return [
+        (number, rule.sort_key(_as_key(key, rule.split is None))) for number, key in enumerate(keys) for rule in rules
+    ]
+
+
 def _check_known(names: Iterable[str], info: DatasetInfo) -> None:
+    """Checks that a dataset has all splits of these names.
+
+    Raises:
+        SplitError: it lacks one.
+    """
     for name in names:
         if name not in info.splits:
             raise SplitError(
@@ -293,18 +302,18 @@ def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[S
     Raises:
         BeamDatasetsError: its rows were split in another way than the published ones, or their keys are unknown.
     """
-    published, found = publishing.read_inputs(datasets[0].dataset_dir), {}
+    published, row_keys = publishing.read_inputs(datasets[0].dataset_dir), {}
     for number, dataset in enumerate(datasets[1:], 1):
         if isinstance(dataset, Built) and dataset.keys is not None:
-            found[number] = dataset.keys
+            row_keys[number] = dataset.keys
         elif published and published.splits:
             theirs = publishing.read_inputs(dataset.dataset_dir)
             if theirs and theirs.splits is not None:
                 published.check_options(theirs)
             if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
                 column = (published.key or "").removeprefix("--key ") or None
-                found[number] = stored_keys(dataset, number, runs, column, published.splits)
-    return found
+                row_keys[number] = stored_keys(dataset, number, runs, column, published.splits)
+    return row_keys
 
 
 def _leave_out_moved(
@@ -330,21 +339,23 @@ def _leave_out_moved(
     """
     moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
-        before = {name: sum(run.dataset < number for run in some) for name, some in runs.items()}
-        for found in keys_elsewhere(keys, number, runs):
-            if found.place in left_out[found.other].get(found.other_sort_key, ()):
+        before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
+        for duplicate in keys_elsewhere(keys, number, runs):
+            if duplicate.place in left_out[duplicate.other].get(duplicate.other_sort_key, ()):
                 continue
-            other = runs[found.other][found.place]
+            other = runs[duplicate.other][duplicate.place]
             if on_duplicate in ("error", "skip_identical") or other.dataset == number:
-                raise in_two_splits(found, other)
+                raise in_two_splits(duplicate, other)
             if on_duplicate == "replace":
-                left_out[found.other][found.other_sort_key] = range(before[found.other])
-                key = key_bytes(found.key)
+                left_out[duplicate.other][duplicate.other_sort_key] = range(before[duplicate.other])
+                key = key_bytes(duplicate.key)
                 if other.dataset == 0 or key in moved:
-                    sort_key, first, _ = moved.get(key, (found.other_sort_key, found.other, ""))
-                    moved[key] = sort_key, first, found.split
+                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other, ""))
+                    moved[key] = sort_key, first, duplicate.split
             else:
-                left_out[found.split].setdefault(found.sort_key, range(before[found.split], len(runs[found.split])))
+                left_out[duplicate.split].setdefault(
+                    duplicate.sort_key, range(before[duplicate.split], len(runs[duplicate.split]))
+                )
     for sort_key, first, last in moved.values():
         if first == last:  # the published one is replaced, or stays if it is equal
             left_out[first][sort_key] = range(1, left_out[first][sort_key].stop)
@@ -386,9 +397,9 @@ def _taken_whole(
     ends: Counter[tuple[int, str]] = Counter()
     reads = [read for parts in merged.values() for part in parts for read in part.reads]
     for read in sorted(reads, key=lambda read: read.start):  # two splits may read the same examples
-        place = read.dataset, read.split
-        taken[read.dataset] += max(read.stop - max(read.start, ends[place]), 0)
-        ends[place] = max(read.stop, ends[place])
+        source_split = read.dataset, read.split
+        taken[read.dataset] += max(read.stop - max(read.start, ends[source_split]), 0)
+        ends[source_split] = max(read.stop, ends[source_split])
     totals = [sum(split.num_examples for split in one.info.splits.values()) for one in datasets]
     return [one for number, one in enumerate(datasets) if taken[number] == totals[number]]
 
@@ -401,9 +412,9 @@ def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder
         datasets: all.
         features: of the next version.
     """
-    found = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
-    known = [inputs for inputs in found.values() if inputs]
-    files = [inputs for each in taken if (inputs := found[each.dataset_dir])]
+    inputs_by_dir = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
+    known = [inputs for inputs in inputs_by_dir.values() if inputs]
+    files = [inputs for each in taken if (inputs := inputs_by_dir[each.dataset_dir])]
     types = {name: spec for each in known for name, spec in each.columns.items()}
     lacking = {
         name
@@ -427,8 +438,10 @@ def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]
         return []
     names = parent.info.splits[split].shard_names
     shards = publishing.kept_shards(parent.name, split, parent.manifest.splits[split])
-    made = [replace(shard, path=storage.join(parent.dataset_dir, name)) for shard, name in zip(shards, names)]
-    return made if all(shard.num_examples for shard in made) else []
+    shards_with_paths = [
+        replace(shard, path=storage.join(parent.dataset_dir, name)) for shard, name in zip(shards, names)
+    ]
+    return shards_with_paths if all(shard.num_examples for shard in shards_with_paths) else []
 
 
 def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
@@ -462,6 +475,7 @@ def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> An
 
 
 def _described_rules(run: SortedRun) -> str:
+    """Returns the key rules of a run as text for errors, followed by its dataset and split."""
     rules = [
         ("integer keys" if rule.split is None else f"hashes of {rule.split!r}")
         + "".join(f", shuffled by {salt!r}" for salt in rule.salts)
@@ -503,6 +517,7 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
 def _lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
+    """Returns the lineage of the next version: what each split is merged of, and how many examples changed."""
     sources = [
         replace(described(one), name=one.builder_name, version=None) if isinstance(one, Built) else described(one)
         for one in datasets
@@ -533,6 +548,7 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
 
 
 def _publish(plan: AppendPlan, progress: Callable[[Progress], None] | None) -> str:
+    """Writes all shards of the next version and publishes it; returns its directory."""
     publication = publishing.announce(
         plan.info,
         plan.dataset_dir,
@@ -667,16 +683,16 @@ def build_sources(
         yield source, list(new), []
         return
     parent, _ = options.parent(source)
-    place = parent.dataset_dir
-    if storage.is_remote(place):
-        place = storage.join(tempfile.gettempdir(), BUILD)
+    build_root = parent.dataset_dir
+    if storage.is_remote(build_root):
+        build_root = storage.join(tempfile.gettempdir(), BUILD)
         for build in find_builds():
             with contextlib.suppress(StorageError):  # another process removes it, too, or it is another user's
                 remove_leftover(build, tempfile.gettempdir())
-    made: list[Any] = []
+    new_sources: list[Any] = []
     built: list[Any] = []
     notes: list[str] = []
-    with publishing.beside(place) as folder:
+    with publishing.beside(build_root) as folder:
         for number, one in enumerate(new):
             if _is_builder(one):
                 builder = one.elsewhere(storage.join(folder, str(number)))
@@ -685,15 +701,15 @@ def build_sources(
                     comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
                     notes += _only_new(builder, parent, take_changed=take_changed, **comparing)
                 if getattr(builder, "has_files", True):
-                    made += _build_all(builder, options.on_duplicate)
+                    new_sources += _build_all(builder, options.on_duplicate)
                     built.append(builder)
             else:
-                made.append(one)
+                new_sources.append(one)
         try:
-            yield parent.dataset_dir, made, notes
+            yield parent.dataset_dir, new_sources, notes
         except DuplicateKeyError as error:
-            places = [place for one in built for place in getattr(one, "places_in", lambda _: ())(str(error))]
-            raise _with_keys(error, built, *(f"the new one is in {place}" for place in places)) from None
+            places = [location for one in built for location in getattr(one, "places_in", lambda _: ())(str(error))]
+            raise _with_keys(error, built, *(f"the new one is in {location}" for location in places)) from None
 
 
 def _is_builder(new: Any) -> bool:
@@ -757,8 +773,8 @@ def _build(builder: Any) -> list[Built]:
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}
-        for found in keys_elsewhere(keys, 0, runs):
-            raise in_two_splits(found, runs[found.other][found.place], builder.places_of(found.key))
+        for duplicate in keys_elsewhere(keys, 0, runs):
+            raise in_two_splits(duplicate, runs[duplicate.other][duplicate.place], builder.places_of(duplicate.key))
     return [dataset]
 
 
@@ -801,9 +817,11 @@ def _optional(feature: Any, name: str) -> Any:
         return feature
     if type(feature) in (Scalar, Tensor):
         more = {name: getattr(feature, name) for name in ("encoding", "doc", "minimum", "maximum", "allow_rounding")}
-        made = Scalar(feature.dtype, optional=True, **more)
+        scalar = Scalar(feature.dtype, optional=True, **more)
         return (
-            made if type(feature) is Scalar else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **more)
+            scalar
+            if type(feature) is Scalar
+            else Tensor(shape=feature.shape, dtype=feature.dtype, optional=True, **more)
         )
     raise BeamDatasetsError(
         f"feature {name!r}, {feature!r}, is in one dataset only, and cannot be missing. Leave it out, or append "

@@ -122,6 +122,7 @@ def _split_copy(
     sharding: ShardingOptions,
     indexes: Mapping[str, str],
 ) -> SplitCopy:
+    """Chooses the number of shards of a split, and returns the plan of copying it."""
     num_shards = choose_shards(split.name, files.num_examples, num_bytes, sharding)
     return SplitCopy(split.name, num_shards, split.keyed, files, num_bytes, indexes)
 

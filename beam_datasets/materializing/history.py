@@ -124,12 +124,12 @@ def plan_prune(
         raise ValueError(f"expected a dataset without a version, got {name!r}")
     root = catalog.root_dir(data_dir, storage_options)
     folder = storage.dirname(catalog.find_dataset_dir(f"{name}:latest", root))
-    found = list(_published(root))
-    own = sorted((each for each in found if storage.dirname(each.directory) == folder), key=_version)
-    label = own[-1].name.rpartition(":")[0]
-    reasons = {each.name: f"one of the highest {keep}" for each in own[-keep:]}
+    all_versions = list(_published(root))
+    versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_version)
+    label = versions[-1].name.rpartition(":")[0]
+    reasons = {each.name: f"one of the highest {keep}" for each in versions[-keep:]}
     tagged = {f"{label}:{version}": tag for tag, version in tags_in(folder).items()}
-    for each in own:
+    for each in versions:
         if each.name not in reasons and each.name in tagged:
             if not keep_tagged:
                 raise BeamDatasetsError(
@@ -137,7 +137,7 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: published for each in found if (published := _opened(each)) is not None}
+    opened = {each.name: published for each in all_versions if (published := _opened(each)) is not None}
     digests = {name: described(published).digest for name, published in opened.items()}
     needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
     while more := {
@@ -147,7 +147,7 @@ def plan_prune(
         if (by in reasons or not by.startswith(f"{label}:")) and need.startswith(f"{label}:") and need not in reasons
     }:
         reasons |= more
-    judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in own]
+    judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in versions]
     return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
 
 

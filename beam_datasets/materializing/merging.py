@@ -160,7 +160,7 @@ class KeyRanges:
         Raises:
             MetadataError: an index is damaged or missing.
         """
-        cuts = [_pivots(run, cut_at_shards and not place) for place, run in enumerate(runs)]
+        cuts = [_pivots(run, cut_at_shards and not run_number) for run_number, run in enumerate(runs)]
         pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
         columns = [_places(run, pivots) for run in runs]
         listed = sorted(delete)
@@ -212,7 +212,7 @@ class KeyRanges:
         origin = np.repeat(run_of, [len(block.records.offsets) - 1 for block in blocks])[merge.order]
         published = (origin == 0) & self.has_published
         num_new = len(merge) - int(published.sum())
-        found, listed = self._listed(merge, origin, published)
+        keys_to_delete, listed = self._listed(merge, origin, published)
         deleted = int((listed & published).sum())
         merge, origin, published = replace(merge, order=merge.order[~listed]), origin[~listed], published[~listed]
         repeats = merge.repeats()
@@ -224,7 +224,7 @@ class KeyRanges:
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
                 differing = _differ(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
-                shown = next((place for place, differs in enumerate(differing) if differs), None)
+                shown = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
                 more = "" if shown is None else ", and differ"
                 raise self._duplicate(number, merge, int(firsts[shown or 0]), int(repeats[shown or 0]), more)
             if self.on_duplicate == "replace" and is_counted:
@@ -238,21 +238,21 @@ class KeyRanges:
             keep[repeats - (self.on_duplicate == "replace")] = False
             merge = replace(merge, order=merge.order[keep])
         counts = Counts(added, replaced, deleted, num_new - added - replaced)
-        return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, found)
+        return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, keys_to_delete)
 
     def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
         """Returns the records of a range, shard by shard, and the run of each."""
         blocks: list[_ShardBlock] = []
         run_of, most = [], max(1, MAX_OPEN_SHARDS // _num_threads())
-        for place, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
-            start, stop = self.cuts[number : number + 2, place].tolist()
+        for run_number, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
+            start, stop = self.cuts[number : number + 2, run_number].tolist()
             is_remote = storage.is_remote(run.files.filename(0))
-            if place >= most and not is_remote:
+            if run_number >= most and not is_remote:
                 opener = Opener()
             for file in run.files.part(start, stop):
                 records = opener.open(file, keyed=True)
                 blocks.append(_ShardBlock(records, keeps_open=is_remote or len(blocks) < most))
-                run_of.append(place)
+                run_of.append(run_number)
         return blocks, run_of
 
     def _listed(
@@ -266,22 +266,23 @@ class KeyRanges:
         low, high = np.searchsorted(self.delete, keys[[0, -1]], side="left").tolist()
         wanted, runs = self.delete[low : high + 1], self.delete_in[low : high + 1].tolist()
         starts, stops = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
-        found = {}
+        keys_to_delete = {}
         for key, start, stop, (first, end) in zip(wanted.tolist(), starts.tolist(), stops.tolist(), runs):
             listed[start:stop] = (first <= origin[start:stop]) & (origin[start:stop] < end)
             if start < stop:
-                found[key.ljust(16, b"\0")] = bool(published[start:stop].any())
-        return found, listed
+                keys_to_delete[key.ljust(16, b"\0")] = bool(published[start:stop].any())
+        return keys_to_delete, listed
 
     def _duplicate(self, number: int, merge: Merge, first: int, second: int, more: str) -> DuplicateKeyError:
+        """Returns the error about two records of a range with the same key, given by their ranks in its merge."""
         ends = np.cumsum(self.cuts[number + 1] - self.cuts[number])
         shown = []
         for rank in (first, second):
-            place = int(merge.order[rank])
-            run_number = int(np.searchsorted(ends, place, side="right"))
+            position = int(merge.order[rank])
+            run_number = int(np.searchsorted(ends, position, side="right"))
             run = self.runs[run_number]
-            index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - place)
-            shown.append((run.example(index), show(_framed(merge, place)[12:-4])))
+            index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
+            shown.append((run.example(index), show(_framed(merge, position)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
@@ -296,15 +297,15 @@ class KeyRanges:
 
 def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
     """Returns keys of a run at which ranges are cut; if `at_shards`, so that each has records of one shard at most."""
-    found = []
+    pivots = []
     for number, file in enumerate(run.files):
         keys = keys_of(file.filename)[file.skip : file.skip + file.take]
         first = 0 if at_shards or (number and number % RANGE_FILES == 0) else RANGE_RECORDS
-        found.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
+        pivots.append(keys[first::RANGE_RECORDS].copy().view("S16").ravel())
     if at_shards:  # what comes after the last shard belongs to no shard
         after = int.from_bytes(keys[-1].tobytes(), "big") + 1
-        found.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
-    return np.concatenate(found)
+        pivots.append(np.array([min(after, 2**128 - 1).to_bytes(16, "big")], "S16"))
+    return np.concatenate(pivots)
 
 
 def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
@@ -329,7 +330,7 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
         [block.read for block in blocks],
         keys,
         np.concatenate([np.empty(0, np.int64), *sizes]).astype(np.uint32),
-        np.repeat(np.arange(len(blocks), dtype=np.int32), [len(some) for some in sizes]),
+        np.repeat(np.arange(len(blocks), dtype=np.int32), [len(block_sizes) for block_sizes in sizes]),
         np.concatenate([np.empty(0, np.int64), *(records.offsets[:-1] - records.offsets[0] for records in parts)]),
         sort_order(keys),
         read_size,
@@ -447,7 +448,7 @@ def merge_split(
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
     with threads() as pool:
-        counted = [one for some in pool.map(ranges.count, groups) for one in some]
+        counted = [one for range_counts in pool.map(ranges.count, groups) for one in range_counts]
     lengths = np.array([one.num_examples for one in counted], np.int64)
     if not lengths.sum() and ranges.has_published:
         raise BeamDatasetsError(
@@ -457,9 +458,9 @@ def merge_split(
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)
-    found = {key: is_published for one in counted for key, is_published in one.found.items()}
+    keys_to_delete = {key: is_published for one in counted for key, is_published in one.found.items()}
     borders, shared = _shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
-    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), found
+    return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), keys_to_delete
 
 
 def _shards(

@@ -60,8 +60,8 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
         MetadataError: an index is damaged or missing.
     """
     for source_split, keys in _together(rows()):
-        for split, own in runs.items():
-            selected = [run for run in own if (run.dataset, run.split) == (number, source_split)]
+        for split, split_runs in runs.items():
+            selected = [run for run in split_runs if (run.dataset, run.split) == (number, source_split)]
             if not selected:
                 continue
             taken = np.zeros(len(keys), np.bool_)
@@ -70,10 +70,12 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
                 taken |= _has(run, sort_keys)
             keys_taken = [key for key, is_taken in zip(keys, taken.tolist()) if is_taken]
             sort_keys = sort_keys[taken]
-            for other, place, rule in _earlier(runs, split, number):
+            for other, run_number, rule in _earlier(runs, split, number):
                 others = _sort_keys(rule, keys_taken)
-                for at in np.flatnonzero(_has(runs[other][place], others)).tolist():
-                    yield Found(keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), place)
+                for at in np.flatnonzero(_has(runs[other][run_number], others)).tolist():
+                    yield Found(
+                        keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), run_number
+                    )
 
 
 def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | None = None) -> DuplicateKeyError:
@@ -85,7 +87,7 @@ def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | No
         places: split -> where its row is, if that is known.
     """
     if other.dataset == found.own.dataset:
-        shown = "".join(f"\n  {split}: {place}" for split, place in (places or {}).items())
+        shown = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
         return DuplicateKeyError(
             f"{other.source} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
             f"published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
@@ -99,17 +101,18 @@ def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | No
 
 def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -> Iterator[tuple[str, int, KeyRule]]:
     """Yields the runs of other splits that are of a dataset or of those before it, by each of their rules."""
-    for other, some in runs.items():
-        for place, run in enumerate(some):
+    for other, split_runs in runs.items():
+        for run_number, run in enumerate(split_runs):
             if other != split and run.dataset <= number:
-                yield from ((other, place, rule) for rule in run.rules)
+                yield from ((other, run_number, rule) for rule in run.rules)
 
 
 def _together(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
+    """Yields (split, keys), at least `KEYS_AT_ONCE` at a time; at the end the remaining keys of each split."""
     held: dict[str, list[Key]] = {}
     for keys in rows:
-        for split, some in keys.items():
-            held.setdefault(split, []).extend(some)
+        for split, split_keys in keys.items():
+            held.setdefault(split, []).extend(split_keys)
             if len(held[split]) >= KEYS_AT_ONCE:
                 yield split, held.pop(split)
     yield from held.items()
@@ -134,13 +137,13 @@ def _raw(key: bytes) -> bytes:
 def _has(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
     """Returns of each sort key whether a run has it."""
     order = np.argsort(sort_keys)
-    wanted, found = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
+    wanted, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
     for file in run.files:
         keys = keys_of(file.filename)[file.skip : file.skip + file.take].view("S16").ravel()
         low, high = np.searchsorted(wanted, keys[0], "left"), np.searchsorted(wanted, keys[-1], "right")
         places = np.searchsorted(keys, wanted[low:high])
-        found[order[low:high]] |= keys[places] == wanted[low:high]
-    return found
+        has_key[order[low:high]] |= keys[places] == wanted[low:high]
+    return has_key
 
 
 def stored_keys(
@@ -175,7 +178,7 @@ def stored_keys(
     top = name if name in features else name.partition("/")[0]
 
     def read() -> Iterator[dict[str, list[Any]]]:
-        for run in (run for some in runs.values() for run in some if run.dataset == number):
+        for run in (run for split_runs in runs.values() for run in split_runs if run.dataset == number):
             rows = dataset.as_dataset(
                 f"{run.split}[{run.start}:{run.start + run.files.num_examples}]",
                 decoders=PartialDecoding([top]),
@@ -183,14 +186,14 @@ def stored_keys(
             )
             keys = (_as_text(value_at(row, name)) for row in rows)
             for file in run.files:
-                some = [next(keys) for _ in range(file.take)]
+                row_keys = [next(keys) for _ in range(file.take)]
                 recorded = keys_of(file.filename)[file.skip : file.skip + file.take]
                 try:
-                    made = _sort_keys(run.rules[0], some)
+                    sort_keys = _sort_keys(run.rules[0], row_keys)
                 except InvalidKeyError as problem:
                     raise error(f"{problem}") from None
-                if made.tobytes() != recorded.tobytes():
+                if sort_keys.tobytes() != recorded.tobytes():
                     raise error("one with other values than its keys")
-                yield {run.split: some}
+                yield {run.split: row_keys}
 
     return read

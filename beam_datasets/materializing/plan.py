@@ -92,8 +92,8 @@ class Job:
         Raises:
             MetadataError: an index of a source is damaged.
         """
-        found = {split.name: find_repeats(split) for split in self.splits}
-        return {name: repeats for name, repeats in found.items() if repeats is not None}
+        repeats_by_split = {split.name: find_repeats(split) for split in self.splits}
+        return {name: repeats for name, repeats in repeats_by_split.items() if repeats is not None}
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -313,6 +313,11 @@ def record_names(tree: Any) -> frozenset[bytes]:
 
 
 def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) -> None:
+    """Checks that all datasets have the features of the first one.
+
+    Raises:
+        BeamDatasetsError: the features of one differ.
+    """
     (first, tree), *others = zip(builders, trees)
     for builder, other in others:
         if problem := difference(tree, other):
@@ -412,10 +417,10 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
         BeamDatasetsError: one was built again in the meantime, so that what was read of it may be of either.
     """
     for directory, planned in zip(sources, lineage.datasets, strict=True):
-        found = described(builder_from_directory(directory)).digest
-        if found != planned.digest:
+        digest = described(builder_from_directory(directory)).digest
+        if digest != planned.digest:
             raise BeamDatasetsError(
-                f"{directory}: expected {planned.full_name} with the digest {planned.digest}, got {found}: it was "
+                f"{directory}: expected {planned.full_name} with the digest {planned.digest}, got {digest}: it was "
                 "built again while it was read. Nothing was published; run it again."
             )
 
@@ -491,19 +496,19 @@ def run_in_process(
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
         publication = replace(publication, inputs_of=job.inputs_of)
-        made: tuple[Publication, Any, list[WrittenShard]]
-        made = (
+        result: tuple[Publication, Any, list[WrittenShard]]
+        result = (
             _copy(job, publication) if job.reshuffle is None else (publication, *_shuffle(job, publication, block_size))
         )
         check_unchanged(job.sources, job.lineage)
-        publishing.publish(*made)
+        publishing.publish(*result)
     return publication.target
 
 
 def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, list[WrittenShard]]:
     """Copies all shards; returns the publication with its complete lineage, the plan, and what was written."""
     if job.plan is None:
-        prepared = [prepare(some, job.transform, publication.spill_dir or "") for some in job.ranges]
+        prepared = [prepare(record_range, job.transform, publication.spill_dir or "") for record_range in job.ranges]
         plan = plan_prepared(job.ranges, prepared, job.sharding)
         publication = replace(publication, source=with_counts(job.lineage, job.splits, prepared).to_json())
     else:
@@ -520,7 +525,10 @@ def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan,
     """Writes all shards in a new order; returns the plan and what was written."""
     spill_dir, salt = publication.spill_dir, job.reshuffle or ""
     keyless = [split.name for split in job.splits if not split.keyed]
-    read = (blocks(some, job.transform, salt, block_size=block_size, spill_dir=spill_dir) for some in job.ranges)
+    read = (
+        blocks(record_range, job.transform, salt, block_size=block_size, spill_dir=spill_dir)
+        for record_range in job.ranges
+    )
     return write_blocks(
         chain.from_iterable(read),
         [split.name for split in job.splits],

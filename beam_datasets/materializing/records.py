@@ -112,9 +112,9 @@ class RecordRanges:
         return int(self._firsts[-1])
 
     def __getitem__(self, number: int) -> RecordRange:
-        place = int(np.searchsorted(self._firsts, number, side="right")) - 1
-        split, run_number, run, files, starts = self._runs[place]
-        i = number - int(self._firsts[place])
+        run_index = int(np.searchsorted(self._firsts, number, side="right")) - 1
+        split, run_number, run, files, starts = self._runs[run_index]
+        i = number - int(self._firsts[run_index])
         source = f"{run.name}, {run.split}"
         return RecordRange(number, split.name, run_number, run.dataset, source, int(starts[i]), files[i], split.keyed)
 
@@ -127,11 +127,11 @@ class RecordRanges:
         Raises:
             LostExamplesError: they are not.
         """
-        found = sorted(numbers)
-        if found != list(range(len(self))):
+        sorted_numbers = sorted(numbers)
+        if sorted_numbers != list(range(len(self))):
             raise LostExamplesError(
-                f"{len(found)} ranges of the source were read, {len(self)} were planned. The engine lost or doubled "
-                "some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
+                f"{len(sorted_numbers)} ranges of the source were read, {len(self)} were planned. The engine lost or "
+                "doubled some; nothing was published. Run it again, and not with direct_running_mode=multi_threading."
             )
 
 
@@ -168,9 +168,12 @@ class Records:
             return
         spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
         places = [self.offsets[first : stop + 1] for first, stop in spans]
-        buffers = ahead((partial(read, int(some[0]), int(some[-1])) for some in places), threads=int(remote))
-        for (first, _), some, buffer in zip(spans, places, buffers):
-            yield first, some - some[0], buffer
+        buffers = ahead(
+            (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in places),
+            threads=int(remote),
+        )
+        for (first, _), chunk_offsets, buffer in zip(spans, places, buffers):
+            yield first, chunk_offsets - chunk_offsets[0], buffer
 
     def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
         """Checks the records of a chunk.
@@ -179,8 +182,8 @@ class Records:
             CorruptRecordError: one is damaged; it names file, byte and record.
         """
         path, start, record = self.file.filename, int(self.offsets[first]), self.file.skip + first
-        found = tfrecord.scan(buffer, path=path, offset=start, first_record=record)
-        if not np.array_equal(found, offsets):
+        actual_offsets = tfrecord.scan(buffer, path=path, offset=start, first_record=record)
+        if not np.array_equal(actual_offsets, offsets):
             self.unframe(first, offsets, buffer)  # raises an error about where the index and the records differ
 
     def unframe(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> list[bytes]:
@@ -239,12 +242,12 @@ def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:
     """
     if shard.known_offsets is not None:
         return shard.known_offsets[: stop + 1]
-    found: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    offsets: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
     for chunk in shard.scan() if stop else ():
-        found.append(chunk.offsets[1:] + chunk.start)
+        offsets.append(chunk.offsets[1:] + chunk.start)
         if chunk.first_record + len(chunk.offsets) > stop:
             break
-    return np.concatenate(found)[: stop + 1].astype(np.uint64)
+    return np.concatenate(offsets)[: stop + 1].astype(np.uint64)
 
 
 # ----------------------------------------------------------------------------------------------------------- choosing
@@ -278,6 +281,11 @@ class Filter:
 
     @classmethod
     def _load(cls, text: str) -> Filter:
+        """Imports the module or file of `module:function` or `path.py:function`, and returns the filter.
+
+        Raises:
+            BeamDatasetsError: the text has another form, or its module or function does not exist or cannot be called.
+        """
         where, _, name = text.rpartition(":")
         if not (where and name):
             raise BeamDatasetsError(f"the filter is {text!r}. {_FORM}.")
@@ -304,16 +312,21 @@ def _load_file(path: str, text: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise BeamDatasetsError(f"filter {text!r}: {path} cannot be imported.")
     module = importlib.util.module_from_spec(spec)
-    found = sys.modules.setdefault(module.__name__, module)  # where dataclasses look for the module while it runs
+    registered = sys.modules.setdefault(module.__name__, module)  # where dataclasses look for the module while it runs
     try:
         spec.loader.exec_module(module)
     finally:
-        if found is module:  # not another module of this name
+        if registered is module:  # not another module of this name
             sys.modules.pop(module.__name__, None)
     return module
 
 
 def _load_module(name: str, text: str) -> ModuleType:
+    """Imports the module of the filter `text`.
+
+    Raises:
+        BeamDatasetsError: the module does not exist. What it raises itself while it is imported passes through.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -381,16 +394,20 @@ class Transform:
             try:
                 return places(data)
             except (BeamDatasetsError, FeatureError, ExampleError):
-                for place, record in enumerate(data):
+                for index, record in enumerate(data):
                     try:
                         places([record])
                     except (BeamDatasetsError, FeatureError, ExampleError) as error:
-                        raise type(error)(f"{_where(whole, records, first + place)}: {error}") from error
+                        raise type(error)(f"{_where(whole, records, first + index)}: {error}") from error
                 raise
 
         return choose
 
     def _keeper(self, whole: RecordRange, records: Records) -> Callable[[int, bytes], bool] | None:
+        """Returns the function from a record and its number in the range to whether the filter keeps it.
+
+        It is None if there is no filter. Its errors contain the file, the byte offset and the record.
+        """
         if self.filter is None:
             return None
         decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
@@ -433,8 +450,8 @@ def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp],
 
 def _described(error: Exception) -> str:
     """Returns what was raised and where in the user's code, without frames of this package."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
-    places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in own]
+    user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
+    places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]
     return f"{type(error).__name__}: {error}{''.join(places)}"
 
 
@@ -472,9 +489,9 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
     with storage.open_writer(path) as writer:
-        for places, some, framed in _framed(whole, records, transform):
+        for places, framed_sizes, framed in _framed(whole, records, transform):
             writer.write([framed])
-            sizes.append(some)
+            sizes.append(framed_sizes)
             kept.append(places)
     keys = None if records.keys is None else records.keys[np.concatenate(kept)]
     index = Index(np.cumsum(np.concatenate(sizes)), keys, ordered=records.ordered)
@@ -521,9 +538,9 @@ def blocks(
     sizes: list[NDArray[np.int64]] = []
     buffers: list[Buffer] = []
     records = Opener().open(whole.file, keyed=whole.keyed)
-    for places, some, framed in _framed(whole, records, transform):
+    for places, framed_sizes, framed in _framed(whole, records, transform):
         keys += _old_keys(whole, records, places)
-        sizes.append(some)
+        sizes.append(framed_sizes)
         buffers.append(framed)
         if sum(memoryview(buffer).nbytes for buffer in buffers) >= block_size:
             yield make_block(whole.split, reshuffled_keys(salt, keys), sizes, buffers, spill_dir)
@@ -541,4 +558,4 @@ def _old_keys(whole: RecordRange, records: Records, places: NDArray[np.intp]) ->
     if records.keys is not None:
         return [key.tobytes() for key in records.keys[places]]
     name = storage.basename(whole.file.filename)
-    return [f"{name}__{whole.file.skip + place}".encode() for place in places.tolist()]
+    return [f"{name}__{whole.file.skip + position}".encode() for position in places.tolist()]

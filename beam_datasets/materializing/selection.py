@@ -174,20 +174,27 @@ class Sources:
             DatasetNotFoundError: there is none.
             BeamDatasetsError: it cannot be copied.
         """
-        found = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
+        builder = self._find(self.labels.get(text, text) if isinstance(text, str) else text)
         for number, known in enumerate(self.opened):
-            if known.dataset_dir == found.dataset_dir:
+            if known.dataset_dir == builder.dataset_dir:
                 return number
-        if found.info.file_format != "tfrecord":
+        if builder.info.file_format != "tfrecord":
             raise BeamDatasetsError(
-                f"{found.dataset_dir} is stored as {found.info.file_format}; only tfrecord can be materialized."
+                f"{builder.dataset_dir} is stored as {builder.info.file_format}; only tfrecord can be materialized."
             )
-        if any(part.startswith("incomplete.") for part in found.dataset_dir.split("/")):
-            raise BeamDatasetsError(f"{found.dataset_dir} is of a run that has not ended; wait until it is published.")
-        self.opened.append(found)
+        if any(part.startswith("incomplete.") for part in builder.dataset_dir.split("/")):
+            raise BeamDatasetsError(
+                f"{builder.dataset_dir} is of a run that has not ended; wait until it is published."
+            )
+        self.opened.append(builder)
         return len(self.opened) - 1
 
     def _find(self, name_or_dir: NameOrDir) -> ReadOnlyBuilder:
+        """Opens a dataset in the first of `data_dirs` that contains it.
+
+        Raises:
+            DatasetNotFoundError: none contains it.
+        """
         if storage.is_remote(name_or_dir):
             name_or_dir = self._with_options(name_or_dir)
         errors: dict[str, None] = {}
@@ -250,9 +257,14 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
 
 
 def _named(text: Spec) -> tuple[str, Spec]:
-    found = _NAMED.match(text) if isinstance(text, str) else None
-    if found:
-        return found["name"].strip(), found["expression"].strip()
+    """Returns (name of the output split, expression); the default name is that of the only split that is read.
+
+    Raises:
+        BeamDatasetsError: the text contains no name, and reads several splits or all of them.
+    """
+    match = _NAMED.match(text) if isinstance(text, str) else None
+    if match:
+        return match["name"].strip(), match["expression"].strip()
     names = {split.partition("[")[0] for _, split in _parted(str(text))}
     name = names.pop()
     if names or name == "all":
@@ -273,8 +285,8 @@ def select_splits(expressions: Mapping[str, Spec], sources: Sources) -> tuple[Se
     used = sorted({read.dataset for _, reads in selected.values() for read in reads})
     sources.opened = [sources.opened[number] for number in used]
     splits = []
-    for name, (text, found) in selected.items():
-        reads = tuple(replace(read, dataset=used.index(read.dataset)) for read in found)
+    for name, (text, selected_reads) in selected.items():
+        reads = tuple(replace(read, dataset=used.index(read.dataset)) for read in selected_reads)
         runs = [run for read in reads for run in _sorted_runs(sources.opened[read.dataset], read)]
         splits.append(SelectedSplit(name, text, reads, tuple(runs)))
     return tuple(splits)
@@ -325,9 +337,9 @@ def _parted(expression: str) -> Iterator[tuple[str | None, str]]:
     parts: list[str] = []
     for part in expression.split("+"):
         parts.append(part)
-        found = _TERM.match("+".join(parts).strip())
-        if found:
-            yield found["source"] and found["source"].strip(), found["split"]
+        match = _TERM.match("+".join(parts).strip())
+        if match:
+            yield match["source"] and match["source"].strip(), match["split"]
             parts = []
     if parts:
         yield None, "+".join(parts).strip()
@@ -410,21 +422,21 @@ def find_repeats(split: SelectedSplit) -> Repeats | None:
     runs = [
         run for run in split.runs if any(run is not other and set(run.rules) & set(other.rules) for other in split.runs)
     ]
-    found: Repeats | None = None
+    repeats: Repeats | None = None
     for columns in aligned([key_blocks(run.files, run.start) for run in runs]):
-        taken = [(number, first, some) for number, (first, some) in enumerate(columns) if len(some)]
+        taken = [(number, first, run_keys) for number, (first, run_keys) in enumerate(columns) if len(run_keys)]
         if len(taken) < 2:
             continue
-        keys = key_array(b"".join(some.tobytes() for *_, some in taken))
+        keys = key_array(b"".join(run_keys.tobytes() for *_, run_keys in taken))
         order = sort_order(keys)
         ranks = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
-        if found is None and len(ranks):
-            places = [(runs[number], first + i) for number, first, some in taken for i in range(len(some))]
+        if repeats is None and len(ranks):
+            places = [(runs[number], first + i) for number, first, run_keys in taken for i in range(len(run_keys))]
             examples = (run.example(i) for run, i in (places[p] for p in order[ranks[0] :][:2]))
-            found = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
-        if found is not None:
-            found = replace(found, count=found.count + len(ranks))
-    return found
+            repeats = Repeats(0, _key_text(keys[order[ranks[0]]], runs), *examples)
+        if repeats is not None:
+            repeats = replace(repeats, count=repeats.count + len(ranks))
+    return repeats
 
 
 def is_in_order(split: SelectedSplit) -> bool:

@@ -85,8 +85,8 @@ class Where:
         """
         duckdb = framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
-        found = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
-        columns = {name: column for name, column in found.items() if column is not None}
+        optional_columns = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
+        columns = {name: column for name, column in optional_columns.items() if column is not None}
         connection = _connected(duckdb)
         names = self._names(connection, features, columns)
         schema = pa.schema([(name, columns[name][0]) for name in names])
@@ -104,8 +104,8 @@ class Where:
                 raise self._error(_explained(duckdb, error), columns) from None
 
         def chosen(arrays: list[Any]) -> list[int]:
-            found = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
-            places: list[int] = np.flatnonzero(np.ma.filled(found, False)).tolist()
+            mask = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
+            places: list[int] = np.flatnonzero(np.ma.filled(mask, False)).tolist()
             return places
 
         missing = [pa.nulls(1, columns[name][0]) for name in names]
@@ -139,8 +139,8 @@ class Where:
             ).fetchall()
             parsed = json.loads(text)
             if parsed["error"]:
-                place = int(parsed.get("position", 0)) - len(before)
-                message = f"{parsed['error_message']}\n{_pointed(self.expression, place)}"
+                position = int(parsed.get("position", 0)) - len(before)
+                message = f"{parsed['error_message']}\n{_pointed(self.expression, position)}"
                 raise self._error(message, columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(connection, nodes, columns)
@@ -168,10 +168,10 @@ class Where:
                 what = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
                 raise self._error(f"expected an expression of one example, got a {what}. Name the features", columns)
         functions = {node["function_name"].lower() for node in nodes if node.get("function_name")}
-        found = connection.execute(  # some, such as +, change for times with a zone alone, and the zone is set
+        rows = connection.execute(  # some, such as +, change for times with a zone alone, and the zone is set
             "SELECT function_name FROM duckdb_functions() GROUP BY 1 HAVING bool_and(stability <> 'CONSISTENT')"
         ).fetchall()
-        changing = sorted(functions & {name.lower() for (name,) in found} | set(filter(_OUTSIDE.fullmatch, functions)))
+        changing = sorted(functions & {name.lower() for (name,) in rows} | set(filter(_OUTSIDE.fullmatch, functions)))
         if changing:
             message = f"{changing[0]}() does not depend on the example alone, so that a second run would choose others"
             raise self._error(message, columns)
@@ -292,12 +292,12 @@ def _text(node: Any) -> str | None:
     return literal.get("text", value.get("value")) if is_text else None
 
 
-def _pointed(expression: str, place: int) -> str:
+def _pointed(expression: str, position: int) -> str:
     """Returns the line of an expression with a mark below a place."""
-    place = min(max(place, 0), len(expression))
-    start = expression.rfind("\n", 0, place) + 1
+    position = min(max(position, 0), len(expression))
+    start = expression.rfind("\n", 0, position) + 1
     line = expression[start:].partition("\n")[0]
-    return f"{line}\n{' ' * (place - start)}^ character {place + 1}"
+    return f"{line}\n{' ' * (position - start)}^ character {position + 1}"
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
@@ -320,11 +320,11 @@ def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
         named = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
         return pa.string(), lambda values: pa.array([named.get(value) for value in values], pa.string())
     if isinstance(feature, FeaturesDict):
-        fields = {name: found for name, child in feature.items() if (found := _column(pa, child)) is not None}
+        fields = {name: column for name, child in feature.items() if (column := _column(pa, child)) is not None}
         if not fields:
             return None
-        kind = pa.struct([(name, found[0]) for name, found in fields.items()])
-        makers = [(name, found[1]) for name, found in fields.items()]
+        kind = pa.struct([(name, column[0]) for name, column in fields.items()])
+        makers = [(name, column[1]) for name, column in fields.items()]
         return kind, lambda values: pa.StructArray.from_arrays(
             [make([value[name] for value in values]) for name, make in makers], [name for name, _ in makers]
         )

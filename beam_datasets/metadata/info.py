@@ -218,9 +218,9 @@ class DatasetInfo(DatasetIdentity):
         ]
         restored = {name: getattr(published, name) for name in open_here}
         if self.features is not None and published.features is not None:
-            own, named = self.features.label_files(), published.features.label_files()
-            if named.keys() - own.keys():
-                restored["features"] = self.features.load_labels({**named, **dict.fromkeys(own)}.get)
+            label_files, named = self.features.label_files(), published.features.label_files()
+            if named.keys() - label_files.keys():
+                restored["features"] = self.features.load_labels({**named, **dict.fromkeys(label_files)}.get)
         return self.replace(**restored, splits=published.splits, file_format=published.file_format)
 
     @property
@@ -263,6 +263,7 @@ class DatasetInfo(DatasetIdentity):
         return to_text(values)
 
     def _values(self) -> dict[str, Any]:
+        """Returns the fields of dataset_info.json by their names in snake_case, without those in `extra`."""
         supervised = self.supervised_keys
         notes = {str(version): text for version, text in (self.release_notes or {}).items()}
         return {
@@ -303,6 +304,12 @@ class DatasetInfo(DatasetIdentity):
 
     @classmethod
     def _from_values(cls, values: Mapping[str, Any], directory: str) -> DatasetInfo:
+        """Returns the info with these fields of dataset_info.json; the inverse of `_values`.
+
+        Raises:
+            MetadataError: the name or the version is missing, or supervised keys cannot be read.
+            ValueError: another field is invalid.
+        """
         for needed in ("name", "version"):
             if not values.get(needed):
                 raise MetadataError(f"field {needed!r} is missing.")
@@ -355,6 +362,11 @@ def _dedent(text: str | None) -> str:
 
 
 def _check_metadata(metadata: Any) -> None:
+    """Checks that the metadata is None, or a dict that can be written as JSON.
+
+    Raises:
+        ValueError: it is neither.
+    """
     if not isinstance(metadata, (dict, type(None))):
         raise ValueError(f"metadata is {metadata!r:.100}; needed: a MetadataDict.")
     try:
@@ -386,6 +398,7 @@ def _licence(licence: str | None, redistribution_info: Any) -> str | None:
 
 
 def _split_values(split: SplitInfo) -> dict[str, Any]:
+    """Returns the fields of a split for dataset_info.json; statistics are omitted if they are not known."""
     template = split.filename_template
     return {
         "name": split.name,
@@ -396,6 +409,7 @@ def _split_values(split: SplitInfo) -> dict[str, Any]:
 
 
 def _split_info(dataset: str, file_format: str, directory: str, values: Mapping[str, Any]) -> SplitInfo:
+    """Returns the split that the fields of dataset_info.json describe; the inverse of `_split_values`."""
     name = values.get("name", "")
     template = values.get("filepath_template") or DEFAULT_FILENAME_TEMPLATE
     return SplitInfo(
@@ -489,6 +503,11 @@ def camel_case(name: str) -> str:
 
 
 def _read(schema: Any, value: Any, where: str) -> Any:
+    """Validates a JSON value against a schema and converts it to Python; errors name the path `where`.
+
+    Raises:
+        MetadataError: the value has a wrong type or an unknown field, or UTF-8 cannot express a string.
+    """
     if schema == [int] and (numbers := _integers(value)) is not None:
         return numbers
     if isinstance(schema, list):
@@ -514,19 +533,24 @@ def _read(schema: Any, value: Any, where: str) -> Any:
 
 
 def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str) -> dict[str, Any]:
+    """Returns the fields of an object by their names in snake_case; fields that are null are omitted.
+
+    Raises:
+        MetadataError: a field is unknown, or occurs both in camelCase and in snake_case.
+    """
     names = {camel_case(name): name for name in schema} | {name: name for name in schema}
-    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for key, item in content.items():
-        place = f"{where}.{key}" if where else key
+        path = f"{where}.{key}" if where else key
         name = names.get(key)
         if name is None:
             known = ", ".join(sorted(map(camel_case, schema)))
-            raise MetadataError(f"field {place!r} is unknown; known are {known}.")
-        if name in found:
-            raise MetadataError(f"field {place!r} is there twice, in camelCase and in snake_case.")
+            raise MetadataError(f"field {path!r} is unknown; known are {known}.")
+        if name in message:
+            raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
         if item is not None:
-            found[name] = _read(schema[name], item, place)
-    return found
+            message[name] = _read(schema[name], item, path)
+    return message
 
 
 def _of_type(kind: Any, value: Any, where: str) -> Any:
@@ -540,6 +564,7 @@ def _wrong(where: str, value: Any, expected: str) -> MetadataError:
 
 
 def _integer(value: Any) -> int | None:
+    """Returns an integer of 64 bits, which JSON may have as a number or as a string; None for other values."""
     kind = type(value)
     is_integer = kind is int or (kind is float and value.is_integer())
     if is_integer or (kind is str and re.fullmatch(r"-?[0-9]{1,19}", value)):
@@ -561,6 +586,7 @@ def _integers(value: Any) -> list[int] | None:
 
 
 def _write(schema: Any, value: Any) -> Any:
+    """Converts a value to JSON, the inverse of `_read`: integers become strings, and default values are omitted."""
     if schema is int:
         return str(value)
     if isinstance(schema, list):
@@ -583,6 +609,11 @@ def read_supervised_keys(values: Mapping[str, Any]) -> SupervisedKeys:
 
 
 def _read_nest(values: Mapping[str, Any]) -> Any:
+    """Returns the tuples, dicts and feature names of an item of supervised keys; the inverse of `_write_nest`.
+
+    Raises:
+        MetadataError: the item has none of the known fields.
+    """
     if "tuple" in values:
         return tuple(map(_read_nest, values["tuple"].get("items", [])))
     if "dict" in values:
@@ -604,6 +635,11 @@ def write_supervised_keys(keys: SupervisedKeys) -> dict[str, Any]:
 
 
 def _write_nest(nest: Any) -> dict[str, Any]:
+    """Returns the item of supervised keys for a nest of tuples, dicts and feature names.
+
+    Raises:
+        ValueError: the nest contains a value of another type.
+    """
     if isinstance(nest, str):
         return {"feature_key": nest}
     if isinstance(nest, tuple):

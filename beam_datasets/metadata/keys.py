@@ -122,6 +122,11 @@ def reshuffled_keys(salt: str, sort_keys: Sequence[bytes]) -> bytes:
 
 
 def _text_bytes(key: str) -> bytes:
+    """Encodes a text as UTF-8, with slashes instead of backslashes.
+
+    Raises:
+        InvalidKeyError: UTF-8 cannot express the text.
+    """
     try:
         return key.replace("\\", "/").encode()
     except UnicodeEncodeError as error:
@@ -131,6 +136,11 @@ def _text_bytes(key: str) -> bytes:
 
 
 def _integer(key: object) -> int:
+    """Converts an integer of Python or NumPy, or an array of one integer, to int.
+
+    Raises:
+        InvalidKeyError: the key is not an integer.
+    """
     if isinstance(key, np.ndarray) and key.size == 1:
         key = key.item()
     if isinstance(key, (int, np.integer, np.bool_)):

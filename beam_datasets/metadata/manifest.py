@@ -47,10 +47,10 @@ class KeyRule:
         Raises:
             InvalidKeyError: the key is of a type that such keys are not.
         """
-        made = ordered_key(key) if self.split is None else hash_key(self.split, key)  # type: ignore[arg-type]
+        result = ordered_key(key) if self.split is None else hash_key(self.split, key)  # type: ignore[arg-type]
         for salt in self.salts:
-            made = reshuffled_keys(salt, [made])
-        return made
+            result = reshuffled_keys(salt, [result])
+        return result
 
     def reshuffled(self, salt: str) -> KeyRule:
         """Returns the rule of the same keys after one more reshuffling."""
@@ -287,6 +287,11 @@ class ShardColumns:
 
 
 def _from_hex(name: str, texts: list[str]) -> list[int]:
+    """Converts the checksums of a column, eight hexadecimal digits each, to integers.
+
+    Raises:
+        MetadataError: an entry is not a string of eight hexadecimal digits.
+    """
     try:
         if set(map(len, texts)) <= {8}:
             # A hundred thousand at once; bytes.fromhex would skip blanks, which then change the length.
@@ -358,10 +363,10 @@ class Manifest:
             manifest = cls._from_json(content)
         except MetadataError as error:
             raise MetadataError(f"{path}: {error}") from None
-        stored, found = content["digest"], _digest_of(text) or manifest.digest
-        if stored != found:
+        stored, digest = content["digest"], _digest_of(text) or manifest.digest
+        if stored != digest:
             raise MetadataError(
-                f"{path}: the digest is {found}, stored is {stored}. "
+                f"{path}: the digest is {digest}, stored is {stored}. "
                 "The file was changed after it was published; restore it."
             )
         manifest.__dict__["digest"] = stored  # checked; to write the text once more would take longer than to read it
@@ -369,6 +374,11 @@ class Manifest:
 
     @classmethod
     def _from_json(cls, content: Any) -> Manifest:
+        """Returns the manifest with this content; the digest is not checked.
+
+        Raises:
+            MetadataError: the format version is unknown, or fields are missing, unknown or of a wrong type.
+        """
         version = content.get("format_version") if isinstance(content, dict) else None
         if type(version) is int and version > FORMAT_VERSION:
             raise MetadataError(
@@ -415,8 +425,8 @@ def _check_keys(content: Any, known: set[str], whose: str) -> None:
 
 def _digest_of(text: str) -> str | None:
     """Returns the digest of a text as it was written; None if the digest is not at its end."""
-    found = _DIGEST_AT_END.search(text, max(0, len(text) - 100))
-    return hashlib.sha256((text[: found.start()] + "\n}").encode()).hexdigest() if found else None
+    match = _DIGEST_AT_END.search(text, max(0, len(text) - 100))
+    return hashlib.sha256((text[: match.start()] + "\n}").encode()).hexdigest() if match else None
 
 
 def _text(value: Any, indent: str = "\n") -> str:

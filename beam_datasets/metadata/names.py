@@ -69,21 +69,21 @@ class DatasetName:
         """
         if not isinstance(text, str):
             raise TypeError(f"a dataset's name is a str such as 'digits' or 'digits/small:1.0.0', not {text!r}.")
-        found = _NAME.match(text)
-        if not found:
+        match = _NAME.match(text)
+        if not match:
             of_paths = " The directory of the datasets is data_dir; builder_from_directory() takes that of a version."
             raise ValueError(
                 f"{text!r} is not a dataset name; needed: name[/config][:version][/key=value,...], for example "
                 f"'digits', 'digits/small', 'digits:1.*.*' or 'digits/small:1.0.0'.{of_paths if '/' in text else ''}"
             )
-        kwargs = _parse_kwargs(found["kwargs"] or "", text)
+        kwargs = _parse_kwargs(match["kwargs"] or "", text)
         for part in ("config", "version"):
-            if found[part] is not None and part in kwargs:
-                raise ValueError(f"{text!r} gives {part} twice: {found[part]!r} and {kwargs[part]!r}.")
-        config, version = (_taken(kwargs, part) or found[part] for part in ("config", "version"))
+            if match[part] is not None and part in kwargs:
+                raise ValueError(f"{text!r} gives {part} twice: {match[part]!r} and {kwargs[part]!r}.")
+        config, version = (_taken(kwargs, part) or match[part] for part in ("config", "version"))
         if config is not None:
             check_config_name(config)
-        return cls(camel_to_snake(found["name"]), config, version, kwargs, found["namespace"])
+        return cls(camel_to_snake(match["name"]), config, version, kwargs, match["namespace"])
 
     @classmethod
     def parse_path(cls, text: str) -> DatasetName:
@@ -112,6 +112,11 @@ class DatasetName:
 
 
 def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
+    """Parses `key=value,...`; `whole` is the name that contains this text, for errors.
+
+    Raises:
+        ValueError: an item is not of the form key=value.
+    """
     kwargs: dict[str, Scalar] = {}
     for item in text.split(",") if text else []:
         name, equals, value = item.partition("=")
@@ -126,6 +131,7 @@ def _taken(kwargs: dict[str, Scalar], name: str) -> str | None:
 
 
 def _scalar(text: str) -> Scalar:
+    """Converts a text to bool, int or float if it reads as one; otherwise returns the text."""
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):
@@ -240,12 +246,12 @@ class ShardFilename:
         Raises:
             ValueError: it is not such a name.
         """
-        found = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
-        if not found:
+        match = _FILENAME.match(re.split(r"[/\\]", filename)[-1])
+        if not match:
             raise ValueError(
                 f"{filename!r} is not a shard; needed: a name such as 'digits-train.tfrecord-00000-of-00004'."
             )
-        return cls(found["dataset"], found["split"], found["fileformat"], int(found["index"]), int(found["count"]))
+        return cls(match["dataset"], match["split"], match["fileformat"], int(match["index"]), int(match["count"]))
 
     @classmethod
     def is_valid(cls, filename: str) -> bool:

@@ -82,6 +82,7 @@ def choose_num_shards(
 
 
 def _many_shards(fewest: int, most: int, num_examples: int) -> int:
+    """Returns the number of shards if the sizes need more than 1024: if possible, a multiple of 1024."""
     wanted = min(-(-fewest // 1024) * 1024, most)
     if num_examples >= wanted:
         return wanted
@@ -230,8 +231,8 @@ class FileInstructions(Sequence[FileInstruction]):
         [('a', 0, 3), ('a', 3, 3), ('a', 6, 4), ('b', 0, 5)]
         """
         run = np.repeat(np.arange(len(self)), counts)
-        place = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
-        start, stop = (self.take[run] * number // counts[run] for number in (place, place + 1))
+        part = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+        start, stop = (self.take[run] * number // counts[run] for number in (part, part + 1))
         return FileInstructions(
             self.filenames, self.source[run], self.shard[run], self.skip[run] + start, stop - start,
             self.examples_in_shard[run],

@@ -151,6 +151,11 @@ def _check_dict(name: str, value: Any) -> None:
 
 
 def _text(value: Any) -> str:
+    """Converts a value to the text that `SplitByValue` looks up; whole floats are written as integers.
+
+    Raises:
+        ValueError: the value is a NaN, or of a type that does not support splitting.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bytes):
@@ -191,20 +196,20 @@ class SplitByTime:
     @cached_property
     def _sorted(self) -> list[tuple[Any, Any, str]]:
         """(start, stop, split) of the ranges in order; None for no bound."""
-        found: list[tuple[Any, Any, str]] = []
+        parsed_ranges: list[tuple[Any, Any, str]] = []
         for split, text in self.ranges.items():
             start, dots, stop = str(text).partition("..")
             try:
                 if not dots:
                     raise ValueError(f"expected a range START..STOP, such as ..2026-01-01, got {text!r}")
                 first, last = (_moment(bound) if bound.strip() else None for bound in (start, stop))
-                found.append((first, last, split))
+                parsed_ranges.append((first, last, split))
             except ValueError as error:
                 raise ValueError(f"split {split!r}: {error}") from None
-        bounds = [bound for start, stop, _ in found for bound in (start, stop) if bound is not None]
+        bounds = [bound for start, stop, _ in parsed_ranges for bound in (start, stop) if bound is not None]
         if len({isinstance(bound, datetime.datetime) for bound in bounds}) > 1:
             raise ValueError(f"expected bounds that are all times or all numbers, got {dict(self.ranges)}")
-        return sorted(found, key=lambda each: (each[0] is not None, each[0] or 0))
+        return sorted(parsed_ranges, key=lambda each: (each[0] is not None, each[0] or 0))
 
     @cached_property
     def _starts(self) -> list[Any]:

@@ -196,6 +196,11 @@ class ReadInstruction(AbstractSplit):
         return value + len(split.offsets) - 1 if self.unit == "shard" and value < 0 else value
 
     def _index(self, value: float, split: SplitInfo) -> int:
+        """Returns the index of the example at a border; negative values count from the end, and shards are clipped.
+
+        Raises:
+            SplitError: the border is beyond the split.
+        """
         total = split.num_examples
         if self.unit == "shard":
             # As many shards as the list slice [:value] would have: beyond the end it clips.
@@ -209,6 +214,11 @@ class ReadInstruction(AbstractSplit):
         return int(value + total if value < 0 else value)
 
     def _examples_of(self, percent: float, total: int) -> int:
+        """Converts a percentage to a number of examples, rounded as `rounding` requires.
+
+        Raises:
+            SplitError: rounding='pct1_dropremainder' requires at least 100 examples and a whole number of them.
+        """
         if self.rounding == "closest":
             return round(percent * total / 100.0)
         if total < 100:
@@ -362,10 +372,15 @@ def _known(name: str, splits: Mapping[str, Any]) -> Any:
 
 
 def _parse_term(term: str, whole: str) -> AbstractSplit:
-    found = _TERM.match(term)
-    if not found:
+    """Parses one term of a split expression, such as `train[:10%]`; `whole` is the expression, for errors.
+
+    Raises:
+        SplitError: the term cannot be read, slices 'all', or selects a single item other than a shard.
+    """
+    match = _TERM.match(term)
+    if not match:
         raise SplitError(f"split {whole!r:.1000}: cannot read {term!r:.100}; {_FORM}.")
-    name, selector = found["name"], found["selector"]
+    name, selector = match["name"], match["selector"]
     if selector is None:
         return SplitAll() if name == "all" else ReadInstruction(name)
     items = selector.split(":")
@@ -390,11 +405,16 @@ def _parse_term(term: str, whole: str) -> AbstractSplit:
 
 
 def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
-    found = _ITEM.match(item)
-    if not found:
+    """Parses one border of a slice, such as `10`, `10%` or `-1shard`, to its value and unit.
+
+    Raises:
+        SplitError: the border cannot be read, or is outside [-2**62, 2**62].
+    """
+    match = _ITEM.match(item)
+    if not match:
         raise SplitError(f"split {whole!r:.1000}: cannot read {item!r:.100}; {_FORM}.")
-    number = found["number"]
-    unit: Unit = {"%": "%", "shard": "shard"}.get(found["unit"], "abs")  # type: ignore[assignment]
+    number = match["number"]
+    unit: Unit = {"%": "%", "shard": "shard"}.get(match["unit"], "abs")  # type: ignore[assignment]
     kind = "a number" if unit == "%" else "an integer"
     try:
         value = float(number) if unit == "%" else int(number)
@@ -406,6 +426,11 @@ def _parse_item(item: str, whole: str) -> tuple[float, Unit]:
 
 
 def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) -> AbstractSplit:
+    """Returns the instruction for a slice with two borders; None for a border that was omitted.
+
+    Raises:
+        SplitError: the borders have different units.
+    """
     begin, end = borders
     if begin and end and begin[1] != end[1]:
         one, other = (_number(number) + _SUFFIX[unit] for number, unit in (begin, end))
@@ -635,6 +660,11 @@ class SplitDict(Mapping[str, SplitInfo]):
         return self._slice(AbstractSplit.from_spec(key))
 
     def _slice(self, instruction: AbstractSplit) -> SubSplitInfo:
+        """Returns the split that an instruction selects, with the shards to read.
+
+        Raises:
+            SplitError: a split is unknown, or the selection has more than 2**63 - 1 examples.
+        """
         parts = instruction.to_absolute(self)
         if (total := sum(part.stop - part.start for part in parts)) > _MAX_EXAMPLES:
             raise SplitError(f"split '{instruction!s:.1000}' has {total:,} examples, at most {_MAX_EXAMPLES:,}.")

@@ -112,13 +112,13 @@ class Version:
         Raises:
             ValueError: the pattern does not have three parts (such as '1' or '1.2').
         """
-        found = _PATTERN.match(str(pattern))
-        if not found:
+        match = _PATTERN.match(str(pattern))
+        if not match:
             raise ValueError(
                 f"{str(pattern)!r} is not a version pattern; "
                 "needed: 'x.y.z', each part a number without leading zeros or '*'."
             )
-        return all(want == "*" or int(want) == have for want, have in zip(found.group(1, 3, 5), self.tuple))
+        return all(want == "*" or int(want) == have for want, have in zip(match.group(1, 3, 5), self.tuple))
 
     @classmethod
     def is_valid(cls, version: VersionOrStr | None) -> bool:
@@ -147,14 +147,20 @@ class Version:
 
 
 def _parse(version: VersionOrStr) -> tuple[int, int, int]:
+    """Returns the three numbers of a version or of its text.
+
+    Raises:
+        TypeError: it is not a version or a text.
+        ValueError: the text is not of the form 'x.y.z'.
+    """
     if isinstance(version, Version):
         return version.tuple
     if not isinstance(version, str):
         raise TypeError(f"a version is a str such as '1.0.0', not {version!r} of type {type(version).__name__}.")
-    found = _VERSION.match(version)
-    if not found:
+    match = _VERSION.match(version)
+    if not match:
         raise ValueError(f"{version!r} is not a version; needed: 'x.y.z', three numbers without leading zeros.")
-    return int(found[1]), int(found[2]), int(found[3])
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 def _operand(other: object) -> tuple[int, int, int]:

@@ -44,11 +44,11 @@ def intact(blocks: Iterable[Items]) -> Iterator[Items]:
         CorruptRecordError: an item is a damaged record, or a group with one.
     """
     for block in blocks:
-        found = next(damaged_in(block), None)
-        if found is not None:
-            place, damaged = found
-            if place:
-                yield block[:place]
+        first_damaged = next(damaged_in(block), None)
+        if first_damaged is not None:
+            index, damaged = first_damaged
+            if index:
+                yield block[:index]
             raise damaged.error
         yield block
         del block  # it would hold its items while the next ones are read
@@ -57,11 +57,11 @@ def intact(blocks: Iterable[Items]) -> Iterator[Items]:
 def damaged_in(items: Items) -> Iterator[tuple[int, Damaged]]:
     """Yields the damaged records of a list, or of lists in it, each with its place; blocks of records have none."""
     if type(items) is list:
-        for place, item in enumerate(items):
+        for index, item in enumerate(items):
             if type(item) is Damaged:
-                yield place, item
+                yield index, item
             elif type(item) is list:
-                yield from ((place, damaged) for _, damaged in damaged_in(item))
+                yield from ((index, damaged) for _, damaged in damaged_in(item))
 
 
 def joined(blocks: Iterable[Items]) -> Items:
@@ -94,13 +94,13 @@ def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short:
         for block in blocks:
             held = joined((held, block))
             del block  # it would hold its items while the next ones are read
-            place = 0
-            while place + size <= len(held):
-                some = held if size == len(held) else held[place : place + size]
-                place += size
+            start = 0
+            while start + size <= len(held):
+                group = held if size == len(held) else held[start : start + size]
+                start += size
                 size = next(counts)
-                yield some
-            held = held[place:] if place else held
+                yield group
+            held = held[start:] if start else held
     except Exception:
         if held and may_fall_short:
             yield held
@@ -280,6 +280,10 @@ class Ahead:
         return replace(self)._make(blocks)  # each iterator has blocks and sizes of its own
 
     def _make(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
+        """Yields the values of each block in order, while threads make those of the next ones.
+
+        An error of `blocks` is raised after the values before it.
+        """
         waiting = self._waiting
         blocks = ([item] for block in blocks for item in block) if self.is_whole else regrouped(blocks, self._sizes())
         pool = ThreadPoolExecutor(self.threads, "beam_datasets-decode")  # a thread starts when it has something to do
@@ -320,6 +324,7 @@ class Ahead:
         return sum(tasks) < threads or (fits and sum(tasks[1:]) < 2 * threads)
 
     def _started(self, block: Items, pool: ThreadPoolExecutor) -> Any:
+        """Submits the decode tasks of a block; if its values are small or it cannot start, its items become `Later`."""
         later: Any = (block, [], lambda _: list(map(Later, block)))
         if self._is_measured and self._value_bytes < _MIN_VALUE_BYTES and not self.is_asked:
             return later
@@ -330,6 +335,7 @@ class Ahead:
         return block, [pool.submit(task) for task in tasks], finish
 
     def _finished(self, block: Items, futures: list[Future[Any]], finish: Finish) -> list[Any]:
+        """Returns the values of a block and records their sizes; if a task failed, all its items become `Later`."""
         try:
             values = finish([future.result() for future in futures])
         except Exception:

@@ -224,6 +224,12 @@ class ReadConfig:
             raise ValueError("ReadConfig got interleave_sort_fn and experimental_interleave_sort_fn: give one of them")
 
     def _check_input_context(self) -> None:
+        """Checks that `input_context`, if given, has the attributes of a tf.distribute.InputContext.
+
+        Raises:
+            TypeError: it lacks one of them.
+            ValueError: its `input_pipeline_id` is not in [0, num_input_pipelines).
+        """
         context = self.input_context
         if context is None:
             return

@@ -354,10 +354,10 @@ class Dataset(Frameworks):
         """
         if (processes is None) == (threads is None):
             raise TypeError(f"parallel(): expected processes or threads, got processes={processes}, threads={threads}.")
-        made = self._with()
-        made._processes = None if processes is None else integer("processes", processes, at_least=1)
-        made._threads = None if threads is None else integer("threads", threads, at_least=1)
-        return made
+        dataset = self._with()
+        dataset._processes = None if processes is None else integer("processes", processes, at_least=1)
+        dataset._threads = None if threads is None else integer("threads", threads, at_least=1)
+        return dataset
 
     def raw(self) -> Dataset:
         """Returns the dataset with the stored records, as `bytes`, instead of decoded examples.

@@ -204,8 +204,8 @@ class Batch(Step):
         """Returns the function from a list of items."""
         first = self.steps[0]
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
-            made = compose_many(self.steps)
-            return lambda items: self.stack(made(items))
+            apply_steps = compose_many(self.steps)
+            return lambda items: self.stack(apply_steps(items))
         make = ColumnarDecoder(chosen(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True)
         pick, relabel = picker(first.supervised_keys), _picked(self.steps, self.fill).relabeler()
         return lambda items: relabel(pick(make.batch(items)))
@@ -290,12 +290,12 @@ class MixedFirst(Step):
         functions = [compose_many((step,)) for step in self.firsts]
 
         def of_pairs(pairs: list[Any]) -> list[Any]:
-            found: list[Any] = [None] * len(pairs)
+            results: list[Any] = [None] * len(pairs)
             for source in {source for source, _ in pairs}:
-                places = [place for place, pair in enumerate(pairs) if pair[0] == source]
-                for place, value in zip(places, functions[source]([pairs[place][1] for place in places])):
-                    found[place] = source, value
-            return found
+                places = [index for index, pair in enumerate(pairs) if pair[0] == source]
+                for index, value in zip(places, functions[source]([pairs[index][1] for index in places])):
+                    results[index] = source, value
+            return results
 
         return of_pairs
 

@@ -42,8 +42,8 @@ def _common_start(some: Sequence[Any]) -> Any:
 
 
 def _end_of(pattern: re.Pattern[str], filename: str) -> str:
-    found = pattern.search(filename)
-    return found[0] if found else filename
+    match = pattern.search(filename)
+    return match[0] if match else filename
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,9 +78,9 @@ class _Builder(ReadOnlyBuilder):
         self._pool = _Pool(root, indexed=all(builder.pool.indexed for builder in builders))
         names = dict.fromkeys(name for builder in builders for name in builder.info.splits)
         parts = {name: [each for each in builders if name in each.info.splits] for name in names}
-        merged = [_merged(name, root, some) for name, some in parts.items()]
+        merged = [_merged(name, root, split_builders) for name, split_builders in parts.items()]
         splits = SplitDict(merged, dataset_name=self.info.name, count_bytes=self._pool.count_bytes)
-        self._ascents = {name: tuple(_ascents(name, some)) for name, some in parts.items()}
+        self._ascents = {name: tuple(_ascents(name, split_builders)) for name, split_builders in parts.items()}
         self.info = self.info.replace(splits=splits)
         self.manifest = None
         self.digest = hashlib.sha256("".join(builder.digest for builder in builders).encode()).hexdigest()

@@ -162,19 +162,19 @@ class Packed(Grouping):
         if self.overlong == "drop" and any(map(operator.gt, needed, self.lengths.values())):
             return []
         complete = []
-        for found in bins:
-            space = found.space
+        for target_bin in bins:
+            space = target_bin.space
             if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first alone rules most out
                 break
         else:
             if len(bins) == self.num_bins:
                 complete.append(bins.pop(0))
-            found = Bin(space=list(self.lengths.values()))
-            bins.append(found)
-        found.items.append(item)
-        found.space = list(map(operator.sub, found.space, needed))
-        if not any(found.space):
-            complete.append(bins.pop(next(i for i, some in enumerate(bins) if some is found)))
+            target_bin = Bin(space=list(self.lengths.values()))
+            bins.append(target_bin)
+        target_bin.items.append(item)
+        target_bin.space = list(map(operator.sub, target_bin.space, needed))
+        if not any(target_bin.space):
+            complete.append(bins.pop(next(i for i, candidate in enumerate(bins) if candidate is target_bin)))
         return complete
 
     def _lengths(self, value: Any) -> list[int]:

@@ -102,6 +102,11 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._taken = min(wanted, self._operation.length)
 
     def _next_block(self) -> Items:
+        """Returns the next block; after an error, closes the iterator, which opens again at the same item.
+
+        Raises:
+            StopIteration: no items are left.
+        """
         if self._process != os.getpid():  # threads and processes of a parent do not work for the child that it forked
             self.close()
         try:
@@ -129,6 +134,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
+        """Returns the blocks of the items that are left, which `count` worker processes decode."""
         from beam_datasets.reading.processes import blocks_of_processes  # multiprocessing is not needed to read
 
         left = Slice(self._operation, self._taken, self._operation.length)
@@ -137,6 +143,11 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         return self._blocks
 
     def _finished(self, item: Any) -> Any:
+        """Returns the value of an item; after an error, the iterator is still at this item.
+
+        Raises:
+            RuntimeError: a function given to `map()` raised StopIteration.
+        """
         try:
             return self._finish(item)
         except BaseException as error:

@@ -309,18 +309,18 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
 def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:
     """Returns a name for each source."""
     if names is not None:
-        found = list(names)
-        if not all(isinstance(name, str) for name in found):
-            raise TypeError(f"names must be a str for each source, got {found!r}.")
-        if len(found) != len(identities):
-            raise ValueError(f"names must be one for each of {len(identities)} sources, got {len(found)}.")
+        source_names = list(names)
+        if not all(isinstance(name, str) for name in source_names):
+            raise TypeError(f"names must be a str for each source, got {source_names!r}.")
+        if len(source_names) != len(identities):
+            raise ValueError(f"names must be one for each of {len(identities)} sources, got {len(source_names)}.")
     else:
-        found = [what["dataset"] for what in identities]
-        if len(set(found)) < len(found):
-            found = [f"{what['dataset']}:{what['slices']}" for what in identities]
-    if len(set(found)) < len(found) and (needed or names is not None):
-        raise ValueError(f"names must differ, got {found!r}. Give mix(..., names=[...]).")
-    return found
+        source_names = [what["dataset"] for what in identities]
+        if len(set(source_names)) < len(source_names):
+            source_names = [f"{what['dataset']}:{what['slices']}" for what in identities]
+    if len(set(source_names)) < len(source_names) and (needed or names is not None):
+        raise ValueError(f"names must differ, got {source_names!r}. Give mix(..., names=[...]).")
+    return source_names
 
 
 def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:

@@ -85,6 +85,7 @@ class Pattern:
         return np.concatenate(sources), np.concatenate(within)
 
     def _at(self, positions: Ints) -> tuple[Ints, Ints]:
+        """Returns the same as `at`, for at most `at_once` positions."""
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         slots = np.empty((len(distinct), self.block), np.int64)
@@ -245,11 +246,15 @@ class Mixture(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the sources' items; each source is read as a stream of its own."""
-        parts, *own = itertools.tee(self._below(spans), len(self.children) + 1)
+        parts, *source_parts = itertools.tee(self._below(spans), len(self.children) + 1)
         blocks = [
-            child.blocks(_of_source(source, tee), epoch) for source, (child, tee) in enumerate(zip(self.children, own))
+            child.blocks(_of_source(source, tee), epoch)
+            for source, (child, tee) in enumerate(zip(self.children, source_parts))
         ]
-        streams = [self._tagged(source, itertools.chain.from_iterable(some)) for source, some in enumerate(blocks)]
+        streams = [
+            self._tagged(source, itertools.chain.from_iterable(source_blocks))
+            for source, source_blocks in enumerate(blocks)
+        ]
         try:
             yield from collected(map(next, map(streams.__getitem__, self._order(parts))))
         finally:  # the traceback of an error of one source may hold the others
@@ -261,10 +266,10 @@ class Mixture(Operation):
         """Yields spans, and of each source the first position in each and their number; shape (spans, sources)."""
         most = self.pattern.at_once
         for starts, counts in spans:
-            for place in range(0, len(starts), most):
-                some = starts[place : place + most], counts[place : place + most]
-                firsts, stops = self.pattern.before(some[0]), self.pattern.before(some[0] + some[1])
-                yield some, firsts, stops - firsts
+            for start in range(0, len(starts), most):
+                part = starts[start : start + most], counts[start : start + most]
+                firsts, stops = self.pattern.before(part[0]), self.pattern.before(part[0] + part[1])
+                yield part, firsts, stops - firsts
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
         """Yields the source of each position."""
@@ -278,21 +283,21 @@ class Mixture(Operation):
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the sources' items at these positions."""
         sources, within = self.pattern.at(positions)
-        found: list[Any] = [None] * len(positions)
+        fetched: list[Any] = [None] * len(positions)
         for source in np.unique(sources).tolist():
-            some = np.flatnonzero(sources == source)
-            items = self._tagged(source, iter(self.children[source].fetch(within[some], epoch)))
-            for place, item in zip(some.tolist(), items):
-                found[place] = item
-        return found
+            indices = np.flatnonzero(sources == source)
+            items = self._tagged(source, iter(self.children[source].fetch(within[indices], epoch)))
+            for index, item in zip(indices.tolist(), items):
+                fetched[index] = item
+        return fetched
 
 
 def _of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[Spans]:
     """Yields the spans of one source."""
     for _, firsts, counts in parts:
-        some = counts[:, source] > 0
-        if some.any():
-            yield firsts[some, source], counts[some, source]
+        is_nonempty = counts[:, source] > 0
+        if is_nonempty.any():
+            yield firsts[is_nonempty, source], counts[is_nonempty, source]
 
 
 def _pair(source: int, item: Any) -> Any:

@@ -171,17 +171,17 @@ class ReadOnlyBuilder:
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 
         def dataset(expression: Any) -> Any:
-            made = self._dataset(AbstractSplit.from_spec(expression), config, shuffle_files, steps)
+            split_dataset = self._dataset(AbstractSplit.from_spec(expression), config, shuffle_files, steps)
             if batch_size is None:
-                return made
+                return split_dataset
             if batch_size != -1:
-                return made.padded_batch(batch_size)
-            if not made:
+                return split_dataset.padded_batch(batch_size)
+            if not split_dataset:
                 raise ValueError(
                     f"batch_size=-1 of {expression}: expected at least one example, as no batch has none. Give a slice "
                     "that has some, or leave batch_size out."
                 )
-            return next(iter(made.padded_batch(len(made))))
+            return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
         return map_splits(dataset, split)
 
@@ -217,6 +217,7 @@ class ReadOnlyBuilder:
     def _dataset(
         self, split: AbstractSplit, config: ReadConfig, shuffle_files: bool, steps: tuple[Decode, ...]
     ) -> Dataset:
+        """Returns the dataset of a split, with its key lookup and the identity against which states are checked."""
         splits, ordered = self.info.splits, self.info.disable_shuffling
         parts = split.to_absolute(splits)
         infos = [splits[part.splitname] for part in parts]
@@ -263,9 +264,9 @@ class ReadOnlyBuilder:
         except PathNotFoundError:
             return None
         published = self.manifest.metadata.get(name) if self.manifest else None
-        if published is not None and (found := hashlib.sha256(content).hexdigest()) != published:
+        if published is not None and (digest := hashlib.sha256(content).hexdigest()) != published:
             raise MetadataError(
-                f"{path}: its SHA-256 is {found}, but {MANIFEST_FILE} says {published}. "
+                f"{path}: its SHA-256 is {digest}, but {MANIFEST_FILE} says {published}. "
                 "It was changed after it was published; restore it."
             )
         return content
@@ -275,6 +276,12 @@ class ReadOnlyBuilder:
         return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
 
     def _read_features(self) -> Any:
+        """Returns the features, with the names of their labels.
+
+        Raises:
+            DatasetNotFoundError: the directory has no features file.
+            MetadataError: the features file, or a file of label names, is damaged.
+        """
         text = self._read_text(catalog.FEATURES_FILE)
         if text is None:
             raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
@@ -284,6 +291,11 @@ class ReadOnlyBuilder:
             return tree.load_labels(self._read_text)
 
     def _read_metadata(self) -> MetadataDict | None:
+        """Returns the metadata that the builder's author published; None if there are none.
+
+        Raises:
+            MetadataError: the metadata file is not a JSON object.
+        """
         if self.manifest is not None and METADATA_FILE not in self.manifest.metadata:
             return None
         text = self._read(METADATA_FILE)
@@ -300,6 +312,11 @@ class ReadOnlyBuilder:
             raise MetadataError(f"{storage.join(self._dir, name)} is not UTF-8: {error}.") from error
 
     def _check_splits(self) -> None:
+        """Checks that the info file and the manifest describe the same splits, and that their shards have valid names.
+
+        Raises:
+            MetadataError: the two files differ, a split is too large, or its template of shard names is invalid.
+        """
         if self.manifest is not None and self.manifest.splits.keys() != self.info.splits.keys():
             raise MetadataError(
                 f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the splits: {sorted(self.info.splits)} and "
@@ -450,8 +467,8 @@ def load(
     """
     with_info = boolean("with_info", with_info)
     options = {"config": config, "version": version, **(builder_kwargs or {})}
-    found = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
-    dataset = found.as_dataset(
+    read_only_builder = builder(name, data_dir=data_dir, storage_options=storage_options, **options)
+    dataset = read_only_builder.as_dataset(
         split,
         batch_size=batch_size,
         shuffle_files=shuffle_files,
@@ -460,4 +477,4 @@ def load(
         as_supervised=as_supervised,
         text=text,
     )
-    return (dataset, found.info) if with_info else dataset
+    return (dataset, read_only_builder.info) if with_info else dataset

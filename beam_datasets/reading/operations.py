@@ -150,26 +150,27 @@ class Left(Rearranged):
         most = _MAX_SPANS * self._each
         if self.in_blocks > most:  # more blocks than are to be computed at once
             spans = limited(spans, itertools.repeat(most))
-        return self.child.blocks((self._below(*some) for some in spans), epoch)
+        return self.child.blocks((self._below(*part) for part in spans), epoch)
 
     def _below(self, starts: Ints, counts: Ints) -> Spans:
+        """Returns the child's spans for these spans, cut where they skip items that workers have already taken."""
         stops = starts + counts
         inside, after = starts < self.in_blocks, stops > self.in_blocks
         rest = np.maximum(starts[after], self.in_blocks)
         firsts, numbers = rest, stops[after] - rest
         if inside.any():
             begin = starts[inside]
-            cut, some = Share(block=self._each).spans(begin, np.minimum(stops[inside], self.in_blocks) - begin)
-            firsts, numbers = np.concatenate([cut, firsts]), np.concatenate([some, numbers])
+            cut, cut_counts = Share(block=self._each).spans(begin, np.minimum(stops[inside], self.in_blocks) - begin)
+            firsts, numbers = np.concatenate([cut, firsts]), np.concatenate([cut_counts, numbers])
         return self.sources(firsts), numbers
 
     def sources(self, positions: Ints, epoch: int = 0) -> Ints:
         """Returns the child's position for each position."""
-        found: Ints = positions + (self._next - self.in_blocks)
+        child_positions: Ints = positions + (self._next - self.in_blocks)
         inside = positions < self.in_blocks
         rounds, within = np.divmod(positions[inside], self._each)
-        found[inside] = self._first + rounds * self._block + within
-        return found
+        child_positions[inside] = self._first + rounds * self._block + within
+        return child_positions
 
     def position(self, position: int) -> int | None:
         """Returns the child's position that items go on from at one here; None while some are left of the blocks."""
@@ -205,12 +206,12 @@ class Repeat(Operation):
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the child's."""
         numbers, within = np.divmod(positions, self.child.length)
-        found: list[Any] = [None] * len(positions)
+        items: list[Any] = [None] * len(positions)
         for number in np.unique(numbers).tolist():
-            some = np.flatnonzero(numbers == number)
-            for place, item in zip(some.tolist(), self.child.fetch(within[some], self._epoch(epoch, number))):
-                found[place] = item
-        return found
+            indices = np.flatnonzero(numbers == number)
+            for index, item in zip(indices.tolist(), self.child.fetch(within[indices], self._epoch(epoch, number))):
+                items[index] = item
+        return items
 
     def _epoch(self, epoch: int, number: int) -> int:
         return epoch * (self.times or 0) + number
@@ -257,6 +258,8 @@ class Window(Rearranged):
         return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch)
 
     def _streamed(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the items of the spans from one shuffled stream of the child, which begins at position `start`."""
+
         def read(first: int) -> Iterator[Any]:
             below = np.array([first]), np.array([self.length - first])
             return itertools.chain.from_iterable(self.child.blocks(iter((below,)), epoch))
@@ -418,7 +421,7 @@ class Batches(Operation):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields groups one at a time, made of the child's items."""
-        blocks = self.child.blocks((self._below(*some) for some in spans), epoch)
+        blocks = self.child.blocks((self._below(*part) for part in spans), epoch)
         return ([group] for group in regrouped(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -548,14 +551,14 @@ def begun(operation: Operation, partial: Partial) -> int:
 
 def _innermost(operation: Operation) -> tuple[Shared | None, int]:
     """Returns what divides the stream first, if anything does, and how many items of the stream its items have."""
-    found, unit = None, 1
+    shared, unit = None, 1
     while isinstance(operation, (Batches, Shared)):
         if isinstance(operation, Shared):
-            found, unit = operation, 1
+            shared, unit = operation, 1
         else:
             unit *= operation.size
         operation = operation.child
-    return found, unit
+    return shared, unit
 
 
 def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
@@ -615,10 +618,10 @@ def check_place(stream: Operation, position: int, partials: Partials) -> None:
 
 def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:
     """Removes blocks that are completely read, and advances the position past them."""
-    for place, left in enumerate(_lefts(stream, position, partials)):
-        behind = left.position(partials[place][1])
+    for index, left in enumerate(_lefts(stream, position, partials)):
+        behind = left.position(partials[index][1])
         if behind is not None:
-            before, after = partials[:place], partials[place + 1 :]
+            before, after = partials[:index], partials[index + 1 :]
             if not before:
                 return settled(stream, behind, after)
             return settled(stream, position, (*before[:-1], (before[-1][0], behind), *after))
@@ -658,12 +661,12 @@ def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
         while done < total:
             stop = min(done + next(most), total)
             first, last = np.searchsorted(ends, [done, stop - 1], side="right").tolist()
-            some, numbers = starts[first : last + 1].copy(), counts[first : last + 1].copy()
+            firsts, numbers = starts[first : last + 1].copy(), counts[first : last + 1].copy()
             skip = done - int(ends[first] - counts[first])
-            some[0] += skip
+            firsts[0] += skip
             numbers[0] -= skip
             numbers[-1] -= int(ends[last]) - stop
-            yield some, numbers
+            yield firsts, numbers
             done = stop
 
 
@@ -671,8 +674,8 @@ def positions_of(spans: Spans) -> Ints:
     """Returns the positions of spans one by one."""
     starts, counts = spans
     ends = np.cumsum(counts)
-    found: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
-    return found
+    positions: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    return positions
 
 
 def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
@@ -681,11 +684,11 @@ def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) 
 
     def calls() -> Iterator[Any]:
         count = min(_BLOCK, most)
-        for some in positions:
-            sources, place = shuffled.sources(some, epoch), 0
-            while place < len(sources):
-                yield functools.partial(shuffled.child.fetch, sources[place : place + count], epoch)
-                place, count = place + count, min(2 * count, most)
+        for batch in positions:
+            sources, start = shuffled.sources(batch, epoch), 0
+            while start < len(sources):
+                yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
+                start, count = start + count, min(2 * count, most)
 
     return ahead(calls(), threads=int(shuffled.is_remote))
 

@@ -100,8 +100,8 @@ class InterleaveOrder:
         numbers[ends - 1] = lasts + 1
         firsts[heads] += begins
         numbers[heads] -= begins
-        some = numbers > 0
-        return files[some], firsts[some], numbers[some]
+        is_nonempty = numbers > 0
+        return files[is_nonempty], firsts[is_nonempty], numbers[is_nonempty]
 
     def _visits(self, positions: Ints) -> tuple[Ints, Ints]:
         """The visits that read positions, and how many examples each visit reads before them."""
@@ -211,11 +211,11 @@ class _Tail:
         nth, within = np.divmod(rest, self.block)
         closing = rounds == self._closings[stretches]
         for stretch in np.unique(stretches[closing]).tolist():  # of the stretch's last round
-            some = np.flatnonzero(closing & (stretches == stretch))
+            indices = np.flatnonzero(closing & (stretches == stretch))
             reads = np.minimum(self.left[self._open(stretch)] - self._closings[stretch] * self.block, self.block)
             ends = np.cumsum(reads)
-            nth[some] = np.searchsorted(ends, rest[some], side="right")
-            within[some] = rest[some] - (ends - reads)[nth[some]]
+            nth[indices] = np.searchsorted(ends, rest[indices], side="right")
+            within[indices] = rest[indices] - (ends - reads)[nth[indices]]
         first, openings, counts = self._stretches
         return self.end + first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
 
@@ -227,8 +227,8 @@ class _Tail:
         rounds, nth = np.divmod(visits - firsts[stretches], counts[stretches])
         places = np.empty_like(visits)
         for stretch in np.unique(stretches).tolist():
-            some = stretches == stretch
-            places[some] = self._open(stretch)[nth[some]]
+            in_stretch = stretches == stretch
+            places[in_stretch] = self._open(stretch)[nth[in_stretch]]
         read = (openings[stretches] + rounds) * self.block
         return self.files[places], self.done[places] + read, np.clip(self.left[places] - read, 0, self.block)
 
@@ -467,6 +467,7 @@ class WindowShuffle:
 
     @functools.cached_property
     def _passes(self) -> tuple[_Pass, ...]:
+        """Returns the block shuffles that make up the permutation, in the order in which they are applied to items."""
         if self.window == 1 or self.length <= 1:
             return ()
         first, second, moved = _keyed(3, "window", self.seed, self.epoch)
@@ -514,10 +515,10 @@ class _Pass:
         order = np.argsort(places, kind="stable")
         at_once = max(1, _AT_ONCE // self.size)
         for i in range(0, len(blocks), at_once):
-            some = order[slice(*np.searchsorted(places[order], [i, i + at_once]))]
+            indices = order[slice(*np.searchsorted(places[order], [i, i + at_once]))]
             starts = blocks[i : i + at_once] * self.size + self.cut
-            rows = places[some] - i
-            out[some] = self._shuffled(starts)[rows, numbers[some] - np.maximum(starts, 0)[rows]]
+            rows = places[indices] - i
+            out[indices] = self._shuffled(starts)[rows, numbers[indices] - np.maximum(starts, 0)[rows]]
         return out
 
     def _shuffled(self, starts: Ints) -> Ints:

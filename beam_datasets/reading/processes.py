@@ -122,6 +122,7 @@ def _started(payload: bytes) -> Worker:
 
 
 def _end(workers: list[Worker], *, is_owner: bool) -> None:
+    """Closes the connections and, if this process started the workers, terminates them; kills those that do not end."""
     for _, connection in workers:
         connection.close()
     for process, _ in workers if is_owner else ():
@@ -142,6 +143,11 @@ def _block_size(dataset: Dataset, operation: Operation) -> int:
 
 
 def _pickled(*values: Any) -> bytes:
+    """Pickles what a worker needs.
+
+    Raises:
+        TypeError: a value cannot be pickled, such as a function that is not at the top level of a module.
+    """
     try:
         return pickle.dumps(values)
     except Exception as error:
@@ -197,11 +203,11 @@ def _received(process: SpawnProcess, connection: socket.socket) -> tuple[int, An
         os.close(files[0])
     memory = memoryview(mapped)
     sizes = struct.unpack_from(f"<{count}Q", memory, start)
-    buffers, place = [], 0
+    buffers, offset = [], 0
     for length in sizes:
-        part = memory[place : place + length]
+        part = memory[offset : offset + length]
         buffers.append(part if is_one else bytearray(part))  # else one that is kept would keep the others
-        place += length + -length % _ALIGNMENT
+        offset += length + -length % _ALIGNMENT
     return kind, pickle.loads(memory[start + 8 * count :], buffers=buffers)
 
 
@@ -235,6 +241,10 @@ def _work(payload: bytes, connection: socket.socket) -> None:
 
 
 def _make(payload: bytes, send: Callable[[int, Any], None]) -> None:
+    """Sends the values of a worker's share in blocks of the size given in the payload, large or slow blocks in parts.
+
+    An error is raised after the values before it are sent.
+    """
     dataset, epoch, size = pickle.loads(payload)  # here, where an error is sent
     values: list[Any] = []
     count = held = 0
@@ -282,10 +292,10 @@ def _rebuilt(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any
 
 def _picklable(error: BaseException) -> Any:
     """Returns an error as its parent can raise it."""
-    for made in (error, _Rebuilt(error)) if isinstance(error, Exception) else ():
+    for candidate in (error, _Rebuilt(error)) if isinstance(error, Exception) else ():
         try:
-            if type(pickle.loads(pickle.dumps(made))) is type(error):
-                return made
+            if type(pickle.loads(pickle.dumps(candidate))) is type(error):
+                return candidate
         except Exception:
             continue
     return WorkerError(f"a worker process raised {type(error).__name__}: {error}")

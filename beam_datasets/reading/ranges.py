@@ -89,16 +89,16 @@ def read_range(
     """
     maker = Maker.of(steps)
     blocks = read_blocks(run, pool)
-    made = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
-    values = made if maker.rest is None else map(maker.rest, made)
+    decoded = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
+    values = decoded if maker.rest is None else map(maker.rest, decoded)
     for number in range(run.skip, run.skip + run.take):
         if claim is not None and not claim(number):
             return
         try:
             value = next(values)
         except UNDECODED as error:
-            place = place_of(pool.open(run.filename, run.examples_in_shard), number)
-            raise type(error)(f"{place}: {error}") from error
+            location = place_of(pool.open(run.filename, run.examples_in_shard), number)
+            raise type(error)(f"{location}: {error}") from error
         yield number, value
 
 
@@ -119,12 +119,12 @@ def map_blocks(
     first = run.skip
     for block in blocks:
         try:
-            made = function(block)
+            result = function(block)
         except UNDECODED:
             part = replace(run, skip=first, take=len(block))
             list(read_range(part, pool, (Map(lambda record: function([record])),)))  # raises the error of the record
             raise
-        yield made
+        yield result
         first += len(block)
 
 

@@ -165,9 +165,9 @@ class RunReader:
         left, most = pieces[pieces >= self._fetched].tolist(), max(1, self._fetch_bytes // size)
         while True:
             while left and len(self._fetches) < _FETCHES:
-                some, left = left[: self._width], left[self._width :]
-                self._fetched = some[-1] + 1
-                missing = [piece for piece in some if not reader.is_near(piece * size)]
+                batch, left = left[: self._width], left[self._width :]
+                self._fetched = batch[-1] + 1
+                missing = [piece for piece in batch if not reader.is_near(piece * size)]
                 if missing:
                     self._fetches.append((missing[0], self._submit(reader.fetch, missing)))
             if not self._fetches:
@@ -226,12 +226,12 @@ class RunReader:
     def _read(self, wanted: Ranges, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
         """Returns a chunk of the first of the wanted records, as many as fit; others between them have no bytes."""
         firsts, stops = wanted
-        some = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
-        firsts, stops = firsts[:some], stops[:some].copy()
+        num_ranges = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
+        firsts, stops = firsts[:num_ranges], stops[:num_ranges].copy()
         starts = offsets[firsts].astype(np.int64)
         space = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
         fitting = int(np.searchsorted(-space, 0, "right"))
-        if fitting < some:  # of the next range, as much as fits
+        if fitting < num_ranges:  # of the next range, as much as fits
             left = chunk_bytes if fitting == 0 else int(space[fitting - 1])
             end = int(offsets.searchsorted(np.uint64(int(starts[fitting]) + left), "right")) - 1
             stops[fitting] = max(end, int(firsts[0]) + 1) if fitting == 0 else end
@@ -248,8 +248,8 @@ class RunReader:
 
 
 def _has(chunk: tfrecord.Chunk, record: int) -> bool:
-    place = record - chunk.first_record
-    return 0 <= place < len(chunk.offsets) - 1 and bool(chunk.offsets[place] < chunk.offsets[place + 1])
+    index = record - chunk.first_record
+    return 0 <= index < len(chunk.offsets) - 1 and bool(chunk.offsets[index] < chunk.offsets[index + 1])
 
 
 def ahead(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
@@ -273,11 +273,11 @@ def ahead(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
 def ranges_of(run: int, visits: Visits) -> Ranges:
     """Returns the ranges of records of a run that visits take, joined where they are adjacent, ascending."""
     runs, firsts, counts = visits
-    some = np.flatnonzero((runs == run) & (counts > 0))
-    begins = firsts[some]
-    ends = begins + counts[some]
+    selected = np.flatnonzero((runs == run) & (counts > 0))
+    begins = firsts[selected]
+    ends = begins + counts[selected]
     heads = np.flatnonzero(np.append(True, begins[1:] != ends[:-1]))
-    return begins[heads], ends[np.append(heads[1:], len(some)) - 1]
+    return begins[heads], ends[np.append(heads[1:], len(selected)) - 1]
 
 
 def read_visits(

@@ -56,7 +56,7 @@ class Shard:
     """
 
     def __init__(
-        self, path: str, num_records: int, *, indexed: bool = True, found: Index | NDArray[Any] | None = None
+        self, path: str, num_records: int, *, indexed: bool = True, cached_index: Index | NDArray[Any] | None = None
     ) -> None:
         """Opens the shard and, where there is one, its index.
 
@@ -64,7 +64,7 @@ class Shard:
             path: the file.
             num_records: in the file.
             indexed: whether there may be an index.
-            found: the index, or the offsets, that it had before; not used where the file has another size now.
+            cached_index: the index, or the offsets, that it had before; not used where the file has another size now.
 
         Raises:
             StorageError: the file cannot be read; PathNotFoundError where it is missing.
@@ -72,17 +72,17 @@ class Shard:
         """
         self.path = path
         self.num_records = num_records
-        self.index = None if not indexed else found if isinstance(found, Index) else read_index(path)
+        self.index = None if not indexed else cached_index if isinstance(cached_index, Index) else read_index(path)
         self.reader = caching.cached(storage.open_reader(path))
-        if found is not None and _size(found) != self.reader.size:
-            found, self.index = None, read_index(path) if indexed else None
+        if cached_index is not None and _size(cached_index) != self.reader.size:
+            cached_index, self.index = None, read_index(path) if indexed else None
         self._offsets: NDArray[Any] | None = None
         self._scanning = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
             self._offsets = self.index.offsets
-        elif found is not None and not isinstance(found, Index):
-            self._offsets = found
+        elif cached_index is not None and not isinstance(cached_index, Index):
+            self._offsets = cached_index
         self.is_plain = self.index is not None and self.reader.descriptor is not None
         if self.index is not None and self.index.shard_size != self.reader.size:
             raise MetadataError(
@@ -137,21 +137,26 @@ class Shard:
             CorruptRecordError: a length is damaged, the file ends in a record, or has another number of records than
                 recorded. It comes before the last records do.
         """
-        found = 0
+        num_scanned = 0
         for chunk in tfrecord.scan_file(self.reader, self.path, chunk_size=SCAN_BYTES, check=False):
-            found = chunk.first_record + len(chunk.offsets) - 1
+            num_scanned = chunk.first_record + len(chunk.offsets) - 1
             end = chunk.start + int(chunk.offsets[-1])
-            if found > self.num_records:
+            if num_scanned > self.num_records:
                 self._raise_count(
                     chunk.start + int(chunk.offsets[self.num_records - chunk.first_record]), "more follow"
                 )
-            if found == self.num_records and end < self.reader.size:
+            if num_scanned == self.num_records and end < self.reader.size:
                 self._raise_count(end, f"{self.reader.size - end} bytes follow")
             yield chunk
-        if found < self.num_records:
-            self._raise_count(self.reader.size, f"the file ends after {found}", found)
+        if num_scanned < self.num_records:
+            self._raise_count(self.reader.size, f"the file ends after {num_scanned}", num_scanned)
 
     def _raise_count(self, offset: int, found: str, record: int | None = None) -> None:
+        """Raises the error for a shard whose number of records differs from the one in the metadata.
+
+        Raises:
+            CorruptRecordError: always.
+        """
         raise CorruptRecordError(
             f"by the dataset's metadata the shard has {self.num_records} records, but {found}. The file was cut off or "
             "replaced, or the metadata are of another one; restore both",
@@ -221,7 +226,7 @@ class Shard:
             read: list[bytes] = _read_records(descriptor, offsets, records)
             if len(read) == len(records):
                 return read
-        found: list[bytes] = []
+        payloads: list[bytes] = []
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
         starts, stops = offsets[firsts].tolist(), offsets[lasts + 1].tolist()
@@ -229,8 +234,8 @@ class Shard:
         for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
             places = offsets[first : last + 2].astype(np.int64)
             start = int(places[0])
-            found += tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
-        return found
+            payloads += tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
+        return payloads
 
 
 class ShardPool:
@@ -263,8 +268,8 @@ class ShardPool:
             shard = None
         if shard is not None:
             return shard
-        path, found = storage.join(self.directory, filename), self._found.get(filename)
-        shard = Shard(path, num_records, indexed=self.indexed, found=found)
+        path, cached_index = storage.join(self.directory, filename), self._found.get(filename)
+        shard = Shard(path, num_records, indexed=self.indexed, cached_index=cached_index)
         with self._lock:
             shard = self._open.setdefault(filename, shard)
             if len(self._open) > _MAX_OPEN:
@@ -279,13 +284,13 @@ class ShardPool:
     def _close_one(self) -> None:
         """Closes the shard opened first; where its records are is kept, if that is not too much."""
         filename, shard = self._open.popitem(last=False)
-        found = shard.known_offsets if shard.index is None else shard.index
-        if found is not None:
+        index = shard.known_offsets if shard.index is None else shard.index
+        if index is not None:
             self._found_bytes += 0 if filename in self._found else _NUM_BYTES * shard.num_records
-            self._found[filename] = found
+            self._found[filename] = index
         while self._found_bytes > _MAX_FOUND:
-            found = self._found.popitem(last=False)[1]
-            self._found_bytes -= _NUM_BYTES * (len(found) if isinstance(found, Index) else len(found) - 1)
+            evicted = self._found.popitem(last=False)[1]
+            self._found_bytes -= _NUM_BYTES * (len(evicted) if isinstance(evicted, Index) else len(evicted) - 1)
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:
         """Returns the size of the records of file instructions in bytes, without framing; from the indexes alone.

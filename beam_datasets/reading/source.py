@@ -104,14 +104,14 @@ class Source(Operation):
         """Returns the runs of the records at positions of the read order, and their numbers in their shards."""
         order, runs = self.arrangement(epoch)
         files, within = order.places(positions)
-        found = runs[files]
-        return found, within + self.instructions.skip[found]
+        record_runs = runs[files]
+        return record_runs, within + self.instructions.skip[record_runs]
 
     def places_of_indices(self, indices: Ints) -> tuple[Ints, Ints]:
         """Returns the same of the records at indices in [0, length) of the dataset order."""
-        place = np.searchsorted(self._firsts, indices, side="right") - 1
-        runs = self._in_order[place]
-        return runs, indices - self._firsts[place] + self.instructions.skip[runs]
+        run_indices = np.searchsorted(self._firsts, indices, side="right") - 1
+        runs = self._in_order[run_indices]
+        return runs, indices - self._firsts[run_indices] + self.instructions.skip[runs]
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the records in read order, few at first, so that the first one does not wait for others."""
@@ -128,7 +128,7 @@ class Source(Operation):
                 yield from blocks
                 return
             parts = map(positions_of, limited(named, itertools.repeat(_MIN_VISITS)))
-            names = itertools.chain.from_iterable(self._names(*self.places(some, epoch)) for some in parts)
+            names = itertools.chain.from_iterable(self._names(*self.places(positions, epoch)) for positions in parts)
             yield from (_with_names(block, names) for block in blocks)
 
     def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
@@ -146,10 +146,10 @@ class Source(Operation):
         skip = self.instructions.skip[runs]
         for starts, counts in spans:
             if len(starts) == 1:
-                found = order.visits(int(starts[0]), int(starts[0] + counts[0]))
+                visits = order.visits(int(starts[0]), int(starts[0] + counts[0]))
             else:
-                found = iter((order.pieces(starts, counts),))
-            yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in found)
+                visits = iter((order.pieces(starts, counts),))
+            yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in visits)
 
     @property
     def is_remote(self) -> bool:
@@ -163,8 +163,8 @@ class Source(Operation):
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
         firsts, runs, skips = self._columns
-        place = bisect.bisect_right(firsts, index) - 1
-        run, record = runs[place], index - firsts[place] + skips[place]
+        run_index = bisect.bisect_right(firsts, index) - 1
+        run, record = runs[run_index], index - firsts[run_index] + skips[run_index]
         data = self.pool.open(*(self._files.get(run) or self._file(run))).read_one(record)
         if not self._config.add_tfds_id:
             return data
@@ -178,10 +178,10 @@ class Source(Operation):
         """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
         firsts = np.cumsum(self.instructions.take) - self.instructions.take
         run = int(np.searchsorted(firsts, index, side="right")) - 1
-        place = int(np.searchsorted(self._in_order, run))
-        if place == len(self._in_order) or self._in_order[place] != run:
+        run_index = int(np.searchsorted(self._in_order, run))
+        if run_index == len(self._in_order) or self._in_order[run_index] != run:
             return None
-        return int(self._firsts[place]) + index - int(firsts[run])
+        return int(self._firsts[run_index]) + index - int(firsts[run])
 
     @functools.cached_property
     def _columns(self) -> tuple[list[int], list[int], list[int]]:
@@ -192,12 +192,12 @@ class Source(Operation):
         """Returns records of runs by their numbers in their shards."""
         by_place = np.lexsort((records, runs))
         cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
-        found: Items = [None] * len(runs)
+        items: Items = [None] * len(runs)
 
-        def fetch(some: Ints) -> None:
-            shard = self.pool.open(*self._file(int(runs[some[0]])))
-            for place, item in zip(some.tolist(), _read_many(shard, records[some])):
-                found[place] = item
+        def fetch(indices: Ints) -> None:
+            shard = self.pool.open(*self._file(int(runs[indices[0]])))
+            for index, item in zip(indices.tolist(), _read_many(shard, records[indices])):
+                items[index] = item
 
         bounds = [0, *cuts.tolist(), len(runs)]
         parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
@@ -205,7 +205,7 @@ class Source(Operation):
             list(_fetch_threads(os.getpid()).map(fetch, parts))
         else:
             list(map(fetch, parts))
-        return _with_names(found, self._names(runs, records)) if self._config.add_tfds_id else found
+        return _with_names(items, self._names(runs, records)) if self._config.add_tfds_id else items
 
     def _file(self, run: int) -> tuple[str, int]:
         """Returns the name of a run's shard, and how many records it has."""
@@ -305,8 +305,8 @@ def _allow_reading_ahead() -> None:
 def _joined(visits: Iterator[Visits]) -> Iterator[Visits]:
     """Yields the visits in arrays that are not small: what is read of a run in one piece ends with its array."""
     held: list[Visits] = []
-    for some in visits:
-        held.append(some)
+    for batch in visits:
+        held.append(batch)
         if sum(len(runs) for runs, _, _ in held) >= _MIN_VISITS:
             yield _together(held)
             held = []
@@ -379,8 +379,8 @@ class Lookup:
         sort_keys = self._sort_keys(key)
         before = 0
         for rules, runs in self.parts:
-            found = [self._find(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
-            places = [place for place in found if place is not None]
+            candidates = [self._find(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
+            places = [index for index in candidates if index is not None]
             if places:
                 return self.source.index_among_read(before + min(places))
             before += runs.num_examples
@@ -388,15 +388,15 @@ class Lookup:
 
     def _sort_keys(self, key: Any) -> dict[KeyRule, bytes]:
         """Returns what the key is by each rule, where it can be a key."""
-        made, refusal = {}, None
+        sort_keys, refusal = {}, None
         for rule in dict.fromkeys(rule for rules, _ in self.parts for rule in rules):
             try:
-                made[rule] = rule.sort_key(key)
+                sort_keys[rule] = rule.sort_key(key)
             except InvalidKeyError as error:
                 refusal = error
-        if refusal is not None and not made:
+        if refusal is not None and not sort_keys:
             raise refusal
-        return made
+        return sort_keys
 
     def _find(self, runs: FileInstructions, sort_key: bytes) -> int | None:
         """Returns the index among the examples of runs, which are in ascending order of keys."""

@@ -112,7 +112,7 @@ class ReadState:
             "fingerprint": dict(self.fingerprint),
         }
         if self.partials:
-            blocks = [[some.worker_count, some.block, some.taken, count] for some, count in self.partials]
+            blocks = [[partial.worker_count, partial.block, partial.taken, count] for partial, count in self.partials]
             state |= {"format": FORMAT_WITH_BLOCKS, "blocks": blocks}
         return state
 
@@ -360,12 +360,12 @@ class Share:
         if int(stops[-1]) > self._whole:
             before, after = starts < self._whole, stops > self._whole
             rest = np.maximum(starts[after], self._whole) - self._whole
-            found = self._last.spans(rest, stops[after] - self._whole - rest)
+            last_spans = self._last.spans(rest, stops[after] - self._whole - rest)
             if not before.any():
-                return found
+                return last_spans
             starts = starts[before]
             firsts, numbers = self.spans(starts, np.minimum(stops[before], self._whole) - starts)
-            return np.concatenate([firsts, found[0]]), np.concatenate([numbers, found[1]])
+            return np.concatenate([firsts, last_spans[0]]), np.concatenate([numbers, last_spans[1]])
         opening = starts // self.block
         times = (stops - 1) // self.block - opening + 1
         ends = np.cumsum(times)

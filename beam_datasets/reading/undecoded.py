@@ -63,14 +63,15 @@ def name_at_position(
 ) -> None:
     """Does the same for the record at a position of an operation, or for the first of the item there that raises it."""
     with contextlib.suppress(Exception):  # that one would hide the error
-        place = _on_places(operation).fetch(np.array([position]), epoch)[0]
+        location = _on_places(operation).fetch(np.array([position]), epoch)[0]
         if item is None:
-            _add(error, place)
+            _add(error, location)
         else:
-            _name(steps, error, item, place)
+            _name(steps, error, item, location)
 
 
 def _name(steps: tuple[Step, ...], error: Exception, item: Any, place: Any) -> None:
+    """Appends to `error` the location of the first record of an item whose decoding raises the same error."""
     check = steps[0].compile_check()
     for record, of_record in _pairs(item, place):
         try:
@@ -114,7 +115,7 @@ class _Places:
 
 
 def _places(source: Source, runs: Ints, records: Ints) -> list[Place]:
-    return [(source, *place) for place in zip(runs.tolist(), records.tolist())]
+    return [(source, *location) for location in zip(runs.tolist(), records.tolist())]
 
 
 def _on_places(operation: Any) -> Any:
@@ -195,12 +196,12 @@ def tolerant_decoder(features: Any) -> Callable[[Buffer], Any]:
 
     def example(record: Buffer) -> Any:
         try:
-            found = decode(record)
-            touch(found)
+            decoded = decode(record)
+            touch(decoded)
         except UNDECODED:
             partly[:] = partly or [_partial_decoder(features, ())]
             return partly[0](record)
-        return found
+        return decoded
 
     return example
 
@@ -218,11 +219,11 @@ def _partial_decoder(features: Any, steps: tuple[str, ...]) -> Callable[[Buffer]
 
     def value(record: Buffer) -> Any:
         try:
-            found = functools.reduce(operator.getitem, steps, decode(record))
-            touch(found)
+            decoded = functools.reduce(operator.getitem, steps, decode(record))
+            touch(decoded)
         except UNDECODED as error:
             return Undecoded(str(error))
-        return found
+        return decoded
 
     return value
 

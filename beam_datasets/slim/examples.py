@@ -103,6 +103,11 @@ class FixedLen(_Checked):
 
     @functools.cached_property
     def _default_array(self) -> NDArray[Any] | None:
+        """The default as an array of the feature's shape and dtype; None if there is no default.
+
+        Raises:
+            ValueError: the default has another number of values, or a dtype that does not fit.
+        """
         if self.default is None:
             return None
         given, size = np.asarray(self.default, STRING if self.dtype == STRING else None), math.prod(self.shape)
@@ -179,14 +184,14 @@ class _Decoder(abc.ABC):
             items = list(handlers)
         check_items(items, handlers)
         values: dict[str, Any] = {}
-        made = []
+        results = []
         for item in items:
             handler = handlers[item]
             for key in handler.keys:
                 if key not in values:
                     values[key] = parse(key)
-            made.append(handler.tensors_to_item({key: values[key] for key in handler.keys}))
-        return made
+            results.append(handler.tensors_to_item({key: values[key] for key in handler.keys}))
+        return results
 
     @abc.abstractmethod
     def _parser(self, data: bytes) -> Callable[[str], Any]:
@@ -217,9 +222,9 @@ class TFExampleDecoder(_Decoder):
         self._features = dict(keys_to_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
-        found = example.message("Example", data).features.feature
+        feature_map = example.message("Example", data).features.feature
         features = self._features
-        return lambda key: features[key].parse(key, found.get(key))
+        return lambda key: features[key].parse(key, feature_map.get(key))
 
 
 class TFSequenceExampleDecoder(_Decoder):
@@ -246,6 +251,7 @@ class TFSequenceExampleDecoder(_Decoder):
         self._sequences = dict(keys_to_sequence_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
+        """Returns a function from a key of the context or of the sequences to its parsed value in a record."""
         record = example.message("SequenceExample", data)
         context, lists = record.context.feature, record.feature_lists.feature_list
 

@@ -50,9 +50,9 @@ class SparseTensorValue(NamedTuple):
         if outside.any():
             raise FeatureValueError(f"index {self.indices[outside.argmax()].tolist()} is outside of the shape {shape}")
         places = np.ravel_multi_index(tuple(self.indices.T), shape) if len(self.values) else np.empty(0, np.int64)
-        found, counts = np.unique(places, return_counts=True)
-        if len(found) < len(places):
-            twice = np.unravel_index(found[counts.argmax()], shape)
+        distinct, counts = np.unique(places, return_counts=True)
+        if len(distinct) < len(places):
+            twice = np.unravel_index(distinct[counts.argmax()], shape)
             raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
         out = _filled(shape, self.values.dtype, default_value)
         out.reshape(-1)[places] = self.values
@@ -169,8 +169,8 @@ class LookupTensor(Tensor):
         self._table = table
         self._entries = None if hasattr(table, "lookup") else _entries(table)
         self._unknown = unknown
-        found = np.asarray([*(self._entries or {}).values(), *([] if unknown is None else [unknown])])
-        self._dtype = STRING if found.dtype.kind in "US" else found.dtype
+        results = np.asarray([*(self._entries or {}).values(), *([] if unknown is None else [unknown])])
+        self._dtype = STRING if results.dtype.kind in "US" else results.dtype
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns the results, in the shape of what was looked up."""
@@ -178,14 +178,14 @@ class LookupTensor(Tensor):
         if self._entries is None:
             return self._table.lookup(value)
         elements = flat(value).tolist()
-        found = [self._entries.get(element, self._unknown) for element in elements]
-        if None in found:
-            missing, some = elements[found.index(None)], ", ".join(map(repr, list(self._entries)[:5]))
+        results = [self._entries.get(element, self._unknown) for element in elements]
+        if None in results:
+            missing, first_entries = elements[results.index(None)], ", ".join(map(repr, list(self._entries)[:5]))
             raise FeatureValueError(
-                f"{self.key}: expected one of the {len(self._entries)} entries of the table ({some} ...), got "
+                f"{self.key}: expected one of the {len(self._entries)} entries of the table ({first_entries} ...), got "
                 f"{missing!r}. Add it, or give `unknown`"
             )
-        return np.array(found, self._dtype).reshape(np.shape(value))[()]
+        return np.array(results, self._dtype).reshape(np.shape(value))[()]
 
 
 def _entries(table: Any) -> dict[Any, Any]:
@@ -290,13 +290,20 @@ class Image(ItemHandler):
         return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
 
     def _pixels(self, data: bytes) -> NDArray[Any]:
+        """Decodes the bytes of an image file.
+
+        Raises:
+            FeatureValueError: the file cannot be decoded, or has another number of channels.
+        """
         try:
             pixels = image_codec.decoder(self.channels, np.dtype(np.uint8))(data)
         except ValueError as error:
             raise FeatureValueError(f"{self.keys[0]}: {error}") from error
-        found = pixels.shape[-1]
-        if self.channels not in (0, found):
-            raise FeatureValueError(f"{self.keys[0]}: the image has {found} channels and cannot have {self.channels}")
+        num_channels = pixels.shape[-1]
+        if self.channels not in (0, num_channels):
+            raise FeatureValueError(
+                f"{self.keys[0]}: the image has {num_channels} channels and cannot have {self.channels}"
+            )
         return pixels.astype(self.dtype, copy=False)
 
 

@@ -122,10 +122,10 @@ class TextLineReader(RecordReader):
         """Yields the lines of a file, starting with the one of this number, which begins at byte `start`."""
         with _opened(path, self.compression, start) as stream:
             while line := stream.readline():
-                place = RecordPlace(number, start, start + len(line))
+                location = RecordPlace(number, start, start + len(line))
                 if number >= self.skip_header_lines:
-                    yield place, line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
-                number, start = number + 1, place.stop
+                    yield location, line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
+                number, start = number + 1, location.stop
 
 
 @contextlib.contextmanager
@@ -222,13 +222,18 @@ class DatasetSpecification:
             InputError: a source matches no file.
         """
         sources = [self.data_sources] if isinstance(self.data_sources, (str, os.PathLike)) else self.data_sources
-        found = [path for source in sources for path in _matching(source)]
-        if not found:
+        paths = [path for source in sources for path in _matching(source)]
+        if not paths:
             raise InputError("the dataset has no data sources; give a path, a pattern, or a list of them")
-        return found
+        return paths
 
 
 def _matching(source: PathLike) -> list[str]:
+    """Returns the normalized path, or the paths that match it if it has wildcards.
+
+    Raises:
+        InputError: no file matches.
+    """
     if not storage.has_wildcard(source):
         return [storage.normalize(source)]
     paths = storage.glob(source)
@@ -254,7 +259,7 @@ class _Readers:
 
     def checkpoint(self) -> PassCheckpoint:
         """Returns where the readers are; after an error of reading, before the record that it was about."""
-        places = [place and list(place) for place in self._places]
+        places = [location and list(location) for location in self._places]
         return {"position": self.position, "opened": self._opened, "turn": self._turn, "places": places}
 
     def records(self, first: int, checkpoints: deque[PassCheckpoint], spacing: int) -> Iterator[Record | None]:
@@ -280,19 +285,19 @@ class _Readers:
     def _read(self, number: int) -> Record | None:
         """Returns the next record of a reader, which opens the next file when its own is at the end."""
         while True:
-            place = self._places[number]
-            if place is None:
+            location = self._places[number]
+            if location is None:
                 if self._opened == len(self._order):
                     return None
-                place = self._places[number] = self._order[self._opened], 0, 0
+                location = self._places[number] = self._order[self._opened], 0, 0
                 self._opened += 1
-            path, records = self._files[place[0]], self._records[number]
+            path, records = self._files[location[0]], self._records[number]
             if records is None:
-                records = self._records[number] = self._reader.records(path, place[1], place[2])
-            found = next(records, None)
-            if found is not None:
-                where, data = found
-                self._places[number] = place[0], where.number + 1, where.stop
+                records = self._records[number] = self._reader.records(path, location[1], location[2])
+            entry = next(records, None)
+            if entry is not None:
+                where, data = entry
+                self._places[number] = location[0], where.number + 1, where.stop
                 return path, where, data
             self._places[number] = self._records[number] = None
 
@@ -386,13 +391,13 @@ class DatasetDataProvider:
         record = self._next()
         if record is None:
             raise EOFError("all records have been provided, as often as num_epochs says")
-        path, place, data = record
+        path, location, data = record
         record_key = self._items[-1]
         try:
-            made = iter(self._dataset.decoder.decode(data, [item for item in asked if item != record_key]))
+            values = iter(self._dataset.decoder.decode(data, [item for item in asked if item != record_key]))
         except BeamDatasetsError as error:
-            raise InputError(f"{path}, byte {place.start} (record {place.number}): {error}") from error
-        return [f"{path}:{place.number}" if item == record_key else next(made) for item in asked]
+            raise InputError(f"{path}, byte {location.start} (record {location.number}): {error}") from error
+        return [f"{path}:{location.number}" if item == record_key else next(values) for item in asked]
 
     def __iter__(self) -> Self:
         return self
@@ -404,6 +409,11 @@ class DatasetDataProvider:
             raise StopIteration from None
 
     def _next(self) -> Record | None:
+        """Returns the next record, if needed of a later epoch; None after the last epoch.
+
+        Raises:
+            InputError: the number of epochs is not limited, and no file has a record.
+        """
         while self._num_epochs is None or self._epoch < self._num_epochs:
             if self._records is None:
                 self._records = self._shuffled()
@@ -502,8 +512,8 @@ def _check_checkpoint(value: Any, max_position: int, num_files: int, first: Pass
     try:
         numbers = [value["position"], value["opened"], value["turn"]]
         limits = [max_position + 1, num_files + 1, num_readers]
-        for place in value["places"]:
-            file, number, start = (0, 0, 0) if place is None else place
+        for location in value["places"]:
+            file, number, start = (0, 0, 0) if location is None else location
             numbers += [file, number, start]
             limits += [num_files, ENDLESS, ENDLESS]
         is_good = set(value) == set(first) and len(value["places"]) == num_readers

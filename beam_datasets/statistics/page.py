@@ -68,17 +68,17 @@ def content(
     """
     paths = list(dict.fromkeys(path for part in slices.values() for path in part["features"]))
     legend = (
-        f'<span class="s{place % _COLOURS}">\u25a0</span> {escape(name)}: {part["examples"]:,} '
+        f'<span class="s{index % _COLOURS}">\u25a0</span> {escape(name)}: {part["examples"]:,} '
         f"example{'' if part['examples'] == 1 else 's'}"
-        for place, (name, part) in enumerate(slices.items())
+        for index, (name, part) in enumerate(slices.items())
     )
-    found = {path: {name: part["features"].get(path) for name, part in slices.items()} for path in paths}
+    features = {path: {name: part["features"].get(path) for name, part in slices.items()} for path in paths}
     sections = (
-        _feature(number, path, found[path], example_url, (images or {}).get(path, ()))
+        _feature(number, path, features[path], example_url, (images or {}).get(path, ()))
         for number, path in enumerate(paths)
     )
     log = '<p><label id="log" hidden><input type="checkbox"> Logarithmic bars</label></p>'
-    return "\n".join([f"<p>{', '.join(legend)}</p>", _overview(found), log, *sections, _NOTES])
+    return "\n".join([f"<p>{', '.join(legend)}</p>", _overview(features), log, *sections, _NOTES])
 
 
 def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -113,6 +113,7 @@ def _feature(
     example_url: Callable[[str, int], str] | None,
     images: Sequence[tuple[str, str]],
 ) -> str:
+    """Returns the HTML section of a feature: its images, facts, histograms and tables for all slices."""
     facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in found.items() if part is not None}
     pictures = "".join(
         f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' if url else f"<br>Damaged: {escape(text)}"
@@ -228,6 +229,7 @@ _LAST = ("min", "5%", "25%", "median", "75%", "95%", "max", "mean", "std")
 
 
 def _plots(found: Mapping[str, dict[str, Any] | None], example_url: Callable[[str, int], str] | None) -> Iterator[str]:
+    """Yields a histogram for each kind of number, such as values or sizes; a note if all are the same or all differ."""
     if all(part is None or is_identifier(part) for part in found.values()):
         yield '<p class="soft">Integers that all differ and are evenly spread, so no histogram.</p>'
         return
@@ -246,30 +248,30 @@ def _plots(found: Mapping[str, dict[str, Any] | None], example_url: Callable[[st
 def _spreads(found: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
     """Returns number of the slice -> its name, and what is known of its values, items, bytes, ..."""
     spreads = {
-        place: (label, part if name == "values" else part[name])
-        for place, (label, part) in enumerate(found.items())
+        index: (label, part if name == "values" else part[name])
+        for index, (label, part) in enumerate(found.items())
         if part is not None and (name == "values" or name in part) and not (name in SIZES and constant_size(part))
     }
-    return {place: (label, spread) for place, (label, spread) in spreads.items() if "histogram" in spread}
+    return {index: (label, spread) for index, (label, spread) in spreads.items() if "histogram" in spread}
 
 
 def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
     """Returns the labels or the most frequent values of all slices, in one table."""
     counts: dict[str, dict[int, int]] = {}
-    for place, feature in enumerate(found.values()):
+    for index, feature in enumerate(found.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
         top = [(_shown(value), count) for value, count in (feature or {}).get("top", ())]
         for name, count in labels or top[:_TOP]:
-            counts.setdefault(name, {})[place] = counts.get(name, {}).get(place, 0) + count
+            counts.setdefault(name, {})[index] = counts.get(name, {}).get(index, 0) + count
         for name, count in top[_TOP:]:  # of what is among the first of another slice
             if name in counts:
-                counts[name].setdefault(place, count)
+                counts[name].setdefault(index, count)
     if not counts:
         return ""
     parts = list(found.values())
     caption = "labels" if any("labels" in (part or {}) for part in parts) else "most frequent"
     return bars_table(
-        [(name, [row.get(place) for place in range(len(parts))]) for name, row in counts.items()],
+        [(name, [row.get(index) for index in range(len(parts))]) for name, row in counts.items()],
         [(name, (part or {}).get("values", 0), (part or {}).get("top_exact", True)) for name, part in found.items()],
         caption,
     )
@@ -351,25 +353,25 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
         spreads: number of the colour -> name, and what is known of the numbers.
         what: of what they are.
     """
-    found = [spread["histogram"] for _, spread in spreads.values()]
-    edges, heights = found[0]["edges"], [found[0]["counts"]]
-    if len(found) > 1:  # shares, because slices have different sizes
-        edges, heights = _common(found)
+    histograms = [spread["histogram"] for _, spread in spreads.values()]
+    edges, heights = histograms[0]["edges"], [histograms[0]["counts"]]
+    if len(histograms) > 1:  # shares, because slices have different sizes
+        edges, heights = _common(histograms)
     highest = max(map(max, heights), default=0) or 1
     bars, notes = [], []
-    for (place, (name, spread)), values in zip(spreads.items(), heights):
-        counted = "{:,}" if len(found) == 1 else f"{{:.2%}} of {name}"
+    for (colour, (name, spread)), values in zip(spreads.items(), heights):
+        counted = "{:,}" if len(histograms) == 1 else f"{{:.2%}} of {name}"
         bars += [
-            f'<rect class="s{place % _COLOURS}{" many" * (len(found) > 1)}" x="{number}" y="{100 - height:.4g}" '
+            f'<rect class="s{colour % _COLOURS}{" many" * (len(histograms) > 1)}" x="{number}" y="{100 - height:.4g}" '
             f'width=".97" height="{height:.4g}"><title>{escape(_bar_range(edges, number))}: '
             f"{escape(counted.format(value))}</title></rect>"
             for number, value in enumerate(values)
             if (height := 100 * value / highest)
         ]
         outside = [f"{spread['histogram'][side]:,} {side}" for side in ("below", "above") if spread["histogram"][side]]
-        notes += [f"{name}: {', '.join(outside)}"] if outside and len(found) > 1 else outside
-    most = f"at most {highest:,} in a bar" if len(found) == 1 else f"at most {highest:.1%} of a slice in a bar"
-    if len(found) == 2:
+        notes += [f"{name}: {', '.join(outside)}"] if outside and len(histograms) > 1 else outside
+    most = f"at most {highest:,} in a bar" if len(histograms) == 1 else f"at most {highest:.1%} of a slice in a bar"
+    if len(histograms) == 2:
         notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
     first, last = number_text(max(edges[0], low)), number_text(min(_last(edges), high))
@@ -384,14 +386,14 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
 def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
     """Returns the shares of a histogram's numbers in other bars, as if each of its bars were even."""
     base = edges[0] if _is_whole(edges) else 0  # different large integers are equal as floats
-    own, common = (np.array([edge - base for edge in each], float) for each in (histogram["edges"], edges))
+    bin_edges, common = (np.array([edge - base for edge in each], float) for each in (histogram["edges"], edges))
     counts = np.array(histogram["counts"], float)
     total = max(counts.sum() + histogram["below"] + histogram["above"], 1)
-    if own[0] == own[-1]:
-        shares: list[float] = (np.histogram([own[0]], common)[0] * (counts.sum() / total)).tolist()
+    if bin_edges[0] == bin_edges[-1]:
+        shares: list[float] = (np.histogram([bin_edges[0]], common)[0] * (counts.sum() / total)).tolist()
         return shares
     cumulated = np.concatenate([[0.0], np.cumsum(counts)]) / total
-    between: list[float] = np.diff(np.interp(common, own, cumulated)).tolist()
+    between: list[float] = np.diff(np.interp(common, bin_edges, cumulated)).tolist()
     return between
 
 
@@ -424,9 +426,9 @@ def bars_table(
     lines = []
     for name, row in rows[:_MAX_ROWS]:
         cells = ""
-        for place, (count, (_, total, exact)) in enumerate(zip(row, slices)):
+        for index, (count, (_, total, exact)) in enumerate(zip(row, slices)):
             width = 100 * (count or 0) / (total or 1) / highest
-            bar = f'<rect class="s{place % _COLOURS}" width="{width:.1f}%" height="100%"/>' if count else ""
+            bar = f'<rect class="s{index % _COLOURS}" width="{width:.1f}%" height="100%"/>' if count else ""
             number = "-" if count is None else f"{'' if exact else '~'}{count:,}"
             cells += f'<td><svg aria-hidden="true">{bar}</svg></td><td class="number">{number}</td>'
             cells += f'<td class="number">{share_text(count or 0, 0 if count is None else total)}</td>'
@@ -453,7 +455,7 @@ def notebook_tables(statistics: Statistics) -> str:
     tables = [
         table(
             header,
-            [[path, *_cells(found)] for path, found in part["features"].items()],
+            [[path, *_cells(feature)] for path, feature in part["features"].items()],
             f"{name}: {part['examples']:,} examples",
         )
         for name, part in statistics.slices.items()

@@ -125,9 +125,9 @@ def conclude(gathered: Gathered, request: StatisticsRequest) -> Statistics:
     for number, (name, runs) in enumerate(request.slices):
         summaries = gathered.get(number) or [empty(leaf) for leaf in request.leaves]
         for summary in summaries:
-            if (found := summary.counts["examples"]) != runs.num_examples:
+            if (num_examples := summary.counts["examples"]) != runs.num_examples:
                 raise LostExamplesError(
-                    f"{request.directory}, {name!r}: {found} examples were summed up of {runs.num_examples}. "
+                    f"{request.directory}, {name!r}: {num_examples} examples were summed up of {runs.num_examples}. "
                     "The engine lost or doubled some; nothing was saved. Run it again."
                 )
         features = {
@@ -172,10 +172,14 @@ def read_saved(request: StatisticsRequest) -> Statistics | None:
     """
     try:
         content = json.loads(storage.read_bytes(saved_path(request.directory)))
-        found = Statistics.from_json(content, request.directory)
+        statistics = Statistics.from_json(content, request.directory)
     except (StorageError, MetadataError, ValueError, RecursionError):
         return None
-    return found if found.digest == request.digest and {*found.unknown} <= {*unknown_names(request)} else None
+    return (
+        statistics
+        if statistics.digest == request.digest and {*statistics.unknown} <= {*unknown_names(request)}
+        else None
+    )
 
 
 def json_text(statistics: Statistics) -> str:
@@ -187,21 +191,24 @@ def json_text(statistics: Statistics) -> str:
 
 
 def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
+    """Returns the statistics of a feature as they are written to JSON."""
     counts = summary.counts
-    found: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "type": leaf.type,
         "kind": leaf.kind,
         "values": counts["values"],
         "missing": counts["missing"],
     }
     names = ("zeros", "nan", "inf", "-inf", "empty", "unreadable", "damaged")
-    found |= {name: counts[name] for name in names if name in counts}
-    found |= {name: _spread(spread) for name, spread in summary.spreads.items() if name != "values" and spread.count}
+    statistics |= {name: counts[name] for name in names if name in counts}
+    statistics |= {
+        name: _spread(spread) for name, spread in summary.spreads.items() if name != "values" and spread.count
+    }
     if "values" in summary.spreads:
-        found |= _spread(summary.spreads["values"])
+        statistics |= _spread(summary.spreads["values"])
     if leaf.kind == LABEL:
-        return found | _labels(leaf.feature, summary)
-    return found | _values(leaf, summary)
+        return statistics | _labels(leaf.feature, summary)
+    return statistics | _values(leaf, summary)
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
@@ -234,13 +241,14 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
 
 
 def _values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
+    """Returns the number of distinct values and, of texts and numbers, the most frequent that occur more than once."""
     values: Any = summary.values
-    found = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
+    statistics = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
     if leaf.kind not in (TEXT, "number"):
-        return found
+        return statistics
     total = summary.counts["values"]
     top = [(_shown(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
-    return found | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
+    return statistics | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
 
 
 def _shown(leaf: LeafFeature, summary: Summary, value: Any) -> Any:

@@ -160,12 +160,12 @@ class DistinctValues:
             pick: function from indices of occurrences to the hashes of their values, and what to show of these.
         """
         last = self.sampled[0, -1] if self.sampled.shape[1] == SAMPLE else np.uint64((1 << 64) - 1)
-        some = np.flatnonzero(occurrences <= last)
-        if len(some) > SAMPLE:
-            some = some[np.argpartition(occurrences[some], SAMPLE - 1)[:SAMPLE]]
-        if len(some):
-            hashes, shown = pick(some)
-            self._keep_sampled(np.stack([occurrences[some], hashes]), shown)
+        indices = np.flatnonzero(occurrences <= last)
+        if len(indices) > SAMPLE:
+            indices = indices[np.argpartition(occurrences[indices], SAMPLE - 1)[:SAMPLE]]
+        if len(indices):
+            hashes, shown = pick(indices)
+            self._keep_sampled(np.stack([occurrences[indices], hashes]), shown)
 
     def merge(self, other: DistinctValues) -> None:
         """Merges `other` into this in place."""
@@ -175,17 +175,18 @@ class DistinctValues:
         self._keep_sampled(other.sampled, other.sampled_shown)
 
     def _keep(self, hashes: Codes, counts: NDArray[np.int64], shown: NDArray[Any]) -> None:
+        """Adds the counts of values, and keeps the `MAX_VALUES` values with the smallest hashes."""
         # A dropped value always has MAX_VALUES smaller hashes before it, so counts of kept values are complete.
         if not self.complete and len(self.hashes) == MAX_VALUES:
-            some = np.flatnonzero(hashes <= self.hashes[-1])
-            hashes, counts, shown = hashes[some], counts[some], shown[some]
+            indices = np.flatnonzero(hashes <= self.hashes[-1])
+            hashes, counts, shown = hashes[indices], counts[indices], shown[indices]
         both = np.concatenate([self.hashes, hashes])
-        found, first, which = np.unique(both, return_index=True, return_inverse=True)
-        sums = np.zeros(len(found), np.int64)
+        unique, first, which = np.unique(both, return_index=True, return_inverse=True)
+        sums = np.zeros(len(unique), np.int64)
         np.add.at(sums, which, np.concatenate([self.counts, counts]))
-        self.complete = self.complete and len(found) <= MAX_VALUES
+        self.complete = self.complete and len(unique) <= MAX_VALUES
         kept = first[:MAX_VALUES]
-        self.hashes, self.counts = found[:MAX_VALUES], sums[:MAX_VALUES]
+        self.hashes, self.counts = unique[:MAX_VALUES], sums[:MAX_VALUES]
         self.shown = np.concatenate([self.shown, shown])[kept]
 
     def _keep_sampled(self, sampled: NDArray[np.uint64], shown: NDArray[Any]) -> None:
@@ -297,13 +298,14 @@ class Spread:
         self._bin(other.shift, other.bins, other.counts)
 
     def _bin(self, shift: int, bins: Codes, counts: NDArray[np.int64]) -> None:
+        """Adds counts of bins of codes without their last `shift` bits; omits more bits if there are too many bins."""
         common = max(shift, self.shift)
         both = np.concatenate([self.bins >> np.uint64(common - self.shift), bins >> np.uint64(common - shift)])
-        found, sums = _summed(both, np.concatenate([self.counts, counts]))
-        more = _bits_too_many(found)
+        merged_bins, sums = _summed(both, np.concatenate([self.counts, counts]))
+        more = _bits_too_many(merged_bins)
         if more:
-            found, sums = _summed(found >> np.uint64(more), sums)
-        self.shift, self.bins, self.counts = common + more, found, sums
+            merged_bins, sums = _summed(merged_bins >> np.uint64(more), sums)
+        self.shift, self.bins, self.counts = common + more, merged_bins, sums
 
     # ----------------------------------------------------------------------------------------------------- what follows
 
@@ -333,9 +335,9 @@ class Spread:
             share: in [0, 1].
         """
         rank = min(max(int(np.ceil(share * self.count)), 1), self.count)
-        place = int(np.searchsorted(np.cumsum(self.counts), rank))
+        index = int(np.searchsorted(np.cumsum(self.counts), rank))
         lows, highs = self.bounds()
-        low, high = lows[place].item(), highs[place].item()
+        low, high = lows[index].item(), highs[index].item()
         if low == high:
             return low, 0.0
         middle = low + (high - low) // 2 if self.kind != "f" else low / 2 + high / 2
@@ -356,13 +358,13 @@ def exact_sums(values: NDArray[Any]) -> tuple[int, int]:
     if values.dtype.kind != "f":
         return _integer_sums(values)
     mantissas, exponents = np.frexp(values)
-    places, shifts = np.divmod(exponents, 10)  # numbers of up to ten exponents are summed together
-    whole = np.ldexp(mantissas, 53 + shifts).astype(np.int64)  # each number is whole * 2**(10 * place - 53)
+    groups, shifts = np.divmod(exponents, 10)  # numbers of up to ten exponents are summed together
+    whole = np.ldexp(mantissas, 53 + shifts).astype(np.int64)  # each number is whole * 2**(10 * group - 53)
     total, squares = 0, 0
-    for place in np.unique(places).tolist():
-        part_total, part_squares = _integer_sums(whole[places == place])
-        total += part_total << 10 * place - 53 + UNIT
-        squares += part_squares << 2 * (10 * place - 53 + UNIT)
+    for group in np.unique(groups).tolist():
+        part_total, part_squares = _integer_sums(whole[groups == group])
+        total += part_total << 10 * group - 53 + UNIT
+        squares += part_squares << 2 * (10 * group - 53 + UNIT)
     return total, squares
 
 
@@ -419,11 +421,11 @@ def histogram(spread: Spread) -> dict[str, Any]:
     edges = bar_edges(*_range(spread), whole=whole)
 
     def below(edge: Any) -> int:
-        place = bisect_left(highs, edge)
-        if place == len(lows) or lows[place] >= edge:
-            return totals[place]
-        share: float = (edge - lows[place]) / (highs[place] - lows[place] + whole)  # of the bin that the edge is in
-        return totals[place] + round((totals[place + 1] - totals[place]) * share)
+        index = bisect_left(highs, edge)
+        if index == len(lows) or lows[index] >= edge:
+            return totals[index]
+        share: float = (edge - lows[index]) / (highs[index] - lows[index] + whole)  # of the bin that the edge is in
+        return totals[index] + round((totals[index + 1] - totals[index]) * share)
 
     first, last = (
         totals[bisect_left(highs, edges[0])],

@@ -143,10 +143,10 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
 
     def columns(records: list[Any]) -> list[Column]:
         try:
-            found = decode(records)
+            values = decode(records)
         except FeatureError:
             return [one_by_one[leaf](records) for leaf in leaves]
-        return [_column(leaf.value_of(found), leaf) for leaf in leaves]
+        return [_column(leaf.value_of(values), leaf) for leaf in leaves]
 
     return columns
 
@@ -170,8 +170,8 @@ def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[
                 good.append(number)
         if not good:
             return Column(np.zeros(0, np.int64), [], 0, damaged=len(records))
-        found = _column(leaf.value_of(decode([records[number] for number in good])), leaf)
-        return replace(found, present=np.array(good)[found.present], damaged=len(records) - len(good))
+        good_column = _column(leaf.value_of(decode([records[number] for number in good])), leaf)
+        return replace(good_column, present=np.array(good)[good_column.present], damaged=len(records) - len(good))
 
     return column
 
@@ -181,14 +181,14 @@ def _column(values: Any, leaf: LeafFeature) -> Column:
     if isinstance(values, np.ndarray):
         return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
     present = np.flatnonzero([value is not None for value in values])
-    some = [value for value in values if value is not None]
-    parts = [_flat(value) for value in some]
+    present_values = [value for value in values if value is not None]
+    parts = [_flat(value) for value in present_values]
     counts: Any = np.fromiter(map(len, parts), np.int64, len(parts))
     lengths = None
     if leaf.fixed_size:
         counts = len(parts[0]) if parts else 1
-    elif not (some and isinstance(some[0], bytes)):
-        lengths = np.fromiter((np.shape(value)[0] for value in some), np.int64, len(some))
+    elif not (present_values and isinstance(present_values[0], bytes)):
+        lengths = np.fromiter((np.shape(value)[0] for value in present_values), np.int64, len(present_values))
     if dtype_of(leaf.feature) == STRING or leaf.kind in (IMAGE, FILE):
         return Column(present, list(chain.from_iterable(parts)), counts, lengths)
     numbers = np.concatenate(parts) if parts else np.zeros(0, dtype_of(leaf.feature))
@@ -284,8 +284,8 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
     if not len(column.values):
         return
     if leaf.kind == LABEL:
-        found, counts = np.unique(column.values, return_counts=True)
-        summary.labels.update(dict(zip(found.tolist(), counts.tolist())))  # type: ignore[union-attr]
+        labels, counts = np.unique(column.values, return_counts=True)
+        summary.labels.update(dict(zip(labels.tolist(), counts.tolist())))  # type: ignore[union-attr]
         return
     where, of_values = occurrences(present, column.counts), np.repeat(present, column.counts)
     if leaf.kind == NUMBER:
@@ -297,6 +297,7 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
 
 
 def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:
+    """Adds numbers to the spread and the distinct values of a summary; NaN and infinities are only counted."""
     if values.dtype.kind == "f":
         finite = np.isfinite(values)
         if not finite.all():
@@ -314,12 +315,13 @@ def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint6
     summary.spreads["values"].add(values, records, (unique, counts))
     kept: Any = summary.values
     kept.add(mixed(unique), counts, unique)
-    kept.sample(where, lambda some: (mixed(codes[some]), codes[some]))
+    kept.sample(where, lambda indices: (mixed(codes[indices]), codes[indices]))
 
 
 def _add_bytes(
     summary: Summary, values: list[bytes], where: NDArray[np.uint64], kind: str, records: NDArray[np.int64]
 ) -> None:
+    """Adds texts or files to a summary: their lengths, distinct values and, for images, the sizes in pixels."""
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     summary.spreads["bytes"].add(lengths, records)
     summary.counts["empty"] += len(values) - int(np.count_nonzero(lengths))
@@ -328,16 +330,16 @@ def _add_bytes(
     kept: Any = summary.values
     kept.add(hashes_of(unique), counts, _shown(unique, kind))
 
-    def pick(some: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        picked = [values[i] for i in some.tolist()]
+    def pick(indices: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        picked = [values[i] for i in indices.tolist()]
         return hashes_of(picked), _shown(picked, kind)
 
     kept.sample(where, pick)
     if kind == IMAGE:
-        found = [image_size(value) for value in values]
-        summary.counts["unreadable"] += found.count(None)
-        readable = [place for place, size in enumerate(found) if size is not None]
-        for name, numbers in zip(("height", "width", "channels"), zip(*filter(None, found))):
+        sizes = [image_size(value) for value in values]
+        summary.counts["unreadable"] += sizes.count(None)
+        readable = [index for index, size in enumerate(sizes) if size is not None]
+        for name, numbers in zip(("height", "width", "channels"), zip(*filter(None, sizes))):
             summary.spreads[name].add(np.array(numbers, np.int64), records[readable])
 
 
@@ -499,12 +501,12 @@ def gather(part: ShardRange, request: StatisticsRequest) -> Gathered:
     summaries = [empty(leaf) for leaf in leaves]
     columns = compile_columns(request.features, leaves)
     first = part.first
-    made = ranges.map_blocks(
+    blocks = ranges.map_blocks(
         lambda records: (len(records), columns(records)), _blocks(part, request.pool), part.run, request.pool
     )
-    for count, found in made:
+    for count, block_columns in blocks:
         numbers = np.arange(first, first + count)
-        for summary, leaf, column in zip(summaries, leaves, found):
+        for summary, leaf, column in zip(summaries, leaves, block_columns):
             add(summary, leaf, column, numbers)
         first += count
     return {part.number: summaries}
@@ -522,6 +524,7 @@ def merge(parts: Iterable[Gathered]) -> Gathered:
 
 
 def _blocks(part: ShardRange, pool: ShardPool) -> Iterator[list[bytes]]:
+    """Yields the records in blocks of at least `_BLOCK_RECORDS` records or `_BLOCK_BYTES` bytes, except the last."""
     block: list[bytes] = []
     size = 0
     for records in ranges.read_blocks(part.run, pool):

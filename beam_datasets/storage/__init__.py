@@ -400,15 +400,15 @@ def glob(pattern: PathLike) -> list[str]:
     fixed = next(i for i, name in enumerate(parts) if has_wildcard(name))
     if paths.is_remote(text) and fixed < 3:
         raise StorageError(f"{text}: the name of a bucket or server cannot be a pattern")
-    found, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
+    matches, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
     for depth, name in enumerate(names, start=1):
         if has_wildcard(name):
-            found = [paths.join(base, match) for base in found for match in _matching(base, name)]
+            matches = [paths.join(base, match) for base in matches for match in _matching(base, name)]
         else:
-            found = [paths.join(base, name) for base in found]
+            matches = [paths.join(base, name) for base in matches]
             if depth == len(names):
-                found = [path for path in found if exists(path)]
-    return sorted(found)
+                matches = [path for path in matches if exists(path)]
+    return sorted(matches)
 
 
 def _matching(base: str, pattern: str) -> list[str]:

@@ -107,14 +107,15 @@ class CachedReader(Reader):
 
     def read_many(self, ranges: Sequence[Range]) -> Iterator[Buffer]:
         """Yields the ranges; the pieces of several ranges are fetched at once."""
-        some: list[Range] = []
+        batch: list[Range] = []
         for number, (start, stop) in enumerate(ranges, start=1):
-            some.append((start, stop))
-            if number == len(ranges) or sum(len(_pieces_of(*span)) for span in some) >= _MAX_PIECES:
-                yield from self._read_some(some)
-                some = []
+            batch.append((start, stop))
+            if number == len(ranges) or sum(len(_pieces_of(*span)) for span in batch) >= _MAX_PIECES:
+                yield from self._read_some(batch)
+                batch = []
 
     def _read_some(self, ranges: list[Range]) -> Iterator[Buffer]:
+        """Yields the ranges from cached pieces; fetches all missing pieces together before the first range."""
         held: list[tuple[int, memoryview]] = []  # where each buffer begins in the file
         missing: list[int] = []
         for number in sorted({number for span in ranges for number in _pieces_of(*span)}):

@@ -55,8 +55,8 @@ class ForkedObstore:
 
     def get_ranges(self, store: Store, key: str, *, starts: Sequence[int], ends: Sequence[int]) -> list[bytes]:
         """Returns ranges of an object."""
-        found: list[bytes] = self._call("get_ranges", store, key, {"starts": starts, "ends": ends})
-        return found
+        contents: list[bytes] = self._call("get_ranges", store, key, {"starts": starts, "ends": ends})
+        return contents
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises a StorageError for other functions."""
@@ -119,9 +119,9 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         except EOFError:
             return
         try:
-            found = getattr(obstore, name)(client(root, StoreOptions(values)), key, **arguments)
+            response = getattr(obstore, name)(client(root, StoreOptions(values)), key, **arguments)
             kind: str | None = None
-            result: Any = _plain(name, found)
+            result: Any = _plain(name, response)
         except Exception as error:
             kind, result = type(error).__name__, str(error)
         pickle.dump((kind, result), replies)

@@ -19,10 +19,10 @@ class GenericReader(Reader):
 
     def __init__(self, path: str, _: int | None = None) -> None:
         with _file_system(path) as (fs, name):
-            found = fs.info(name)
-        if found["type"] == "directory":
+            info = fs.info(name)
+        if info["type"] == "directory":
             raise StorageError(f"{path}: is a directory, not a file")
-        super().__init__(path, int(found["size"]), next((str(found[key]) for key in _TAGS if found.get(key)), None))
+        super().__init__(path, int(info["size"]), next((str(info[key]) for key in _TAGS if info.get(key)), None))
 
     def _read(self, start: int, stop: int) -> bytes:
         with _file_system(self.path) as (fs, name):

@@ -48,6 +48,12 @@ class LocalReader(Reader):
         return LocalReader, (self.path,)
 
     def _read(self, start: int, stop: int) -> bytes:
+        """Reads bytes [start, stop) by position, and again what the system leaves out of a large read.
+
+        Raises:
+            ValueError: the file was closed.
+            StorageError: it cannot be read, or is shorter than it was.
+        """
         descriptor = self.descriptor
         if descriptor is None:
             raise ValueError(f"{self.path}: the file was closed")
@@ -143,9 +149,9 @@ def _write_together(descriptor: int, buffers: list[Buffer]) -> None:
     """Writes buffers with as few system calls as possible: the system then takes large pages, which costs less."""
     views = [memoryview(buffer).cast("B") for buffer in buffers]
     for i in range(0, len(views), _MAX_BUFFERS):
-        some = views[i : i + _MAX_BUFFERS]
-        done = os.writev(descriptor, some)
-        for view in some:  # what is left, because a disk gets full or a signal comes
+        batch = views[i : i + _MAX_BUFFERS]
+        done = os.writev(descriptor, batch)
+        for view in batch:  # what is left, because a disk gets full or a signal comes
             rest, done = view[done:], max(0, done - len(view))
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
@@ -167,8 +173,8 @@ def exists(path: str) -> bool:
 
 def is_dir(path: str) -> bool:
     """Returns whether there is a directory."""
-    found = _stat(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    status = _stat(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _stat(path: str) -> os.stat_result | None:
@@ -258,19 +264,20 @@ def _create_in_place(path: str, data: Buffer) -> None:
 
 def usage(path: str) -> Usage:
     """Returns what a file or a directory takes."""
-    found = _all_at(path)
-    num_bytes = sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
-    return Usage(num_bytes, max(each.st_mtime for each in found))
+    statuses = _all_at(path)
+    num_bytes = sum(each.st_size for each in statuses if stat.S_ISREG(each.st_mode))  # a directory's own says nothing
+    return Usage(num_bytes, max(each.st_mtime for each in statuses))
 
 
 def _all_at(path: str) -> list[os.stat_result]:
+    """Returns the status of a path and of everything in it; entries that are deleted meanwhile are left out."""
     with _named(path):
-        found = [os.lstat(path)]
-    for folder, folders, names in os.walk(path) if stat.S_ISDIR(found[0].st_mode) else ():
+        statuses = [os.lstat(path)]
+    for folder, folders, names in os.walk(path) if stat.S_ISDIR(statuses[0].st_mode) else ():
         for name in (*folders, *names):
             with contextlib.suppress(OSError):  # gone meanwhile
-                found.append(os.lstat(os.path.join(folder, name)))
-    return found
+                statuses.append(os.lstat(os.path.join(folder, name)))
+    return statuses
 
 
 def freed(paths: Iterable[str]) -> int:
@@ -361,6 +368,7 @@ def _sync(paths: list[str]) -> None:
 
 
 def _sync_one(path: str) -> None:
+    """Waits until a file or directory is on the disk; ignores file systems that cannot sync directories."""
     with _named(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -401,13 +409,13 @@ def _open_regular(path: str, flags: int) -> int:
 
 def _regular(path: str) -> os.stat_result:
     """Returns what the system says of a regular file; of anything else, an OSError says what it is."""
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(found.st_mode):
-        kind = _SPECIAL.get(stat.S_IFMT(found.st_mode), "a device")
+    if not stat.S_ISREG(status.st_mode):
+        kind = _SPECIAL.get(stat.S_IFMT(status.st_mode), "a device")
         raise OSError(errno.EINVAL, f"it is not a regular file but {kind}", path)
-    return found
+    return status
 
 
 @contextlib.contextmanager
@@ -424,17 +432,18 @@ def _named(path: str, undo: Callable[[], object] | None = None) -> Iterator[None
 
 
 def _as_storage_error(path: str, error: OSError) -> StorageError:
+    """Returns the `StorageError` for an OSError, with the path in its message and the same `errno`."""
     if isinstance(error, StorageError):
         return error
-    made = StorageError(f"{path}: {_reason(error)}")
+    storage_error = StorageError(f"{path}: {_reason(error)}")
     if isinstance(error, FileNotFoundError):
-        made = PathNotFoundError(f"{path}: the file or directory does not exist")
+        storage_error = PathNotFoundError(f"{path}: the file or directory does not exist")
     elif isinstance(error, FileExistsError):
-        made = PathExistsError(f"{path}: exists already")
+        storage_error = PathExistsError(f"{path}: exists already")
     elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        made = PathPermissionError(f"{path}: {_reason(error)}; this user ({os.geteuid()}) may not do this")
-    made.errno = error.errno
-    return made
+        storage_error = PathPermissionError(f"{path}: {_reason(error)}; this user ({os.geteuid()}) may not do this")
+    storage_error.errno = error.errno
+    return storage_error
 
 
 def _reason(error: OSError) -> str:

@@ -74,17 +74,17 @@ class ObjectReader(Reader):
         if size is not None:
             super().__init__(path, size)
             return
-        found = _head(path)
-        content = found["e_tag"] or found["last_modified"].isoformat()
-        super().__init__(path, int(found["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
+        metadata = _head(path)
+        content = metadata["e_tag"] or metadata["last_modified"].isoformat()
+        super().__init__(path, int(metadata["size"]), f"{options_of(path).values.get('endpoint', '')} {content}")
 
     def read_many(self, ranges: Sequence[Range]) -> list[Buffer]:
         """Returns the ranges, asked for together; near ones in one request."""
         obstore, store, key = _at(self.path)
-        some = [(start, stop) for start, stop in ranges if start != stop]
-        for start, stop in some:
+        nonempty_ranges = [(start, stop) for start, stop in ranges if start != stop]
+        for start, stop in nonempty_ranges:
             check_range(self.path, start, stop, stop)
-        starts, stops = [start for start, _ in some], [stop for _, stop in some]
+        starts, stops = [start for start, _ in nonempty_ranges], [stop for _, stop in nonempty_ranges]
 
         def read() -> list[Buffer]:
             got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
@@ -94,7 +94,7 @@ class ObjectReader(Reader):
             return [*data]
 
         data = _read_again(self.path, read)
-        count_read(sum(stop - start for start, stop in some), len(some))
+        count_read(sum(stop - start for start, stop in nonempty_ranges), len(nonempty_ranges))
         return data
 
     def _read(self, start: int, stop: int) -> Buffer:
@@ -168,8 +168,8 @@ def list_dir(path: str) -> list[str]:
     _check_can_list(path)
     obstore, store, key = _at(path)
     count_read(0)
-    found = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
-    names = [*found["common_prefixes"], *(item["path"] for item in found["objects"])]
+    listing = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
+    names = [*listing["common_prefixes"], *(item["path"] for item in listing["objects"])]
     if not names and key:
         raise PathNotFoundError(f"{path}: there is nothing below it")
     # Some tools put an empty object under the name of a "directory": it is not part of its content.
@@ -230,18 +230,18 @@ def copy(source: str, target: str, *, overwrite: bool) -> bool:
 def file_sizes(path: str) -> dict[str, int]:
     """Returns {path below: size in bytes} of all objects below."""
     _check_can_list(path)
-    found, key = list(_below(path)), split_remote(path)[1]
-    count_read(0, -(-len(found) // _LIST_SIZE) or 1)
-    if not found:
+    items, key = list(_below(path)), split_remote(path)[1]
+    count_read(0, -(-len(items) // _LIST_SIZE) or 1)
+    if not items:
         raise PathNotFoundError(f"{path}: there is nothing below it")
-    names = {item["path"].removeprefix(f"{key}/" if key else ""): item["size"] for item in found}
+    names = {item["path"].removeprefix(f"{key}/" if key else ""): item["size"] for item in items}
     return {name: size for name, size in names.items() if name}
 
 
 def usage(path: str) -> Usage:
     """Returns what an object and all below take."""
-    found = list(_below(path)) or [_head(path)]
-    return Usage(sum(item["size"] for item in found), max(item["last_modified"].timestamp() for item in found))
+    items = list(_below(path)) or [_head(path)]
+    return Usage(sum(item["size"] for item in items), max(item["last_modified"].timestamp() for item in items))
 
 
 def remove(path: str) -> None:
@@ -261,8 +261,8 @@ def remove_tree(path: str) -> None:
     obstore, store, _ = _at(path)
 
     def delete(_: int) -> None:
-        if found := [item["path"] for item in _below(path)]:
-            obstore.delete(store, found)
+        if keys := [item["path"] for item in _below(path)]:
+            obstore.delete(store, keys)
 
     _retried(path, delete)
 
@@ -445,6 +445,7 @@ def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
 
 
 def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
+    """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials."""
     from obstore import exceptions
 
     if isinstance(error, (FileNotFoundError, exceptions.NotFoundError)):
@@ -452,7 +453,7 @@ def _translated(path: str, error: Exception, options: StoreOptions) -> StorageEr
     if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
         return PathExistsError(f"{path}: exists already")
     reason = _reason(error)
-    if any(place in reason for place in _NO_CREDENTIALS):
+    if any(phrase in reason for phrase in _NO_CREDENTIALS):
         names = _CREDENTIALS.get(scheme(path), _CREDENTIALS["az"])
         return PathPermissionError(
             f"{path}: no credentials found, in storage_options, in the environment and from this machine's metadata "

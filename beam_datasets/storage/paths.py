@@ -255,16 +255,16 @@ def options_of(path: str) -> StoreOptions:
         return NO_OPTIONS
     bucket, number = match[1], match[2] or ""
     root = bucket + number
-    if (found := _registered.get(root)) is not None:
-        return found
+    if (options := _registered.get(root)) is not None:
+        return options
     with _lock:
-        found = _registered_at(root)
-        if found is None and number:
+        options = _registered_at(root)
+        if options is None and number:
             raise StorageError(
                 f"{root}: expected storage_options of this process, got a number that another process gave them. Use "
                 f"{bucket} with storage_options."
             )
-        return _registered.setdefault(root, found or NO_OPTIONS)
+        return _registered.setdefault(root, options or NO_OPTIONS)
 
 
 def has_options(path: str) -> bool:
@@ -351,6 +351,7 @@ def _is_json(values: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Yields all texts nested in a value of an option, and the private key within the JSON of a Google credential."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _texts(inner)

@@ -69,6 +69,11 @@ class _FakeManager(DownloadManager):
         return self.download_dir if result is None else self._mapped(self.download_dir.joinpath, result)
 
     def _check_recorded(self, resource: Any) -> None:
+        """Checks that the checksum of a URL or of a `Resource` is recorded.
+
+        Raises:
+            AssertionError: it is not recorded.
+        """
         url = resource.url if isinstance(resource, Resource) else resource
         if url not in self._settings.checksums:
             raise AssertionError(
@@ -145,6 +150,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
         return list(self.BUILDER_CONFIG_NAMES_TO_TEST) or list(self.DATASET_CLASS.configs()) or [None]
 
     def _builder(self, data_dir: str, config: Any) -> DatasetBuilder:
+        """Returns a builder of the tested class that gets `dummy_data` instead of downloads."""
         builder: DatasetBuilder = self.DATASET_CLASS(data_dir=data_dir, config=config, version=self.VERSION)
         results = {
             "download_and_extract": self.DL_EXTRACT_RESULT,
@@ -163,15 +169,15 @@ class DatasetBuilderTestCase(unittest.TestCase):
         return builder
 
     def _check(self, builder: DatasetBuilder) -> None:
+        """Checks the number of examples of each split, and that only OVERLAPPING_SPLITS share examples."""
         splits = builder.info.splits
         counts = {name: split.num_examples for name, split in splits.items()}
         self.assertEqual(counts, dict(self.SPLITS), "examples of each split")
         seen: dict[Any, str] = {}
         for name in splits:
             for example in builder.as_dataset(name):
-                key = _identity(example)
-                other = seen.setdefault(key, name)
-                if name not in self.OVERLAPPING_SPLITS and other not in self.OVERLAPPING_SPLITS:
+                if name not in self.OVERLAPPING_SPLITS:
+                    other = seen.setdefault(_identity(example), name)
                     self.assertEqual(other, name, f"{name} has an example of {other}; OVERLAPPING_SPLITS allows it")
 
 

@@ -33,15 +33,15 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
         ValueError: `values` is empty.
     """
     connector = to_feature(feature)
-    given, found = list(values), []
+    given, decoded = list(values), []
     if not given:
         raise ValueError("values: expected at least one, got none")
     for value in given:
-        found.append(_through(connector, value))
-        _check_declared(found[-1], connector.decoded(), repr(connector))
-    items = [index for index, value in enumerate(found) if _is_complete(value)]
-    _check_items(connector, [given[index] for index in items], [found[index] for index in items])
-    return found
+        decoded.append(_through(connector, value))
+        _check_declared(decoded[-1], connector.decoded(), repr(connector))
+    items = [index for index, value in enumerate(decoded) if _is_complete(value)]
+    _check_items(connector, [given[index] for index in items], [decoded[index] for index in items])
+    return decoded
 
 
 def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:

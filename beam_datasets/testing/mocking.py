@@ -145,12 +145,12 @@ class _Mocked:
         root = tempfile.TemporaryDirectory(prefix="beam_datasets-mock-")
         _KEPT.append(root)
         features = with_classes(info.features.decoded())
-        made = info.replace(
+        mock_info = info.replace(
             features=features, data_dir=storage.join(root.name, "data"), splits=SplitDict(), extra={}, is_blocked=None
         )
         source = SourceUnits(["mock"], functools.partial(self._examples, features))
-        sharding = ShardingOptions.of(ordered=made.disable_shuffling)
-        return ReadOnlyBuilder(in_process.generate(made, f"{__name__}:mock_data", {split: source}, sharding))
+        sharding = ShardingOptions.of(ordered=mock_info.disable_shuffling)
+        return ReadOnlyBuilder(in_process.generate(mock_info, f"{__name__}:mock_data", {split: source}, sharding))
 
     def _examples(self, features: Any, _: str) -> Iterator[tuple[int, Any]]:
         for number in range(self.num_examples):
@@ -166,8 +166,8 @@ class _Mocked:
         if isinstance(feature, F.Video):
             return self._array(tuple(_lengths(feature.shape, random)), np.dtype(np.uint8), random)
         if isinstance(feature, F.Sequence):
-            some = self.num_sub_examples if isinstance(feature, F.Dataset) else int(random.integers(1, _MAX_ITEMS))
-            count = some if feature.length is None else feature.length
+            num_items = self.num_sub_examples if isinstance(feature, F.Dataset) else int(random.integers(1, _MAX_ITEMS))
+            count = num_items if feature.length is None else feature.length
             return [self.value(feature.feature, random) for _ in range(count)]
         if isinstance(feature, F.ClassLabel):
             return int(random.integers(feature.num_classes or 1))
@@ -191,10 +191,11 @@ class _Mocked:
         return array if shape else array[()]
 
     def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Any:
+        """Returns a random array; integers are from 0 to `max_value`, floats from 0 to 1."""
         if dtype == STRING:
             texts = np.empty(shape, object)
-            for place in np.ndindex(shape):
-                texts[place] = _text(random)
+            for index in np.ndindex(shape):
+                texts[index] = _text(random)
             return texts
         if dtype.kind == "b":
             return random.integers(2, size=shape).astype(np.bool_)

@@ -80,10 +80,10 @@ class _Catalogue(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith(f"{__name__}."):
             return None
-        found = importlib.util.find_spec(_TFDS)
-        if found is None or not found.submodule_search_locations:
+        tfds_spec = importlib.util.find_spec(_TFDS)
+        if tfds_spec is None or not tfds_spec.submodule_search_locations:
             raise ModuleNotFoundError("TensorFlow Datasets is not installed: pip install tensorflow-datasets")
-        base = Path(found.submodule_search_locations[0], *fullname.removeprefix(f"{__name__}.").split("."))
+        base = Path(tfds_spec.submodule_search_locations[0], *fullname.removeprefix(f"{__name__}.").split("."))
         if base.is_dir():
             return importlib.machinery.ModuleSpec(fullname, self, origin=str(base), is_package=True)
         file = base.with_suffix(".py")

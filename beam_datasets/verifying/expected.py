@@ -140,6 +140,12 @@ class Expected:
         return apply_decoders(self.features, skip_decoding(self.features, UnknownFeature)) if decode else self.features
 
     def _list(self) -> tuple[str, ...] | None:
+        """Returns the names of the files in the directory; None if an object store cannot list them.
+
+        Raises:
+            DatasetNotFoundError: the directory does not exist.
+            StorageError: a local directory cannot be listed.
+        """
         try:
             return tuple(storage.list_dir(self.directory))
         except PathNotFoundError:
@@ -151,6 +157,7 @@ class Expected:
             return None
 
     def _read(self, name: str) -> bytes | None:
+        """Returns the content of a file, read once; None if it is missing, or unreadable, which adds a finding."""
         if name not in self._texts:
             self._texts[name] = None
             try:
@@ -170,6 +177,7 @@ class Expected:
         self._find(name, "missing", "the file does not exist")
 
     def _read_manifest(self) -> None:
+        """Sets `manifest` and the lineage; adds a finding if the manifest is damaged, or missing beside indexes."""
         if self.manifest_text is None:
             if self.indexed:
                 self._find(MANIFEST_FILE, "manifest", "the file does not exist, though the shards have indexes")
@@ -193,10 +201,11 @@ class Expected:
             content = self._read(name)
             if content is None:
                 self._miss(name)
-            elif (found := hashlib.sha256(content).hexdigest()) != published:
-                self._find(name, "metadata", f"its SHA-256 is {found}, published was {published}")
+            elif (digest := hashlib.sha256(content).hexdigest()) != published:
+                self._find(name, "metadata", f"its SHA-256 is {digest}, published was {published}")
 
     def _read_info(self, text: bytes) -> None:
+        """Sets `info`; adds a finding if the file is damaged, or a split has more examples than readers allow."""
         path = storage.join(self.directory, INFO_FILE)
         try:
             info = DatasetInfo.from_json_text(text, path=path, directory=self.directory)
@@ -208,6 +217,7 @@ class Expected:
             self._find(INFO_FILE, "metadata", str(error))
 
     def _read_features(self, text: bytes) -> None:
+        """Sets `features`, with the labels of their files, unless features.json has a finding."""
         path = storage.join(self.directory, catalog.FEATURES_FILE)
         try:
             tree = features.from_json_text(text.decode(), path=path)

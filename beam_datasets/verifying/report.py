@@ -214,6 +214,7 @@ class _Shard:
     # --------------------------------------------------------------------------------------------------------- the file
 
     def _of_file(self) -> Iterator[Finding]:
+        """Yields the findings of the file: it is unreadable, has damages, or differs from what was published."""
         facts, name, expected = self.facts, self._name, self._num_examples
         if facts.problem is not None:
             kind = "missing" if facts.missing else "unreadable"
@@ -229,6 +230,7 @@ class _Shard:
             yield Finding(name, facts.size, None, "count", message, self._lost(facts.num_records))
 
     def _of_damage(self, damage: Damage) -> Finding:
+        """Returns the finding of a damage, with the examples that are lost by it."""
         kind, message = damage.kind, damage.problem
         if self._num_examples is not None and damage.record >= self._num_examples:
             kind, message = "size", f"{self.facts.size - damage.offset} bytes follow the last record"
@@ -245,16 +247,16 @@ class _Shard:
 
     def _of_other_content(self, published: int) -> Finding:
         """Returns the finding of a file whose records are good, but are not the published ones."""
-        found, expected = self.facts.num_records, self._num_examples or 0
+        num_records, expected = self.facts.num_records, self._num_examples or 0
         index = self.facts.index  # which says more if it is the published one
         mismatch = index.mismatch if index is not None and index.crc32c == self._published("index_crc32c") else None
-        if mismatch is not None and mismatch.record == found < expected:
-            message = f"the file ends after {found} records, published were {expected}. It is cut off"
-            return Finding(self._name, self.facts.size, found, "cut", message, self._lost(found))
-        if mismatch is not None and mismatch.indexed is None and found >= mismatch.record:
-            message = f"{found - expected} records follow the {expected} that were published"
+        if mismatch is not None and mismatch.record == num_records < expected:
+            message = f"the file ends after {num_records} records, published were {expected}. It is cut off"
+            return Finding(self._name, self.facts.size, num_records, "cut", message, self._lost(num_records))
+        if mismatch is not None and mismatch.indexed is None and num_records >= mismatch.record:
+            message = f"{num_records - expected} records follow the {expected} that were published"
             return Finding(self._name, None, expected, "size", message)
-        counts = "" if found == expected else f" and {found} records, published were {expected}"
+        counts = "" if num_records == expected else f" and {num_records} records, published were {expected}"
         message = f"its CRC-32C is {self.facts.crc32c:08x}, published was {published:08x}{counts}"
         message += ". The records are whole, but not all are the published ones"
         return Finding(self._name, None, None, "replaced", message, self._lost())
@@ -304,13 +306,13 @@ def _of_num_bytes(split: ExpectedSplit, facts: Sequence[ShardFacts]) -> Iterator
     counts, columns = [shard.num_records for shard in facts], split.columns
     if split.num_bytes is None or any(shard.broken for shard in facts) or counts != list(split.num_examples or ()):
         return
-    found = sum(shard.num_bytes for shard in facts)
+    num_bytes = sum(shard.num_bytes for shard in facts)
     if columns is not None:  # shards with other content have a finding of their own
         published = zip(columns.crc32c, columns.num_bytes, facts)
-        found -= sum(shard.num_bytes - size for crc, size, shard in published if shard.crc32c != crc)
-    framed = found + OVERHEAD * sum(counts)  # what TensorFlow Datasets records if it left the order to chance
-    if split.num_bytes != found and (columns is not None or split.num_bytes != framed):
-        message = f"split {split.name!r} has {found} bytes of records, but by the file it has {split.num_bytes}"
+        num_bytes -= sum(shard.num_bytes - size for crc, size, shard in published if shard.crc32c != crc)
+    framed = num_bytes + OVERHEAD * sum(counts)  # what TensorFlow Datasets records if it left the order to chance
+    if split.num_bytes != num_bytes and (columns is not None or split.num_bytes != framed):
+        message = f"split {split.name!r} has {num_bytes} bytes of records, but by the file it has {split.num_bytes}"
         source, kind = (INFO_FILE, "metadata") if columns is None else (MANIFEST_FILE, "manifest")
         yield Finding(source, None, None, kind, message)
 

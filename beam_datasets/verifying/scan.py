@@ -170,17 +170,17 @@ class RecordChecks:
             records: to check.
             sample: how many of the first ones are checked, apart from their files, if not each is.
         """
-        found: dict[int, tuple[str, str]] = {}
+        problems_by_record: dict[int, tuple[str, str]] = {}
         if self.files is not None:
             for number, problem in self._damaged_files(records):
-                found.setdefault(number, ("value", f"a stored file cannot be read: {problem}"))
+                problems_by_record.setdefault(number, ("value", f"a stored file cannot be read: {problem}"))
         if self.each is None:
-            self._check(records[:sample], self.first, found)
-            return found
-        self._check(records[:1], self.first, found)
+            self._check(records[:sample], self.first, problems_by_record)
+            return problems_by_record
+        self._check(records[:1], self.first, problems_by_record)
         if not self._decode_together(records):
-            self._check(records, self.each, found)
-        return found
+            self._check(records, self.each, problems_by_record)
+        return problems_by_record
 
     def _damaged_files(self, records: list[bytes]) -> Iterator[tuple[int, str]]:
         """Yields what `files` finds, apart from records that do not fit the features."""
@@ -360,23 +360,29 @@ class _Walk:
         self.damages.append(Damage(offset, record, count, kind, problem, self._key_of(record)))
 
     def _compare_with_index(self, chunk: tfrecord.Chunk) -> None:
+        """Sets `mismatch`, if there is none yet, to the first record whose offset differs from the index."""
         if self._index is None or self.mismatch is not None:
             return
-        found = chunk.offsets + chunk.start
-        indexed = self._index.offsets[chunk.first_record : chunk.first_record + len(found)].astype(np.int64)
-        differ = np.flatnonzero(indexed != found[: len(indexed)])
-        place = int(differ[0]) if len(differ) else len(indexed)
-        if place < len(found):
-            at = int(indexed[place]) if place < len(indexed) else None
-            self.mismatch = Mismatch(chunk.first_record + place, at, int(found[place]))
+        offsets = chunk.offsets + chunk.start
+        indexed = self._index.offsets[chunk.first_record : chunk.first_record + len(offsets)].astype(np.int64)
+        differ = np.flatnonzero(indexed != offsets[: len(indexed)])
+        position = int(differ[0]) if len(differ) else len(indexed)
+        if position < len(offsets):
+            at = int(indexed[position]) if position < len(indexed) else None
+            self.mismatch = Mismatch(chunk.first_record + position, at, int(offsets[position]))
 
     def _check_records(self, chunk: tfrecord.Chunk) -> None:
+        """Adds the damages of a chunk's records that fail the checks.
+
+        Without a check of each record, it checks only the first one, until one does not fit the features; stored
+        images and sounds are always checked.
+        """
         checks, sample = self._checks, 1 if self._sampling else 0
         if checks.each is None and checks.files is None:  # the others are not even copied
             chunk = chunk._replace(offsets=chunk.offsets[: sample + 1])
-        found = checks.problems(chunk.records(), sample)
-        for number in sorted(found):
-            kind, problem = found[number]
+        problems = checks.problems(chunk.records(), sample)
+        for number in sorted(problems):
+            kind, problem = problems[number]
             self._note(chunk.start + int(chunk.offsets[number]), chunk.first_record + number, 1, kind, problem)
             self._sampling = self._sampling and kind != "example"  # one sample is enough
 

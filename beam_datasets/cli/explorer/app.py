@@ -69,14 +69,14 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     @app.before_request  # type: ignore[untyped-decorator]
     def check() -> Any:
         request = web.request
-        place = urlsplit(f"//{request.host}")
-        if not token and place.hostname not in LOOPBACK:
+        host = urlsplit(f"//{request.host}")
+        if not token and host.hostname not in LOOPBACK:
             return "This host name is not served. Open the address that the command printed.", 400
         # A link of another site may open the first page alone: others may read a lot, or evaluate an expression.
         opens = request.path == "/" and request.headers.get("Sec-Fetch-Mode") == "navigate"
         if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not opens:
             return "Requests of other sites are refused. Type or paste the address into the browser.", 403
-        given, cookie = request.args.get("token"), f"{COOKIE}{place.port or 80}"
+        given, cookie = request.args.get("token"), f"{COOKIE}{host.port or 80}"
         if token and not hmac.compare_digest((given or request.cookies.get(cookie, "")).encode(), token.encode()):
             return "Open the address that the command printed: it has the token.", 403
         if token and given:
@@ -133,24 +133,24 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         at = {(f"{p.info.display_name} {part}" if several else part): (p, part) for p, part in chosen}
         if len(at) < len(chosen):
             raise ValueError(f"Compare with: expected another slice or version than {chosen[0][1]!r}, got the same.")
-        found, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
+        summaries, end = {label: summary_of(*one) for label, one in at.items()}, time.monotonic() + _WAIT
         polls = "X-Poll" in web.request.headers  # asks whether all is there; then the page is loaded, or its error
-        waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in found.values()]
+        waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in summaries.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
-            place = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
-            return str(web.url_for(endpoint, **place))
+            values = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
+            return str(web.url_for(endpoint, **values))
 
         body = ""
         if all(waited) and not polls:
-            slices = {label: summary.found for label, summary in found.items()}
+            slices = {label: summary.found for label, summary in summaries.items()}
             images = pages.sample_images(*chosen[0], partial(url, chosen[0], "file"))
             body = content(slices, lambda label, index: url(at[label], "example", index), images)
         return show(
             "statistics",
             {
                 "chosen": [(published.info.display_name, part) for published, part in chosen],
-                "progress": {} if all(waited) else found,
+                "progress": {} if all(waited) else summaries,
                 "changes": compare_features(*(p.info.features for p, _ in chosen)).changes if several else (),
                 "content": pages.escaped(body),
                 "code": [catalogue.load_code(*one, number=number) for number, one in enumerate(chosen, 1)],
@@ -212,6 +212,7 @@ class PendingStatistics:
         return self.found is not None
 
     def _run(self) -> None:
+        """Computes the statistics, and keeps the result, or the error for the next call of `wait`."""
         try:
             self.found = conclude(merge(self._parts(self._request)), self._request).slices[self._name]
         except Exception as error:  # it is shown where it is asked for
@@ -221,6 +222,11 @@ class PendingStatistics:
             self._ended.set()
 
     def _parts(self, request: StatisticsRequest) -> Iterator[Gathered]:
+        """Yields the statistics of each part of the slice, and counts its examples as done.
+
+        Raises:
+            TimeoutError: no page has asked for them for PATIENCE seconds.
+        """
         for run in request.runs():
             for part in cut(run, request, RANGE_BYTES):
                 if time.monotonic() - self.asked > PATIENCE:

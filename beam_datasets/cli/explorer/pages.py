@@ -74,9 +74,9 @@ class Catalogue:
     def index(self) -> dict[str, Any]:
         """Returns the versions by dataset, and the errors of those that cannot be read."""
         names = [self.only] if self.only else catalog.list_datasets(self.root)
-        found = [one for name in names if not self.directory for one in list_dataset(name, self.root)]
-        found += [listed(self.only, self.directory)] if self.directory else []
-        return {"root": self.root, "datasets": [one | totals(one) for one in found]}
+        versions = [one for name in names if not self.directory for one in list_dataset(name, self.root)]
+        versions += [listed(self.only, self.directory)] if self.directory else []
+        return {"root": self.root, "datasets": [one | totals(one) for one in versions]}
 
     def load_code(
         self, published: ReadOnlyBuilder, expression: str, where: str = "", rows: range | None = None, number: int = 1
@@ -109,12 +109,14 @@ class Catalogue:
 
 def _cut(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
     """Returns the parts of some positions of a slice, of which all parts are given."""
-    found, first = [], 0
+    selected, first = [], 0
     for part in parts:
-        start, stop = (min(max(part.start + place - first, part.start), part.stop) for place in (rows.start, rows.stop))
-        found += [replace(part, start=start, stop=stop)] if start < stop else []
+        start, stop = (
+            min(max(part.start + position - first, part.start), part.stop) for position in (rows.start, rows.stop)
+        )
+        selected += [replace(part, start=start, stop=stop)] if start < stop else []
         first += part.stop - part.start
-    return found
+    return selected
 
 
 def default_slice(published: ReadOnlyBuilder) -> str:
@@ -201,10 +203,10 @@ def rows_page(
     published = catalogue.open(name)
     expression = expression or default_slice(published)
     dataset = read(published, expression)
-    total, found = len(dataset), None
+    total, key_index = len(dataset), None
     if key:
-        found = dataset.find(int(key) if re.fullmatch("0|-?[1-9][0-9]{0,38}", key) else key)
-        start = start if found is None else found
+        key_index = dataset.find(int(key) if re.fullmatch("0|-?[1-9][0-9]{0,38}", key) else key)
+        start = start if key_index is None else key_index
     start = min(max(start, 0), max(total - 1, 0))
     stop = min(start + PAGE_ROWS, total)
     indices = list(range(start, stop))
@@ -217,7 +219,7 @@ def rows_page(
         "splits": list(published.info.splits),
         "where": where,
         "key": key,
-        "found": found,
+        "found": key_index,
         "total": total,
         "start": start,
         "stop": stop,
@@ -270,6 +272,7 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
 
 
 def _whole(value: Any, leaf: Any) -> dict[str, Any]:
+    """Returns the text of a value up to a limit, and how many characters of a text are left out; {} for scalars."""
     if isinstance(value, (bytes, str)):
         text = decoded(value)
         return {"whole": text[:MAX_TEXT], "more": max(len(text) - MAX_TEXT, 0)}
@@ -303,17 +306,17 @@ def sample_images(
     features = published.info.features
     paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
     names = display_names(features)
-    found: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
+    images_by_name: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
     dataset = read(published, expression) if paths else ()
     for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
         for path in paths if row["error"] else ():
-            found[names[path]].append(("", row["error"]))
+            images_by_name[names[path]].append(("", row["error"]))
         for cell in row["cells"]:
             items = [one["item"] for one in cell["media"] or () if not one["note"]]
             if cell["path"] in paths and items and (address := url(row["index"], cell["path"], items[0])):
                 name = names[cell["path"]]
-                found[name].append((address, f"{name} of example {row['index']} of {expression}"))
-    return found
+                images_by_name[name].append((address, f"{name} of example {row['index']} of {expression}"))
+    return images_by_name
 
 
 # ---------------------------------------------------------------------------------------------------- images and sounds
@@ -374,7 +377,7 @@ def media(
     as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
     decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)
     leaves = leaves_with_features(published.as_dataset(expression, decoders=decoders)[index], features)
-    value, leaf = next(((value, leaf) for found, value, leaf in leaves if found == path), (None, None))
+    value, leaf = next(((value, leaf) for leaf_path, value, leaf in leaves if leaf_path == path), (None, None))
     if isinstance(leaf, PICTURES) and item < len(files := list(files_in(value))):
         return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
     if isinstance(leaf, SOUNDS) and value is not None:
@@ -391,6 +394,7 @@ def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
 
 
 def _sound(value: Any, leaf: Audio) -> tuple[bytes, str]:
+    """Returns a sound as a file that browsers play, WAV for samples, AIFF and W64, and its media type."""
     rate = leaf.sample_rate or _DEFAULT_RATE
     if isinstance(value, bytes):
         ending = ending_of(value)

@@ -112,11 +112,12 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
 def _search(
     published: ReadOnlyBuilder, features: Any, expression: str, where: str, start: int, count: int, seconds: float
 ) -> Iterator[tuple[list[int], int]]:
+    """Yields, after each block, the indices of the matches so far and the index from which to continue."""
     places = Where(where).compile(features)
     records = published.as_dataset(expression, decoders=skip_decoding(features, UnknownFeature)).raw()
-    found: list[int] = []
+    matches: list[int] = []
     block, end = 1, time.monotonic() + seconds
-    while start < len(records) and len(found) < count:
+    while start < len(records) and len(matches) < count:
         began = time.monotonic()
         try:
             chosen = places(records[start : start + block])
@@ -125,9 +126,9 @@ def _search(
             if block > 1:  # look at each by itself until that one
                 block = 1
                 continue
-        found += [start + place for place in chosen]
+        matches += [start + offset for offset in chosen]
         start = min(start + block, len(records))
-        yield found[:count], found[count - 1] + 1 if len(found) > count else start
+        yield matches[:count], matches[count - 1] + 1 if len(matches) > count else start
         took = time.monotonic() - began
         if began + took > end:
             return
