@@ -185,6 +185,12 @@ def test_rule_sees(path: str, source: str) -> None:
     assert violations(path, source)
 
 
+def test_the_picture_of_the_packages_is_that_of_their_imports() -> None:
+    from tests.architecture import PAGE, picture
+
+    assert picture() in PAGE.read_text("utf-8"), "python -m tests.architecture draws it anew"
+
+
 def test_functions_stay_short() -> None:
     package = sources("beam_datasets", "pipelines")
     long = [problem for path in package for problem in _long_functions(path)]
