@@ -340,6 +340,7 @@ sys.meta_path.insert(0, NotInstalled)
 @pytest.mark.parametrize("imports", ["", "import apache_beam\n"])
 @pytest.mark.parametrize("missing", ["apache_beam", "grpc"])
 @pytest.mark.parametrize("args", [["build"], ["append", "ds", "--from"]])
+@pytest.mark.slow
 def test_a_command_that_needs_beam_says_so(tmp_path, args, missing, imports):
     """Beam, or a package that it needs, is not installed."""
     (tmp_path / "1.jsonl").write_text('{"id": 1}\n')

@@ -116,14 +116,8 @@ def test_the_report_has_the_processor_time_of_the_run_and_what_it_costs(tmp_path
     assert report["cost"] == pytest.approx(wanted, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        *(pytest.param(more, marks=pytest.mark.slow) for more in ({"ignore_duplicates": True}, {"payload": "inline"})),
-    ],
-    ids=str,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"ignore_duplicates": True}, {"payload": "inline"}], ids=str)
 def test_the_report_counts_processes_that_encode_only(tmp_path, options):
     def busy(number):
         began = time.process_time()

@@ -91,6 +91,7 @@ def test_zsh(line, expected, data):
         ("head --data_dir {data} nothing --split ", [""]),
     ],
 )
+@pytest.mark.slow
 def test_what_may_stand_at_the_cursor(line, expected, data, tmp_path_factory):
     here = tmp_path_factory.mktemp("here")
     (here / "my_data").mkdir()

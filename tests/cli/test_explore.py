@@ -544,6 +544,7 @@ def versions(tmp_path_factory):
         ("{root}", "", ["cat:1.0.0", "cat:1.9.0", "cat:1.10.0", "cow:1.0.0", "dog/big:2.0.0", "dog/small:1.0.0"]),
     ],
 )
+@pytest.mark.slow
 def test_a_name_shows_all_versions_and_opens_the_newest(versions, monkeypatch, asked, first, shown):
     monkeypatch.setenv("BEAM_DATASETS_DATA_DIR", str(versions))
     catalogue, opened = find(asked.format(root=versions), None, None)

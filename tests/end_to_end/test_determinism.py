@@ -116,6 +116,7 @@ def materialized(sliced, tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
 def test_examples_and_keys_are_those_of_the_slice(sliced, materialized, way):
     whole, made = builder_from_directory(sliced), builder_from_directory(materialized[way])
     for split, expression in SPLITS.items():

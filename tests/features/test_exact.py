@@ -211,6 +211,7 @@ def test_any_list_or_array(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", MANY)
+@pytest.mark.slow
 def test_lists_and_arrays(name: str) -> None:
     """Lists and arrays of all dtypes are stored exactly or refused, those with text, dates and masks too."""
     for value in itertools.chain(lists(), arrays()):

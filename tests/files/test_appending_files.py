@@ -416,6 +416,7 @@ def test_a_split_without_new_rows_stays(tmp_path):
         ({"key": None}, "--split_by group=user --splits train=50%"),
     ],
 )
+@pytest.mark.slow
 def test_options_by_which_rows_would_be_doubled_or_move_are_refused(tmp_path, changed, got):
     def files(**changed):
         options = {"key": "id", "splits": {"train": "50%", "test": "50%"}, "split_by": SplitBy(group="user")}
@@ -455,6 +456,7 @@ def test_options_that_the_published_version_was_built_without_are_refused(tmp_pa
         pytest.param("group", True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_row_whose_split_changed_stands_in_one_split(tmp_path, by, is_published):
     def files(name="ds", pattern="logs/*.csv"):
         shares = {"train": "50%", "test": "50%"}

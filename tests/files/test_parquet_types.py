@@ -372,6 +372,7 @@ CHATS = [
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.slow
 def test_nulls_in_lists_are_kept_as_text(files, kind):
     """The error proposes it, and the text means the same."""
     path = files.write("a", "\n".join(json.dumps({"i": i, "m": chat}) for i, chat in enumerate(CHATS)))

@@ -50,6 +50,7 @@ def json_rows(path):
 
 @pytest.mark.parametrize("kind", TEXT)
 @pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.slow
 def test_a_cut_file_publishes_nothing(files, kind, suffix):
     data = COMPRESS[suffix](TEXT[kind])
     files.write(f"a{suffix}", data[:-3])
