@@ -141,8 +141,8 @@ def test_debug_raises(tmp_path):
 
 @pytest.mark.slow
 def test_worker_processes_find_the_file(small, tmp_path):
-    command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers", "2"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, "-m", "beam_datasets.cli", "build", small, "--data_dir", "data", "--num_workers=2"]
+    done = subprocess.run([*command, "--quiet"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "Published" in done.stdout
     assert done.stderr == ""

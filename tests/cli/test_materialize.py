@@ -143,7 +143,7 @@ def test_worker_processes_and_the_main_module(data, tmp_path):
     ]
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [*command, "--filter", "filters.py:even", "--num_workers", "2", "--num_shards", "train=2"],
+        [*command, "--filter", "filters.py:even", "--num_workers=2", "--num_shards", "train=2", "--quiet"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
