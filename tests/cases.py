@@ -18,11 +18,11 @@ def repeated(number: int) -> int:
 
 
 def cases(number: int, *, in_full: int = 0, **more: Any) -> settings:
-    """Returns settings with `number` cases in the profile `full`, where the others draw 100, and fewer in `quick`.
+    """Returns settings with `number` cases in a profile whose other tests draw 100, and fewer in `full` and `quick`.
 
     Args:
         number: of cases.
-        in_full: how many there are beside these, in profiles that draw as many as `full`.
+        in_full: how many there are beside these, in profiles that draw 100 or more.
         more: other settings.
     """
     default = settings.default

@@ -14,7 +14,7 @@ from beam_datasets.native import core
 # A busy machine is not a defect of what is tested. `make test-slow` draws all cases of property tests. A commit draws
 # the same ones every time, so that tests fail for a change alone; --hypothesis-profile=search looks for new ones.
 settings.register_profile(
-    "full", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+    "full", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=40
 )
 settings.register_profile("search", settings.get_profile("full"), derandomize=False, max_examples=1000)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=20)
