@@ -96,6 +96,7 @@ def _rows_of(table: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
 
 @functools.cache
 def _table(receiver: str) -> Mapping[str, Row]:
+    """Returns the foreign attribute names of a receiver, a key in `ATTRIBUTES`, with their rows."""
     return rows_of(ATTRIBUTES[receiver])
 
 
@@ -126,7 +127,7 @@ def missing_attribute(receiver: str, obj: object, name: str) -> AttributeError |
 
 
 def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
-    """Returns a `__getattr__` whose error says what to write instead of a name of another library.
+    """Returns a `__getattr__` that raises AttributeError, with advice if the name is one of another library.
 
     Args:
         receivers: keys in `ATTRIBUTES`; the first one with the name decides.
@@ -143,10 +144,11 @@ def advised_getattr(*receivers: str) -> Callable[[Any, str], Any]:
 
 
 def names_foreign_arguments(function_name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Returns a decorator that adds "Use ..." to the TypeError for an argument of other libraries.
+    """Returns a decorator that adds "Use ..." to the TypeError for an argument name of another library.
 
     Args:
-        function_name: the key in `ARGUMENTS`. The row with an empty name is for any other arguments that do not fit.
+        function_name: the key in `ARGUMENTS`. A row with an empty name is the advice for any other invalid call;
+            without it, such calls raise Python's own error.
     """
     rows = rows_of(ARGUMENTS[function_name])
 
@@ -182,7 +184,7 @@ _MIN_BUFFER_SIZE = 100  # smaller numbers are more often seeds
 
 
 def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates `shuffle(seed, window)`: warns once if a positional seed may be a buffer size of tf.data."""
+    """Decorates `shuffle(seed, window)`: warns once per seed if a lone positional seed may be a tf.data buffer size."""
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -194,7 +196,7 @@ def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-@functools.cache  # warns once
+@functools.cache  # warns once per seed
 def _warn_of_buffer_size(seed: int) -> None:
     warnings.warn(
         f"shuffle({seed}): {seed} is the seed, and all examples are shuffled; no buffer is needed. Write "
@@ -204,7 +206,7 @@ def _warn_of_buffer_size(seed: int) -> None:
 
 
 def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """Returns the texts of a call's arguments: their source, or `repr` of the values if the source is unknown."""
+    """Returns the text of each argument, and of the receiver as `ds`: its source if known, otherwise its value."""
     call = _written_call(function_name)
     fields = {name: _shown(value) for name, value in values.items()}
     fields |= {**dict(zip(names, call.positional)), **call.keywords}
@@ -212,23 +214,24 @@ def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple
 
 
 def _shown(value: Any) -> str:
+    """Returns a short text for a value: a callable's name, or "function"; otherwise an abbreviated `repr`."""
     name = getattr(value, "__name__", "")
     return (name if name.isidentifier() else "function") if callable(value) else shown(value)
 
 
 def _sentence(row: Row, fields: Mapping[str, str]) -> str:
-    """Returns the advice of a row of the table, with the texts of a call's arguments filled in."""
+    """Returns "Use ..." from a row, with argument texts filled in; in shell commands only string literals, quoted."""
     literals = {name: _string_literal(text) for name, text in fields.items()}
     words = {name: shlex.quote(literal) for name, literal in literals.items() if literal is not None}
     parts = row.text.split("`")
-    for number, part in enumerate(parts):  # a command takes strings alone, quoted for the shell
-        given = words if part.startswith("beam-datasets ") else fields
-        parts[number] = part.format_map(_Fields((name, _ArgumentText(text)) for name, text in given.items()))
+    for number, part in enumerate(parts):  # shell commands take only strings, quoted for the shell
+        available = words if part.startswith("beam-datasets ") else fields
+        parts[number] = part.format_map(_Fields((name, _ArgumentText(text)) for name, text in available.items()))
     return f"Use {'`'.join(parts)}."
 
 
 def _string_literal(text: str) -> str | None:
-    """Returns the string that a source text stands for; None if it is anything else than a literal string."""
+    """Evaluates the source text of a string literal; returns None for any other expression."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -240,7 +243,10 @@ _MAX_ARGUMENT = 60  # characters of the caller's source
 
 
 def _written_call(name: str) -> WrittenCall:
-    """Returns the use of an attribute in the code that called this package; an empty one if the source is unknown."""
+    """Returns how the code that called this package uses attribute `name`.
+
+    It is an empty `WrittenCall` if the source is unknown or several uses are possible.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame = frame.f_back
@@ -252,14 +258,14 @@ def _written_call(name: str) -> WrittenCall:
         uses = [use for use in uses if end in map(_end, use)]
     else:
         uses = [use for use in uses if use[0].lineno <= frame.f_lineno <= (use[-1].end_lineno or 0)]
-    return _as_written(*uses[0]) if len(uses) == 1 else WrittenCall()  # of several, it could be any
+    return _as_written(*uses[0]) if len(uses) == 1 else WrittenCall()  # several: ambiguous
 
 
-@functools.lru_cache(maxsize=4)  # programs ask for names that do not exist again and again, by hasattr()
+@functools.lru_cache(maxsize=4)  # hasattr() may ask for missing names repeatedly
 def _uses(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
-    """Returns the accesses to each attribute in a source text, each with the call of it, if any.
+    """Returns attribute name -> its accesses in a source text: (attribute node,), or (attribute node, call node).
 
-    It is empty if the source cannot be parsed, such as a notebook's cell with shell commands.
+    It is empty if the source cannot be parsed, such as a notebook cell with shell commands.
     """
     uses: dict[str, list[tuple[ast.expr, ...]]] = {}
     try:
@@ -275,11 +281,12 @@ def _uses(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
 
 
 def _end(node: ast.expr) -> tuple[int | None, int | None]:
+    """Returns (line, column in bytes) of the end of a node."""
     return node.end_lineno, node.end_col_offset
 
 
 def _end_of_expression(frame: FrameType) -> tuple[int, int] | None:
-    """Returns (line, column in bytes) of the end of what a frame evaluates; None if Python does not record it."""
+    """Returns (line, column in bytes) of the end of the expression a frame is evaluating; None if not recorded."""
     positions = getattr(frame.f_code, "co_positions", None)  # since Python 3.11
     if positions is None:
         return None
@@ -288,7 +295,7 @@ def _end_of_expression(frame: FrameType) -> tuple[int, int] | None:
 
 
 def _as_written(attribute: ast.expr, call: ast.expr | None = None) -> WrittenCall:
-    """Returns an access to an attribute, or a call of it."""
+    """Returns the source texts of an attribute access, and of the call's arguments if it is called."""
     assert isinstance(attribute, ast.Attribute)
     receiver = _receiver(attribute.value)
     if not isinstance(call, ast.Call):
@@ -299,19 +306,21 @@ def _as_written(attribute: ast.expr, call: ast.expr | None = None) -> WrittenCal
 
 
 def _receiver(node: ast.expr) -> str | None:
+    """Returns the source of a name or an attribute; None for any other expression."""
     return _source(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
 def _source(node: ast.expr) -> str:
+    """Returns the source of an expression; "..." if it is longer than `_MAX_ARGUMENT`."""
     text = ast.unparse(node)
     return text if len(text) <= _MAX_ARGUMENT else "..."
 
 
 def note_value(error: Exception, operation: str, value: Any) -> None:
-    """Adds a note to an error that a user's function raised: the value that it was given.
+    """Adds the argument `value` as a note to an error raised by a user's function that was passed to `operation`.
 
-    Errors of this package say what they are about: those of nested datasets, which decode later, have file and record.
-    Python 3.10 has no notes, so nothing is added there.
+    It adds nothing to errors of this package, which already name the file and record, and nothing on Python 3.10,
+    which has no notes.
     """
     if sys.version_info >= (3, 11) and not isinstance(error, BeamDatasetsError):
         error.add_note(f"The function of {operation}() was given {shown(value)}")

@@ -1,4 +1,4 @@
-"""Draws the packages and their imports as a Mermaid graph: `python -m tests.architecture` writes it into its page."""
+"""Draws the imports between packages as a Mermaid graph; `python -m tests.architecture` updates it in the docs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from tests.test_layering import EXCEPTIONS, PACKAGE, imports, layer_of, sources
 
 PAGE = PACKAGE.parent / "docs" / "explanation" / "architecture.md"
-# What nearly every package imports says nothing about the structure.
+# Packages that nearly every other one imports would hide the structure.
 LEFT_OUT = {"__init__", "advice", "arguments", "environment", "errors", "extras", "foreign_names", "frames"}
 _GRAPH = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def import_edges() -> dict[str, set[str]]:
-    """Returns the packages that each package imports, by name; without those of types, and without EXCEPTIONS."""
+    """Returns package -> packages that it imports; without imports for typing, EXCEPTIONS and LEFT_OUT."""
     edges: dict[str, set[str]] = {}
     for path in sources("beam_datasets"):
         file = path.relative_to(PACKAGE).as_posix()
@@ -29,23 +29,23 @@ def import_edges() -> dict[str, set[str]]:
 
 
 def without_shortcuts(edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Returns the edges of a graph without cycles that no longer path replaces."""
+    """Returns the transitive reduction of an acyclic graph: without edges that a longer path makes redundant."""
 
-    def below(name: str) -> set[str]:
-        return edges[name].union(*map(below, edges[name]))
+    def descendants(name: str) -> set[str]:
+        return edges[name].union(*map(descendants, edges[name]))
 
-    return {name: targets - set().union(*map(below, targets)) for name, targets in edges.items()}
+    return {name: targets - set().union(*map(descendants, targets)) for name, targets in edges.items()}
 
 
 def picture() -> str:
-    """Returns the graph as a fenced block."""
+    """Returns the graph as a fenced Mermaid block, in a stable order."""
     edges = without_shortcuts(import_edges())
     lines = [f"    {name} --> {target}" for name in sorted(edges) for target in sorted(edges[name])]
     return "\n".join(["```mermaid", "graph TD", *lines, "```"])
 
 
 def write(page: Path = PAGE) -> None:
-    """Replaces the graph of the page."""
+    """Replaces the graph in the page by the current one."""
     page.write_text(_GRAPH.sub(lambda _: picture(), page.read_text("utf-8")), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Datasets whose numbers are arrays of JAX, on a device or sharded over several."""
+"""Datasets whose numbers are JAX arrays, on one device or sharded over several."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None, epoch: int = 0) -> JaxDataset:
-    """Returns a dataset with arrays of JAX; see `Dataset.as_jax` for the arguments and errors."""
+    """Returns a dataset of JAX arrays; see `Dataset.as_jax` for the arguments and errors."""
     framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
     return JaxDataset(dataset._with_filler(fill), device, dataset._first_pass(epoch))
 
 
 class JaxDataset:
-    """The items of a dataset, with arrays of JAX.
+    """A dataset whose numbers are JAX arrays.
 
-    Each pass reads the epoch after that of the pass before, which may be one of `iterate()`.
+    Each `for` loop reads the epoch after the last one started, by a loop or by `iterate()`.
     """
 
     def __init__(self, dataset: Dataset, device: Any, first_pass: int = 0) -> None:
@@ -39,7 +39,7 @@ class JaxDataset:
         return f"JaxDataset({self._dataset!r})"
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns the example at an index in dataset order, or the list of those at several."""
+        """Returns the example at an index in dataset order, or a list of examples for several indices."""
         value = self._dataset[index]
         return [self._on_device(item) for item in value] if isinstance(value, list) else self._on_device(value)
 
@@ -49,16 +49,22 @@ class JaxDataset:
         return JaxIterator(self, in_pass.iterate(epoch=epoch))
 
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> JaxIterator:
-        """Returns an iterator of an epoch, or from a state on; see `Dataset.iterate`."""
-        iterator = self._dataset.iterate(epoch=epoch, state=state)  # raises errors of both
-        number = self._dataset._pass_of(iterator.get_state()["epoch"])
+        """Returns an iterator over an epoch, or resumed from a state; the next `for` loop reads the epoch after it."""
+        iterator = self._dataset.iterate(epoch=epoch, state=state)  # raises the errors of both arguments
+        pass_number = self._dataset._pass_of(iterator.get_state()["epoch"])
         if state is not None:
-            iterator = self._dataset._in_pass(number)[0].iterate(state=state)
-        self._next_pass = number + 1
+            iterator = self._dataset._in_pass(pass_number)[0].iterate(state=state)
+        self._next_pass = pass_number + 1
         return JaxIterator(self, iterator)
 
     def _on_device(self, value: Any, path: str = "") -> Any:
-        """Returns a value with its numbers on the device."""
+        """Returns a value with its numbers as JAX arrays on the device; text and bytes are unchanged.
+
+        `path` names the value in errors.
+
+        Raises:
+            FeatureOverflowError: a 64-bit integer does not fit 32 bits, and `jax_enable_x64` is off.
+        """
         if isinstance(value, dict):
             return {name: self._on_device(inner, f"{path}.{name}".lstrip(".")) for name, inner in value.items()}
         if isinstance(value, tuple):
@@ -71,7 +77,7 @@ class JaxDataset:
 
 
 def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
-    """Checks that 64-bit integers fit 32 bits, to which JAX converts them without an error.
+    """Checks that 64-bit integers fit 32 bits, to which JAX silently converts them unless `jax_enable_x64` is on.
 
     Raises:
         FeatureOverflowError: an integer does not fit.
@@ -98,7 +104,7 @@ class JaxIterator(Iterator[Any]):
         return self._dataset._on_device(next(self._iterator))
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the state, a small dict that JSON can hold."""
+        """Returns the state, a small JSON-serializable dict."""
         return self._iterator.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Decoding only a part of the features, or some in another way than their own."""
+"""Partial decoding of features, and decoders that replace those of their connectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from beam_datasets.features.wrapped import Wrapped
 class Decoder:
     """Decodes a feature in place of its connector.
 
-    A subclass defines `decode_example`. The feature is in `self.feature` by then.
+    A subclass defines `decode_example`, which can use `self.feature`.
 
     Examples:
         >>> class Size(Decoder):
@@ -37,14 +37,14 @@ class Decoder:
         """The feature that is decoded.
 
         Raises:
-            ValueError: it is not known yet.
+            ValueError: `setup()` has not been called yet.
         """
         if self._feature is None:
             raise ValueError("the feature is known once the decoder is used to read; see setup(feature=...)")
         return self._feature
 
     def setup(self, *, feature: FeatureConnector) -> None:
-        """Is called with the feature, before anything is decoded."""
+        """Sets `self.feature`; called once per feature before anything is decoded."""
         self._feature = feature
 
     @property
@@ -53,15 +53,15 @@ class Decoder:
         return dtype_of(self.feature)
 
     def decode_example(self, stored: Any) -> Any:
-        """Returns the value of what `SkipDecoding` yields; the items of a sequence are decoded one by one."""
+        """Decodes a stored value, as `SkipDecoding` yields it; the items of a sequence are decoded one by one."""
         raise NotImplementedError(f"{type(self).__name__} must define decode_example(self, stored)")
 
     def decode_example_np(self, stored: Any) -> Any:
-        """Returns the value as NumPy's; by default what `decode_example` returns."""
+        """Decodes a stored value to NumPy; the default calls `decode_example`."""
         return self.decode_example(stored)
 
     def applied(self, feature: FeatureConnector) -> FeatureConnector:
-        """Returns the connector that decodes in this way what `feature` encoded."""
+        """Returns a connector that decodes the stored form of `feature` with this decoder; in a sequence, each item."""
         if isinstance(feature, Sequence):
             return feature.with_feature(self.applied(feature.feature))
         decoder = copy.copy(self)  # one decoder may be given for several features
@@ -70,13 +70,14 @@ class Decoder:
 
 
 def _decode_with(stored: Any, feature: FeatureConnector, decoder: Decoder) -> Any:
-    del feature  # which the decoder has
+    """Adapts a decoder to the signature of a `FunctionDecoder`'s function."""
+    del feature  # the decoder has it from setup()
     return decoder.decode_example_np(stored)
 
 
 @dataclass(frozen=True)
 class SkipDecoding(Decoder):
-    """Yields what is stored: the bytes of an image's file or of an encoded tensor; for a video an array of those."""
+    """Yields the stored form: bytes of an image file or an encoded tensor; an array of image files for a video."""
 
     def applied(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns the connector of the stored form."""
@@ -84,7 +85,7 @@ class SkipDecoding(Decoder):
 
 
 def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> Any:
-    """Returns the decoders that leave features of some classes as they are stored; None if there are none."""
+    """Returns decoders that skip decoding of all features of the given classes; None if there is no such feature."""
     if isinstance(feature, kinds):
         return SkipDecoding()
     if isinstance(feature, Sequence):
@@ -96,10 +97,10 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
 
 
 def with_str(feature: FeatureConnector) -> FeatureConnector:
-    """Returns the features, with strings that decode to `str` instead of bytes.
+    """Returns the features, with string tensors that decode to `str` instead of bytes.
 
-    These are `Text` and other tensors of strings, also in dicts and sequences. A user's connectors, and those that
-    contain strings of their own, such as `TranslationVariableLanguages`, stay as they are.
+    It applies to `Text` and other string tensors, also in dicts and sequences. User-defined connectors, and connectors
+    with internal strings, such as `TranslationVariableLanguages`, are unchanged.
     """
     if feature.is_overridden():
         return feature
@@ -114,14 +115,14 @@ def with_str(feature: FeatureConnector) -> FeatureConnector:
 
 @dataclass(frozen=True)
 class FunctionDecoder(Decoder):
-    """A decoder of a function; `make_decoder` makes functions that return one."""
+    """A decoder that calls a function; created by functions decorated with `make_decoder`."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def applied(self, feature: FeatureConnector) -> FeatureConnector:
-        """Returns the connector that calls the function; the items of a sequence are decoded one by one."""
+        """Returns a connector that decodes the stored form of `feature` with the function; in a sequence, each item."""
         if isinstance(feature, Sequence):
             return feature.with_feature(self.applied(feature.feature))
         return Decoded(feature=feature, function=self)
@@ -148,11 +149,11 @@ def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Cal
 
 @dataclass(frozen=True)
 class PartialDecoding:
-    """Decodes some of the features only; the others are not looked at.
+    """Decodes only some of the features; the others are not read.
 
     Attributes:
-        features: a nest: a set or list of names, or a dict from names to True, False, a feature (which must fit the
-            dataset's), or such a nest again.
+        features: a set or list of names, or a dict from names to True, False, a feature (which must fit the
+            dataset's), or a nested specification of the same form.
         decoders: decoders for some of these features.
     """
 
@@ -160,11 +161,11 @@ class PartialDecoding:
     decoders: Any = None
 
     def extract_features(self, features: FeatureConnector) -> FeatureConnector:
-        """Returns those of a dataset's features that are decoded.
+        """Returns the selected features of a dataset; `decoders` are not applied.
 
         Raises:
-            ValueError: a name is not that of a feature, or a feature does not fit the dataset's; TypeError if it is of
-                another class.
+            ValueError: a name is unknown, or a feature does not fit the dataset's.
+            TypeError: a feature is of another class than the dataset's, or `self.features` has another form.
         """
         return select(features, self)
 
@@ -181,7 +182,7 @@ class Decoded(Wrapped):
     dtype: ClassVar[None] = None
 
     def decoded(self) -> FeatureConnector:
-        """Returns the feature itself."""
+        """Returns this connector, which already yields decoded values."""
         return self
 
     def inner(self) -> FeatureConnector:
@@ -189,11 +190,15 @@ class Decoded(Wrapped):
         return self.feature.stored()
 
     def lower(self, path: str) -> Callable[[Any], Any]:
-        """Refuses."""
+        """Not supported: a feature with its own decoder cannot be encoded.
+
+        Raises:
+            TypeError: always.
+        """
         raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
 
     def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function that decodes."""
+        """Returns the function that decodes a stored value; it converts TensorFlow tensors to NumPy."""
         decoder, feature = self.function, self.feature
 
         def decode(stored: Any) -> Any:
@@ -205,11 +210,11 @@ class Decoded(Wrapped):
 
 
 def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:
-    """Returns the features with decoders in place of some.
+    """Returns the features with decoders applied: one decoder, or a nested dict of them by name; None: unchanged.
 
     Raises:
-        ValueError: a name is not that of a feature.
-        TypeError: something is neither a decoder nor a dict of them.
+        ValueError: a name is unknown.
+        TypeError: `decoders` contains something other than decoders and dicts.
     """
     if decoders is None:
         return feature
@@ -219,18 +224,18 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
         raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
     if isinstance(feature, Sequence):
         return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    children = _children(feature, decoders, path, "decoders")
+    children = _check_names(feature, decoders, path, "decoders")
     return children.with_features(
         {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
     )
 
 
 def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConnector:
-    """Returns the features that a partial decoding asks for.
+    """Returns the features selected by `spec`: a `PartialDecoding`, or a value of its `features`.
 
     Raises:
-        ValueError: a name is not that of a feature, or a feature does not fit the dataset's.
-        TypeError: a feature is of another class than the dataset's, or the nest has something else in it.
+        ValueError: a name is unknown, or a feature does not fit the dataset's.
+        TypeError: a feature is of another class than the dataset's, or `spec` has another form.
     """
     if isinstance(spec, PartialDecoding):
         spec = spec.features
@@ -241,7 +246,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, FeaturesDict) and type(spec) is FeaturesDict:
         spec = spec.features
     if isinstance(spec, FeatureConnector) or is_dtype(spec):
-        return _fitting(feature, to_feature(spec), path)
+        return _check_fits(feature, to_feature(spec), path)
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
@@ -249,14 +254,19 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
-    children = _children(feature, wanted, path, "partial decoding")
+    children = _check_names(feature, wanted, path, "partial decoding")
     return children.with_features(
         {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
-def _fitting(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
-    """Returns a feature that is of the class, the shape and the dtype that are expected."""
+def _check_fits(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
+    """Returns the dataset's feature if it has the expected class, shape and dtype.
+
+    Raises:
+        TypeError: the class differs.
+        ValueError: the shape or the dtype does not fit.
+    """
     if not isinstance(feature, type(expected)):
         raise TypeError(f"{path}: the dataset has {feature!r}, not {expected!r}")
     shapes = shape_of(feature), shape_of(expected)
@@ -266,8 +276,12 @@ def _fitting(feature: FeatureConnector, expected: FeatureConnector, path: str) -
     return feature
 
 
-def _children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
-    """Returns a feature that has features of these names."""
+def _check_names(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
+    """Returns `feature` if it is a `FeaturesDict` with all of these names; `what` describes the argument in errors.
+
+    Raises:
+        ValueError: the feature contains no features, or a name is unknown.
+    """
     if not isinstance(feature, FeaturesDict):
         raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
     unknown = sorted(set(names) - set(feature), key=str)
@@ -275,6 +289,6 @@ def _children(feature: FeatureConnector, names: dict[str, Any], path: str, what:
         hint = did_you_mean(unknown[0], (name for name, _, _ in below(feature)))
         if "/" in f"{unknown[0]}{hint}":
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
-        there = f"the features are {sorted(feature)}.{hint}"
-        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; {there}")
+        names_text = f"the features are {sorted(feature)}.{hint}"
+        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; {names_text}")
     return feature

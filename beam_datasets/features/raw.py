@@ -18,7 +18,12 @@ from beam_datasets.features.numbers import check_shape, check_unmasked, unpacker
 
 
 def to_bytes(value: Any, path: str) -> bytes:
-    """Returns text as UTF-8, and bytes as they are."""
+    """Encodes text as UTF-8; returns bytes, bytearrays and byte memoryviews as `bytes`. A 0-d array is unwrapped first.
+
+    Raises:
+        FeatureValueError: the text is not valid Unicode, or the value is masked.
+        FeatureTypeError: the value is neither text nor bytes.
+    """
     if type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -35,7 +40,7 @@ def to_bytes(value: Any, path: str) -> bytes:
 
 
 def objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """Returns a one-dimensional array of objects, whatever they are."""
+    """Returns a 1-d object array with one element per value, even if the values are lists or arrays."""
     array = np.empty(len(values), object)
     if len(values) == 0 or isinstance(values[0], (bytes, str)):
         array[:] = values
@@ -46,10 +51,10 @@ def objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def to_str(data: bytes, path: str) -> str:
-    """Returns the text that bytes of UTF-8 hold.
+    """Decodes UTF-8 bytes to text.
 
     Raises:
-        FeatureValueError: they are not UTF-8.
+        FeatureValueError: the bytes are not valid UTF-8.
     """
     try:
         return data.decode("utf-8")
@@ -64,7 +69,7 @@ def to_str(data: bytes, path: str) -> str:
 
 
 def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
-    """Returns how strings of a shape are packed: as bytes, in C order; with `as_str` they are unpacked to `str`."""
+    """Returns the codec of string tensors: bytes values in C order, unpacked to `bytes`, or to `str` with `as_str`."""
 
     def pack(value: Any) -> list[bytes]:
         if not shape:
@@ -89,9 +94,9 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
 def one_value_codec(
     pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str, empty: NDArray[Any] | None = None
 ) -> Codec:
-    """Returns the codec of items that are one value of bytes each, of a function each way.
+    """Returns the codec of items stored as one bytes value each, converted by `pack` and `unpack`.
 
-    `empty` is what no items are decoded to; an empty array of objects by default.
+    An empty list of items is decoded to a copy of `empty`; by default to an empty object array.
     """
 
     def unpack_one(values: Any) -> Any:
@@ -111,7 +116,7 @@ def one_value_codec(
 
 
 def stack(items: list[Any]) -> Any:
-    """Returns decoded items as one array: an array of objects where they are bytes; a list where shapes differ."""
+    """Stacks decoded items: bytes into an object array, arrays of one shape into an array; others stay a list."""
     if not items or isinstance(items[0], bytes):
         return objects(items)
     if isinstance(items[0], (np.ndarray, np.generic)) and len({np.shape(item) for item in items}) == 1:
@@ -128,7 +133,10 @@ def array_codec(
     *,
     compress: bool,
 ) -> Codec:
-    """Returns how arrays are packed as their little-endian bytes in C order, compressed by zlib or not."""
+    """Returns the codec of arrays stored as little-endian bytes in C order, optionally compressed with zlib.
+
+    `make` converts a value to an array; `check` raises if a non-empty array is invalid.
+    """
     little, record = _little_endian(dtype), recorder()
 
     def pack(value: Any) -> bytes:
@@ -146,11 +154,15 @@ def array_codec(
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the little-endian form of an integer or float dtype; other dtypes are unchanged."""
     return dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype
 
 
 def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool) -> Callable[[bytes], Any]:
-    """Returns the function from the bytes of an array to the (writable) array; to a scalar where the shape is ()."""
+    """Returns the function that converts stored bytes to a writable array, or to a scalar if the shape is ().
+
+    The function raises `FeatureValueError` if the bytes do not fit the dtype and shape.
+    """
     count, little = size_of(shape), _little_endian(dtype)
     size = None if count is None else count * dtype.itemsize
     target = tuple(-1 if length is None else length for length in shape)
@@ -169,18 +181,18 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
 
 
 def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns an array of no items of a shape; unknown lengths are 0."""
+    """Returns an array of zero items, `(0, *shape)`; unknown lengths are 0."""
     return np.empty((0, *(length or 0 for length in shape)), dtype)
 
 
-_NO_LIMIT = 1 << 62  # what a shape in a record says may be more than a machine has addresses
+_NO_LIMIT = 1 << 62  # a shape in a record may claim more bytes than zlib accepts as a limit
 
 
 def inflate(data: bytes, size: int | None, path: str) -> bytes:
-    """Returns what zlib compressed; never more than `size` bytes, where that is known.
+    """Decompresses zlib data, to at most `size` bytes if the size is known.
 
     Raises:
-        FeatureValueError: the data are damaged, incomplete, or hold more than `size` bytes.
+        FeatureValueError: the data are corrupt, incomplete, or decompress to more than `size` bytes.
     """
     inflater = zlib.decompressobj()
     try:
@@ -199,7 +211,7 @@ _used: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 @contextmanager
 def recorded(used: set[str] | None) -> Iterator[None]:
-    """Lets encoders that are made meanwhile add the libraries they use to a set, as name and version; None for none."""
+    """Makes encoders created in this context add the libraries they use to `used`, as "name version"; None: nowhere."""
     token = _used.set(used)
     try:
         yield
@@ -208,6 +220,6 @@ def recorded(used: set[str] | None) -> Iterator[None]:
 
 
 def recorder() -> Callable[[str], None]:
-    """Returns the function that records a library, for the encoder that is being made."""
+    """Returns the function with which a new encoder records a library; it does nothing outside `recorded()`."""
     used = _used.get()
     return (lambda library: None) if used is None else used.add

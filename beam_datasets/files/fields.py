@@ -1,4 +1,4 @@
-"""The schema of rows: a tree of fields, written as text on the command line, mapped to features.
+"""The schema of rows: a tree of fields, parsed from the text of the command line and mapped to features.
 
 int8 ... uint64, float16, float32, float64, bool, string      one value
 int64?                                                        may be missing (null, or an empty CSV field)
@@ -7,12 +7,12 @@ int64[]?                                                      a missing list is 
 ?                                                             the type found in the files; may be missing
 class:cat,dog    class:10                                     a label by name; a label 0 to 9
 class:["cat, big","dog"]                                      names that have commas, as JSON
-class                                                         a label; its names are the values in the files
+class                                                         a label; its names are the distinct values in the files
 image                                                         the bytes of an image, or its path
-image:uint16    image:uint16,1    image:4                     of 16 bits a channel; of 1 channel; of 4 (3 if not given)
-audio                                                         the bytes of a sound, or its path; as the first of them
-audio:rate=16000,channels=2,samples=int16                     of a rate, channels and kind of samples
-audio:rate=any,dtype=float32                                  of any rate; of all samples that a dtype holds, unscaled
+image:uint16    image:uint16,1    image:4                     16 bits per channel; and 1 channel; 4 channels, not 3
+audio                                                         the bytes of a sound, or its path; typed like the first
+audio:rate=16000,channels=2,samples=int16                     sample rate, number of channels, sample type
+audio:rate=any,dtype=float32                                  any rate; all sample types that the dtype holds, unscaled
 drop                                                          left out
 """
 
@@ -32,13 +32,13 @@ from beam_datasets.features import FeatureConnector
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = ("float16", "float32", "float64")
-EXACT = (*INTEGERS, "float16", "float32", "string")  # of which `exact` has a meaning
+EXACT = (*INTEGERS, "float16", "float32", "string")  # kinds to which `exact` applies
 IMAGE_DTYPES = ("uint8", "uint16")
 SCALARS = (*INTEGERS, *FLOATS, "bool", "string")
-FOUND = "found"  # of a description `?`
-UNKNOWN = "unknown"  # of a column whose type has to be named; `problem` says why
+FOUND = "found"  # kind of the description `?`: the type found in the files
+UNKNOWN = "unknown"  # kind of a column whose type the user must give; `problem` contains the reason
 MAX_LABELS = 10_000
-SAMPLES = ("int8", "int16", "int24", "int32", "float32", "float64")  # kinds of those of sound files
+SAMPLES = ("int8", "int16", "int24", "int32", "float32", "float64")  # sample types of sound files
 _ALIASES = {"text": "string", "int": "int64", "float": "float32", "str": "string", "bytes": "string"}
 _SPEC = re.compile(r"(?P<kind>\w+)(?::(?P<labels>.+?))?(?P<lists>(?:\[\])+|\[[\d,\s]*\])?(?P<optional>\?)?", re.DOTALL)
 
@@ -66,7 +66,7 @@ class SoundType:
 
 
 def parse_sound(spec: str) -> SoundType:
-    """Returns what sounds have in common, given the text after `audio:`.
+    """Parses the text after `audio:` into the type that all sounds of a column must have.
 
     >>> str(parse_sound("rate=any, channels=2")), str(parse_sound(""))
     ('rate=any,channels=2', '')
@@ -91,22 +91,22 @@ def parse_sound(spec: str) -> SoundType:
 
 @dataclass(frozen=True)
 class Field:
-    """What a column, or a value inside one, holds.
+    """The type of a column, or of a value inside one.
 
     Attributes:
         kind: one of SCALARS, `class`, `image`, `audio`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
         optional: the value may be missing; a missing list is an empty one.
-        labels: of a `class`: names, or their number; None: the values in the files.
-        is_index: of a `class`: the values are indices of its labels, never their names.
-        item: of a `list` or `tensor`.
-        shape: of a `tensor`.
-        dtype, channels: of an `image`.
-        sound: of an `audio`.
-        exact: of a `float32` or `float16` that was not asked for: digits that it does not keep are an error. Of these
-            and of integers: texts with leading zeros are. Of a `string` that only most rows have: other values are.
-        fields: of an `object`, by name.
-        source: the Arrow type, of text that is made of other values.
-        problem: why the field cannot be used as it was found, and what to do.
+        labels: for `class`: names, or their number; None for the distinct values in the files.
+        is_index: for `class`: whether the values are indices of the labels, never their names.
+        item: for `list` and `tensor`: the field of an item.
+        shape: for `tensor`.
+        dtype, channels: for `image`.
+        sound: for `audio`.
+        exact: whether lossy conversions to an inferred type are errors: for `float32` and `float16`, lost digits; for
+            these and integers, text with leading zeros; for a `string` inferred from most rows, other values.
+        fields: for `object`: fields by name.
+        source: for text converted from other values: their Arrow type.
+        problem: why the field cannot be used as inferred, and what to do; '' if it can.
     """
 
     kind: str
@@ -140,7 +140,7 @@ class Field:
 
 
 def parse_field(spec: str) -> Field:
-    """Returns the field that a text describes.
+    """Parses a description, such as `int64[]?`, into a field.
 
     >>> parse_field("float32[28,28]").shape, parse_field("class:cat,dog").labels, str(parse_field("int64[]"))
     ((28, 28), ('cat', 'dog'), 'int64[]')
@@ -181,7 +181,7 @@ def parse_field(spec: str) -> Field:
 
 
 def _image(words: Sequence[str], spec: str) -> Field:
-    """Returns the field of images that the words after `image:` describe."""
+    """Returns the image field for the words after `image:`; ValueError if they are invalid."""
     dtypes, channels = [word for word in words if word in IMAGE_DTYPES], [word for word in words if word in "1234"]
     if len(dtypes) > 1 or len(channels) > 1 or len(dtypes) + len(channels) != len(words):
         raise ValueError(
@@ -192,7 +192,7 @@ def _image(words: Sequence[str], spec: str) -> Field:
 
 
 def _parse_labels(text: str) -> tuple[str, ...] | int:
-    """Returns the labels that a text describes, or their number."""
+    """Parses labels: a number, a JSON list of names, or names separated by commas."""
     if text.isdecimal():
         return int(text)
     if text.startswith("["):
@@ -204,7 +204,7 @@ def _parse_labels(text: str) -> tuple[str, ...] | int:
 
 
 def _labels_text(labels: tuple[str, ...] | int) -> str:
-    """Returns the text that describes labels: their number, their names with commas, or JSON if these have commas."""
+    """Formats labels for `_parse_labels`: a number, comma-separated names, or JSON if the names need it."""
     if isinstance(labels, int):
         return str(labels)
     text = ",".join(labels)
@@ -214,7 +214,7 @@ def _labels_text(labels: tuple[str, ...] | int) -> str:
 
 
 def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
-    """Yields the paths of fields and of the fields in objects.
+    """Yields the paths of fields and of the fields in objects, but not in lists, each prefixed by `within`.
 
     >>> list(paths_of({"a": Field("object", fields={"x": Field("int64")}), "b": Field("bool")}))
     ['a', 'a/x', 'b']
@@ -225,7 +225,7 @@ def paths_of(fields: Mapping[str, Field], within: str = "") -> Iterator[str]:
 
 
 def advice(path: str, kind: str) -> str:
-    """Returns the option that gives a type to the value at a path, or to the items of lists there.
+    """Returns the `--feature` option, shell-quoted, that sets the type of the value at a path; `[]` means list items.
 
     >>> advice("a/x", "float64"), advice("a[]", "float64"), advice("a[]/x", "drop")
     ('--feature a/x=float64', "--feature 'a=float64[]'", '--feature a/x=drop')
@@ -235,7 +235,7 @@ def advice(path: str, kind: str) -> str:
 
 
 def with_slash(name: str, fields: Mapping[str, Field]) -> str:
-    """Returns the name of a column, with slashes for a field of an object that is named with dots.
+    """Converts `a.x` to `a/x` if it names a field of an object; other names are unchanged.
 
     >>> with_slash("a.x", {"a": Field("object")}), with_slash("b.c", {"b.c": Field("string"), "b": Field("object")})
     ('a/x', 'b.c')
@@ -245,7 +245,7 @@ def with_slash(name: str, fields: Mapping[str, Field]) -> str:
 
 
 def with_slashes(specs: Mapping[str, str], fields: Mapping[str, Field]) -> dict[str, str]:
-    """Returns descriptions by the names that `override` takes, given also names with dots for fields of objects.
+    """Applies `with_slash` to the names of descriptions, so that `override` accepts them.
 
     >>> with_slashes({"a.x": "int8", "b.c": "bool"}, {"a": Field("object"), "b.c": Field("string")})
     {'a/x': 'int8', 'b.c': 'bool'}
@@ -260,17 +260,17 @@ def override(
     may_add: bool = False,
     within: str = "",
 ) -> dict[str, Field]:
-    """Returns the fields with some of them replaced; `a/b` is field b of object a, or of the objects in list a.
+    """Returns the fields, with some replaced or dropped; `a/b` is field b of object a, or of the objects in list a.
 
     Args:
-        fields: as found in the files.
+        fields: fields inferred from the files.
         specs: name -> description.
-        may_add: add a name that was not found; rows that were not looked at may have it.
-        within: path of the object that has the fields, such as `a/`, or `a[]/` of objects in a list, where nothing can
-            be missing.
+        may_add: whether to add names that were not found, because rows that were not read may have them.
+        within: path prefix of the object that has the fields: `a/`, or `a[]/` for objects in a list. Values inside
+            lists cannot be missing.
 
     Raises:
-        ValueError: the field does not exist, a description is not of the grammar, or a value in a list may be missing.
+        ValueError: a field does not exist, a description is invalid, or it makes a value inside a list optional.
     """
     inside_list = "[]" in within
     result = dict(fields)
@@ -278,8 +278,8 @@ def override(
         outer, _, inner = name.partition("/")
         parent = result.get(outer)
         wanted = parse_field(spec)
-        if name not in result and inner and parent is not None and any(each.fields for each in _within(parent)):
-            result[outer] = _overridden(parent, {inner: spec}, may_add, within + outer)
+        if name not in result and inner and parent is not None and any(each.fields for each in _walk(parent)):
+            result[outer] = _override_inside(parent, {inner: spec}, may_add, within + outer)
         elif wanted.kind == FOUND and name in result:
             inferred = result[name]
             if inferred.kind != UNKNOWN and not (inside_list and inferred.problem and inferred.kind != "list"):
@@ -302,25 +302,25 @@ def override(
 
 
 def as_optional(field: Field) -> Field:
-    """Returns the field with missing values allowed, of an object in all its fields; a sound cannot be missing."""
+    """Returns the field, and the fields of an object, made optional and without problems; sounds are never optional."""
     inner = field.fields and {name: as_optional(each) for name, each in field.fields.items()}
     return replace(field, fields=inner, optional=field.kind != "audio", problem="")
 
 
 def as_exact(field: Field) -> Field:
-    """Returns the field, of which values that it does not keep are errors, also inside of lists; see Field.exact."""
+    """Returns the field, and the items of lists, with `exact` set for the kinds in EXACT; see Field.exact."""
     return replace(field, item=field.item and as_exact(field.item), exact=field.kind in EXACT)
 
 
 def with_absent(
     fields: Mapping[str, Field], columns: Mapping[str, Collection[str]], *, may_lack: bool = False
 ) -> dict[str, Field]:
-    """Returns the fields; those of columns that some files do not have get a `problem`, unless they have one.
+    """Returns the fields, with a `problem` set on columns that some files lack; existing problems are kept.
 
     Args:
-        fields: of all files.
-        columns: path -> names of the columns of a file.
-        may_lack: whether files may lack columns, so that they are optional instead, except images and sounds.
+        fields: the merged fields of all files.
+        columns: file path -> column names of the file.
+        may_lack: whether to make such columns optional instead, except images and sounds.
     """
     result = dict(fields)
     for name, field in fields.items():
@@ -338,20 +338,20 @@ def with_absent(
     return result
 
 
-def _within(field: Field) -> Iterator[Field]:
-    """Yields a field, and all fields inside of it."""
+def _walk(field: Field) -> Iterator[Field]:
+    """Yields a field and, depth first, all fields inside it."""
     yield field
     for inner in (*(field.fields or {}).values(), *filter(None, [field.item])):
-        yield from _within(inner)
+        yield from _walk(inner)
 
 
 def values_of(field: Field, value: Any, target: Field) -> Iterator[Any]:
-    """Yields the values of a field that is inside of another one, in a value of that; those that are missing are not.
+    """Yields the non-missing values of a nested field, found in a value of the outer field.
 
     Args:
-        field: the outer one.
-        value: of it.
-        target: the inner one, that very object.
+        field: the outer field.
+        value: a value of the outer field.
+        target: the nested field; compared by identity.
     """
     if value is None:
         return
@@ -365,18 +365,18 @@ def values_of(field: Field, value: Any, target: Field) -> Iterator[Any]:
             yield from values_of(inner, value[name], target)
 
 
-def _overridden(field: Field, specs: Mapping[str, str], may_add: bool, path: str) -> Field:
-    """Returns an object at a path, or a list of objects, with some of the objects' fields replaced."""
+def _override_inside(field: Field, specs: Mapping[str, str], may_add: bool, path: str) -> Field:
+    """Applies `override` to the fields of an object, or of the objects in a list."""
     if field.item is not None:
-        return replace(field, item=_overridden(field.item, specs, may_add, f"{path}[]"))
+        return replace(field, item=_override_inside(field.item, specs, may_add, f"{path}[]"))
     return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, within=f"{path}/"))
 
 
 def problems(fields: Mapping[str, Field]) -> Iterator[str]:
-    """Yields why fields cannot be used as they were found, all of the reasons."""
+    """Yields all reasons why the fields cannot be used as inferred."""
     stored = [path for name, field in fields.items() for path in stored_paths(field, name)]
     for name, field in fields.items():
-        yield from (each.problem for each in _within(field) if each.problem)
+        yield from (each.problem for each in _walk(field) if each.problem)
         yield from _lost_lengths(field, name)
         if "/" in name and stored.count(name) > 1:
             yield (
@@ -386,7 +386,7 @@ def problems(fields: Mapping[str, Field]) -> Iterator[str]:
 
 
 def stored_paths(field: Field, path: str) -> Iterator[str]:
-    """Yields the paths that values are stored under, without `[]`."""
+    """Yields the paths of the leaf fields in which values are stored, without `[]`."""
     if field.item is not None:
         yield from stored_paths(field.item, path)
     elif field.fields is None:
@@ -396,7 +396,7 @@ def stored_paths(field: Field, path: str) -> Iterator[str]:
 
 
 def _lost_lengths(field: Field, path: str) -> Iterator[str]:
-    """Yields the problems of lists whose items have no fields, so that nothing is stored of them."""
+    """Yields a problem for each list whose items have no fields, because its length would not be stored."""
     if field.item is not None and not any(True for _ in stored_paths(field.item, path)):
         outer = path.partition("[]")[0]
         yield (
@@ -410,17 +410,17 @@ def _lost_lengths(field: Field, path: str) -> Iterator[str]:
 
 
 def has_files(fields: Iterable[Field]) -> bool:
-    """Returns whether a field is an image or a sound, or has one inside."""
-    return any(each.kind in ("image", "audio") for field in fields for each in _within(field))
+    """Returns whether any field is or contains an image or a sound."""
+    return any(each.kind in ("image", "audio") for field in fields for each in _walk(field))
 
 
 def with_sounds(field: Field, path: str, complete: Callable[[str, SoundType], SoundType]) -> Field:
-    """Returns the field with what its sounds have in common, also inside of it.
+    """Returns the field, with the type of each sound in it completed.
 
     Args:
-        field: at the path.
-        path: without `[]`.
-        complete: from a path, and what is known of its sounds, to what they have in common.
+        field: the field at `path`.
+        path: path of the field, without `[]`.
+        complete: (path, given sound type) -> complete sound type.
     """
     if field.item is not None:
         return replace(field, item=with_sounds(field.item, path, complete))
@@ -431,15 +431,17 @@ def with_sounds(field: Field, path: str, complete: Callable[[str, SoundType], So
 
 
 def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[str]]) -> Field:
-    """Returns the field with the names of its labels, also inside of it, where they are the values in the files.
+    """Returns the field, with the labels of each `class` in it set from the values in the files, if not given.
+
+    Values 0 to n-1 become the number of labels, n; other values become the sorted names.
 
     Args:
-        field: at the path.
-        path: without `[]`.
+        field: the field at `path`.
+        path: path of the field, without `[]`.
         values_at: path -> the distinct values, as text.
 
     Raises:
-        InputError: the number of values is 0, or above MAX_LABELS.
+        InputError: there are no values, or MAX_LABELS or more.
     """
     if field.item is not None:
         return replace(field, item=with_labels(field.item, path, values_at))
@@ -458,9 +460,9 @@ def with_labels(field: Field, path: str, values_at: Callable[[str], Collection[s
 
 def to_feature(field: Field) -> FeatureConnector:
     """Returns the feature that stores a field."""
-    # float64 would be stored as float32; bytes keep what was asked for
+    # float64 would be stored as float32; encoding as bytes keeps its precision
     encoding = "bytes" if "float64" in (field.kind, field.item and field.item.kind) else "none"
-    # `exact` has decided before which digits may be lost
+    # lost digits were already checked according to `exact`
     rounds = (field.item.kind if field.kind == "tensor" and field.item else field.kind) in ("float16", "float32")
     number: dict[str, Any] = {"encoding": encoding, "optional": field.optional, "allow_rounding": rounds}
     if field.fields is not None:
@@ -484,7 +486,7 @@ def to_feature(field: Field) -> FeatureConnector:
 
 
 def sound_feature(sound: SoundType, *, lazy_decode: bool) -> features.Audio:
-    """Returns the feature of sounds; see Audio."""
+    """Returns the `Audio` feature of a sound type; see `Audio` for `lazy_decode`."""
     dtype = sound.dtype or {"": "int64", "int24": "int32"}.get(sound.samples, sound.samples)
     return features.Audio(
         shape=(None,) if sound.channels in (None, 1) else (None, sound.channels),

@@ -1,4 +1,4 @@
-"""Finds and removes what killed runs left: staging directories, reservations, unfinished files and builds."""
+"""Finds and removes leftovers of killed runs: staging directories, reservations, unfinished files and builds."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from beam_datasets.generate.units import hint
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 
 WEEK = 7 * 24 * 3600.0
-"""After how many seconds without a change something counts as abandoned if its owner cannot be asked."""
+"""Default age, in seconds without a change, at which leftovers of an unreachable owner count as abandoned."""
 
-_DEPTH = 3  # of directories below a data_dir: dataset, config, version
+_DEPTH = 3  # levels of directories in a data_dir: dataset, config, version
 
 BUILD = "append"
-"""Name of the target beside which `append` to an object store builds, in the directory for temporary files."""
+"""Name in the temporary directory for the builds of an `append` to an object store."""
 
 LeftoverKind = Literal["staging", "run", "temporary", "build"]
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that is not part of a published dataset.
+    """A file or directory that is not part of a published dataset.
 
     Attributes:
-        path: of the file or directory; with a staging directory goes the spill directory beside it.
-        kind: 'staging' directory of a run, 'run' that has reserved a directory of an object store, 'temporary' file or
-            directory, 'build' of what was to be appended to a dataset in an object store.
-        num_bytes: its size.
-        modified: when something in it was last changed, in seconds since the epoch.
-        abandoned: whether no process works on it any more; a run that has decided to publish must be finished then.
-        reason: why, or why not.
-        job: id of the run; None if it is unknown.
+        path: path of the file or directory; a staging directory includes the spill directory next to it.
+        kind: 'staging': staging directory of a run; 'run': reservation of a directory in an object store; 'temporary':
+            temporary file or directory; 'build': dataset built for an append to an object store.
+        num_bytes: total size in bytes.
+        modified: time of the last change in it, in seconds since the epoch.
+        abandoned: whether no process uses it any more; if its run has decided to publish, it must be finished.
+        reason: why it is abandoned, or why it is not.
+        job: id of the run; None if unknown.
     """
 
     path: str
@@ -56,16 +56,16 @@ class Leftover:
 def find_leftovers(
     data_dir: str | os.PathLike[str], *, older_than: float = WEEK, storage_options: Mapping[str, Any] | None = None
 ) -> list[Leftover]:
-    """Returns what is below a data_dir and not part of a published dataset, in the order of the paths.
+    """Returns the files and directories in a data_dir that are not part of a published dataset, ordered by path.
 
-    The directories of datasets, configs and versions are searched. Links are not followed. Of an object store, what
-    killed appends of this machine built in the directory for temporary files comes last, whatever its data_dir.
+    The directories of datasets, configs and versions are searched. Links are not followed. For an object store,
+    `find_builds()` is added at the end, for any data_dir.
 
     Args:
-        data_dir: root of datasets, or a directory below one.
-        older_than: after how many seconds without a change something counts as abandoned if its owner cannot be asked:
-            one on another machine, or an unknown one. Reservations never count as abandoned by their age.
-        storage_options: of the store of `data_dir`; see `beam_datasets.builder`.
+        data_dir: root of datasets, or a directory in it.
+        older_than: age, in seconds without a change, at which leftovers count as abandoned if their owner is unknown or
+            on another machine. Reservations never count as abandoned because of their age.
+        storage_options: options of the store of `data_dir`; see `beam_datasets.builder`.
 
     Raises:
         PathNotFoundError: the directory does not exist.
@@ -80,7 +80,7 @@ def find_leftovers(
 
 
 def find_builds() -> list[Leftover]:
-    """Returns what killed appends to object stores built in the directory for temporary files of this machine."""
+    """Returns the builds that killed appends to object stores left in the temporary directory of this machine."""
     folder, search = storage.normalize(tempfile.gettempdir()), _Search(WEEK, time.time())
     matches = filter(None, map(runs.STAGING_NAME.fullmatch, _list(folder)))
     names = [match.string for match in matches if match["name"] == BUILD]
@@ -90,37 +90,37 @@ def find_builds() -> list[Leftover]:
 def remove_leftover(
     leftover: Leftover, data_dir: str | os.PathLike[str], *, older_than: float = WEEK, by_force: bool = False
 ) -> bool:
-    """Removes what is abandoned, if it still is, and the directories that are empty then; returns whether it did.
+    """Removes a leftover if it is still abandoned, and parent directories that become empty; returns whether it did.
 
-    A run that has decided to publish is finished instead. Links in it are removed, not followed.
+    A run that has decided to publish is finished instead. Links in the leftover are removed, not followed.
 
     Args:
-        leftover: of `find_leftovers`.
-        data_dir: see there; it stays.
-        older_than: see there.
-        by_force: gives up a run that may be alive. It fails then, and publishes nothing.
+        leftover: a result of `find_leftovers` or `find_builds`.
+        data_dir: see `find_leftovers`; it is never removed.
+        older_than: see `find_leftovers`.
+        by_force: also give up a run that may be alive, so that it fails and publishes nothing.
 
     Raises:
-        StorageError: it cannot be removed.
+        StorageError: the leftover cannot be removed.
     """
-    now = _Search(older_than, time.time()).judge(leftover.path, leftover.kind)
-    if now is None or not (now.abandoned or (by_force and now.job == leftover.job)):
+    current = _Search(older_than, time.time()).judge(leftover.path, leftover.kind)
+    if current is None or not (current.abandoned or (by_force and current.job == leftover.job)):
         return False
-    if now.kind == "run":
-        _end_run(_target_of(now.path), now.job)
+    if current.kind == "run":
+        _end_run(_target_of(current.path), current.job)
         return True
-    if now.kind == "build":
-        remove_owned(now.path)
+    if current.kind == "build":
+        remove_owned(current.path)
         return True
-    if now.kind == "temporary":
-        (storage.remove_tree if storage.is_dir(now.path) else storage.remove)(now.path)
-    elif _is_given_up(now.path):
-        unowned_dirs = [path for path in _beside(now.path) if Owner.read(path) is None]
-        for path in (now.path + SPILL_SUFFIX, *unowned_dirs, now.path):
+    if current.kind == "temporary":
+        (storage.remove_tree if storage.is_dir(current.path) else storage.remove)(current.path)
+    elif _abandon_run(current.path):
+        unowned_dirs = [path for path in _siblings(current.path) if Owner.read(path) is None]
+        for path in (current.path + SPILL_SUFFIX, *unowned_dirs, current.path):
             storage.remove_tree(path)
     else:
         return False
-    _remove_empty(storage.dirname(now.path), storage.normalize(data_dir))
+    _remove_empty(storage.dirname(current.path), storage.normalize(data_dir))
     return True
 
 
@@ -128,11 +128,11 @@ def give_up(leftover: Leftover, data_dir: str | os.PathLike[str]) -> str:
     """Gives up a run that may be alive; one that has decided to publish is finished instead.
 
     Args:
-        leftover: the run, of `find_leftovers`.
-        data_dir: see there.
+        leftover: the run, a result of `find_leftovers`.
+        data_dir: see `find_leftovers`.
 
     Returns:
-        What came of it: 'given up', 'finished', or 'gone' if it had ended before.
+        'given up', 'finished', or 'gone' if the run had already ended.
     """
     if not remove_leftover(leftover, data_dir, by_force=True):
         return "gone"
@@ -140,9 +140,10 @@ def give_up(leftover: Leftover, data_dir: str | os.PathLike[str]) -> str:
 
 
 def _end_run(target: str, job: str | None) -> None:
-    """Finishes the run that holds a directory if it has decided to publish; else gives it up and deletes its files.
+    """Ends the run that holds a version's directory: finishes it if it has decided to publish, otherwise discards it.
 
-    Another run, which has reserved the directory since `job` was found to be gone, is not given up.
+    A run other than `job`, which may have reserved the directory since, is not discarded. If the version is published
+    then, its records of runs are removed.
     """
     held = runs.holder(target)
     if held is not None and (
@@ -150,24 +151,25 @@ def _end_run(target: str, job: str | None) -> None:
     ):
         runs.finish(target)
     if runs.is_complete(target):
-        storage.remove_tree(runs.runs_dir(target))  # that of a run without a decision, too
+        storage.remove_tree(runs.runs_dir(target))  # also that of a run without a decision
 
 
-def _is_given_up(staging_dir: str) -> bool:
-    """Makes sure that the run of a staging directory cannot publish it any more; returns whether that is so."""
+def _abandon_run(staging_dir: str) -> bool:
+    """Prevents the run of a staging directory from publishing it; returns False if it has decided to publish."""
     match = runs.STAGING_NAME.fullmatch(storage.basename(staging_dir))
     if match is None or not storage.is_remote(staging_dir) or match["name"].endswith(SPILL_SUFFIX):
-        return True  # a local directory gets another name before anything in it is removed
+        return True  # a local directory is renamed before anything in it is removed
     target = storage.join(storage.dirname(staging_dir), match["name"])
     return runs.abandon(target, match["job"], by="beam-datasets gc").kind == runs.ABANDON
 
 
 def _target_of(runs_dir: str) -> str:
+    """Returns the version directory to which a directory of run records belongs."""
     return storage.join(storage.dirname(runs_dir), storage.basename(runs_dir).removeprefix(runs.RUNS_PREFIX))
 
 
 def _remove_empty(path: str, root: str) -> None:
-    """Removes a directory below the root that is empty, and those above it that are so then."""
+    """Removes a local directory if it is empty, and then its empty parents, up to but not including `root`."""
     while path != root and not storage.is_remote(path) and storage.is_dir(path) and not storage.list_dir(path):
         storage.remove_empty_dir(path)
         path = storage.dirname(path)
@@ -175,18 +177,18 @@ def _remove_empty(path: str, root: str) -> None:
 
 @dataclass(frozen=True)
 class _Search:
-    """A look for leftovers.
+    """A search for leftovers.
 
     Attributes:
         older_than: see `find_leftovers`.
-        now: seconds since the epoch.
+        now: time of the search, in seconds since the epoch.
     """
 
     older_than: float
     now: float
 
     def below(self, folder: str, depth: int) -> Iterator[Leftover]:
-        """Yields the contents of a directory and of those in it, down to a depth."""
+        """Yields the leftovers in a directory, and in its subdirectories down to `depth` levels."""
         entries = _list(folder)
         for name in entries:
             path = storage.join(folder, name)
@@ -204,16 +206,16 @@ class _Search:
                 yield from self.below(path, depth - 1)
 
     def _examine(self, path: str, kind: LeftoverKind) -> Iterator[Leftover]:
-        """Yields the leftover at a path, if any; one that cannot be judged is yielded as kept, with the reason."""
+        """Yields the leftover at a path, if any; on an error, it is not abandoned and the error is the reason."""
         try:
             leftover = self.judge(path, kind)
-        except StorageError as error:  # such as a damaged record, which must not hide what else there is
+        except StorageError as error:  # such as a damaged record, which must not hide other leftovers
             leftover = Leftover(path, kind, 0, self.now, False, f"cannot be judged: {error}")
         if leftover is not None:
             yield leftover
 
     def judge(self, path: str, kind: LeftoverKind) -> Leftover | None:
-        """Returns what a path is now; None if it is gone, or is not a leftover any more."""
+        """Returns the current state of the leftover at a path; None if it is gone or not a leftover."""
         if storage.is_link(path):
             return None
         usage = _usage(path)
@@ -223,17 +225,17 @@ class _Search:
             usage = storage.Usage(usage.num_bytes + spilled.num_bytes, max(usage.modified, spilled.modified))
         if kind == "run":
             return self._judge_run(path, usage)
-        owner = (Owner.read(path) or _owner_beside(path)) if kind in ("staging", "build") else None
+        owner = (Owner.read(path) or _sibling_owner(path)) if kind in ("staging", "build") else None
         if kind == "build" and not (owner and owner.is_dead):
             return None
         if kind == "staging" and owner is None and catalog.versions_in(path):
-            return None  # the directory of a config that has just such a name
+            return None  # the directory of a config that is named like a staging directory
         if kind == "staging" and _belongs_to_holder(path):
             return None  # shown with the reservation
         if kind == "staging" and (job := _published_by(path)):
             return Leftover(path, kind, usage.num_bytes, usage.modified, True, f"run {job} has published", job)
-        abandoned, reason = self._whose(owner, usage.modified)
-        if kind == "staging" and (spill_dir := _reusable(path)):
+        abandoned, reason = self._judge_owner(owner, usage.modified)
+        if kind == "staging" and (spill_dir := _reusable_spill_dir(path)):
             abandoned = abandoned and self.now - usage.modified >= self.older_than
             reason = f"{reason}; finished units, which are reused by: {hint(spill_dir)}"
         if owner is None and kind == "staging" and (result := _kept_result(path)):
@@ -241,7 +243,7 @@ class _Search:
         return Leftover(path, kind, usage.num_bytes, usage.modified, abandoned, reason, owner.job if owner else None)
 
     def _judge_run(self, path: str, usage: storage.Usage) -> Leftover:
-        """Returns the run that holds a directory, or the records of those that were given up, which must stay."""
+        """Judges a directory of run records: of a run that holds the directory, or of discarded runs, which is kept."""
         target = _target_of(path)
         if runs.is_complete(target):
             reason = "records of runs; the version is published"
@@ -254,39 +256,40 @@ class _Search:
         num_bytes, modified = sum(part.num_bytes for part in parts), max(part.modified for part in parts)
         owner, job = held.run.owner, held.run.job
         if held.decision is not None:
-            abandoned, why = self._whose(owner, modified)
+            abandoned, why = self._judge_owner(owner, modified)
             reason = f"run {job} has staged everything and decided to publish, --yes finishes it; {why}"
         else:
             abandoned = held.run.is_dead
-            _, why = (True, f"{owner.text} is gone") if abandoned else self._whose(owner, time.time())
+            _, why = (True, f"{owner.text} is gone") if abandoned else self._judge_owner(owner, time.time())
             reason = f"reserved by run {job}; {why.partition(';')[0]}"
             reason += "" if abandoned else f"; --abandon {job} gives it up"
         return Leftover(path, "run", num_bytes, modified, abandoned, reason, job)
 
-    def _whose(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
-        """Returns whether something is abandoned, and why."""
-        old = self.now - modified >= self.older_than
-        age = "not changed for long" if old else "changed lately"
+    def _judge_owner(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
+        """Returns whether files of an owner, last changed at `modified`, are abandoned, and the reason."""
+        is_old = self.now - modified >= self.older_than
+        age = "not changed for long" if is_old else "changed lately"
         if owner is None:
-            return old, f"no owner is known; {age}"
+            return is_old, f"no owner is known; {age}"
         if not owner.is_here:
-            return old, f"of process {owner.pid} on {owner.host}, which cannot be asked; {age}"
+            return is_old, f"of process {owner.pid} on {owner.host}, which cannot be asked; {age}"
         if owner.is_running:
             return False, f"in use by process {owner.pid}"
         if owner.is_local:
             return True, f"process {owner.pid} is gone"
-        return old, f"process {owner.pid} is gone, but {owner.runner} may work on; {age}"
+        return is_old, f"process {owner.pid} is gone, but {owner.runner} may work on; {age}"
 
 
 def _usage(path: str) -> storage.Usage | None:
+    """Returns the size and last change of a path; None if it does not exist."""
     try:
         return storage.usage(path)
     except PathNotFoundError:
         return None
 
 
-def _beside(path: str) -> list[str]:
-    """Returns the other directories of a run that was just publishing on a disk; see `publish.rename_into_place`."""
+def _siblings(path: str) -> list[str]:
+    """Returns the other directories of a run killed while publishing to a disk; see `publish.rename_into_place`."""
     folder, name = storage.dirname(path), storage.basename(path)
     match = runs.PUBLISHED_FROM.fullmatch(name)
     if match is None or storage.is_remote(path):
@@ -295,14 +298,15 @@ def _beside(path: str) -> list[str]:
     return [storage.join(folder, other.string) for other in others if other and other["staging"] == match["staging"]]
 
 
-def _owner_beside(path: str) -> Owner | None:
-    return next(filter(None, map(Owner.read, _beside(path))), None)
+def _sibling_owner(path: str) -> Owner | None:
+    """Returns the owner recorded in one of the `_siblings` of a directory, if any."""
+    return next(filter(None, map(Owner.read, _siblings(path))), None)
 
 
 def _published_by(path: str) -> str | None:
     """Returns the id of the run of a staging or spill directory if it has published; None otherwise.
 
-    Its engine has not removed the directory because it runs stages again even then, or its launcher was killed.
+    Such a directory remains if the launcher was killed, or if the runner repeated stages after publishing.
     """
     match = runs.STAGING_NAME.fullmatch(storage.basename(path).removesuffix(SPILL_SUFFIX))
     if match is None or not is_published_by(match["job"], storage.join(storage.dirname(path), match["name"])):
@@ -310,8 +314,8 @@ def _published_by(path: str) -> str | None:
     return match["job"]
 
 
-def _reusable(path: str) -> str | None:
-    """Returns the spill directory of a staging or spill directory if a later run of the version can reuse it."""
+def _reusable_spill_dir(path: str) -> str | None:
+    """Returns the spill directory of a staging directory if it has finished units and the version is unpublished."""
     folder, name = storage.dirname(path), storage.basename(path).removesuffix(SPILL_SUFFIX)
     match, spill_dir = runs.STAGING_NAME.fullmatch(name), storage.join(folder, name + SPILL_SUFFIX)
     if match is None or not has_units(spill_dir) or runs.is_complete(storage.join(folder, match["name"])):
@@ -320,7 +324,7 @@ def _reusable(path: str) -> str | None:
 
 
 def _belongs_to_holder(path: str) -> bool:
-    """Returns whether a staging or spill directory is of the run that holds a directory of an object store."""
+    """Returns whether a staging or spill directory in an object store belongs to the run that reserved the version."""
     match = runs.STAGING_NAME.fullmatch(storage.basename(path).removesuffix(SPILL_SUFFIX))
     if match is None or not storage.is_remote(path):
         return False
@@ -331,7 +335,7 @@ def _belongs_to_holder(path: str) -> bool:
 
 
 def _kept_result(staging_dir: str) -> str | None:
-    """Returns the directory of a complete version that was kept to be published under another number."""
+    """Returns the directory of a complete but unpublished version in a staging directory, if any."""
     for path in (staging_dir, storage.join(staging_dir, RESULT_DIR)):
         if storage.exists(storage.join(path, MANIFEST_FILE)):
             return path
@@ -339,7 +343,7 @@ def _kept_result(staging_dir: str) -> str | None:
 
 
 def _list(folder: str) -> list[str]:
-    """Returns the names in a directory; none if it was deleted meanwhile or is not a directory.
+    """Returns the names in a directory; [] if it no longer exists or is not a directory.
 
     Raises:
         StorageError: an existing directory cannot be listed.
@@ -347,7 +351,7 @@ def _list(folder: str) -> list[str]:
     try:
         return storage.list_dir(folder)
     except PathNotFoundError:
-        return []  # gone meanwhile
+        return []  # deleted concurrently
     except StorageError:
         if storage.is_dir(folder):
             raise
@@ -355,5 +359,5 @@ def _list(folder: str) -> list[str]:
 
 
 def _is_file_of_a_dataset(name: str) -> bool:
-    """Whether a name is of a file, so that it needs not be asked whether it is a directory."""
+    """Returns whether a name is that of a dataset file, which saves asking the store whether it is a directory."""
     return ".tfrecord-" in name or name.endswith((".json", ".index"))

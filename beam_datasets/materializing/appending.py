@@ -1,4 +1,4 @@
-"""Appending: the next version of a published dataset, merged of its records and new ones; see `merging`."""
+"""Appending: builds the next version of a dataset by merging its records with new ones; see `merging`."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ _BUILDER = "beam_datasets:append"  # part of the digests of published manifests,
 
 @dataclass(frozen=True, kw_only=True)
 class AppendOptions:
-    """What becomes of a published version and new examples: arguments of `append`, which describes them.
+    """Options of an append; see the arguments of `append`.
 
     Raises:
-        TypeError, ValueError: one is unusable.
+        TypeError, ValueError: an option is invalid.
     """
 
     split: Any = None
@@ -102,18 +102,19 @@ class AppendOptions:
 
     @cached_property
     def sharding(self) -> ShardingOptions:
-        """What decides the shards."""
+        """The sharding options."""
         names = ("num_shards", "min_shard_size", "max_shard_size")
         return ShardingOptions.of(**{name: getattr(self, name) for name in names})
 
     def parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
-        """Returns the published version and the description of the next one.
+        """Returns the published version to append to, and the info of the next version.
 
         Raises:
-            DatasetNotFoundError: the version does not exist.
-            VersionError: the number of the next one promises that slices keep their examples.
-            AlreadyPublishedError: the next one is published already.
-            BeamDatasetsError: its directory does not have the name of its version, so that the next has no place.
+            DatasetNotFoundError: the published version does not exist.
+            VersionError: the next version is not a new MAJOR version.
+            AlreadyPublishedError: the next version is already published.
+            BeamDatasetsError: the directory of the published version is not named after its version.
+            TypeError: `source` is neither a name nor a directory.
         """
         if not isinstance(source, (str, os.PathLike)):
             raise TypeError(f"source: expected a dataset's name or directory, got {source!r:.100}")
@@ -135,7 +136,11 @@ class AppendOptions:
         return parent, info
 
     def sources(self, new: NameOrDir | ReadOnlyBuilder, parent_dir: str) -> Sources:
-        """Returns the sources of what is appended to a version, with this dataset as the first one."""
+        """Opens a dataset to append to the version in `parent_dir`; returns its sources, with this dataset first.
+
+        Raises:
+            TypeError: `new` is neither a dataset's name or directory nor a builder.
+        """
         roots = [self.data_dir, None] if self.source_data_dir is None else [self.source_data_dir]
         sources = Sources(roots, {}, self.source_storage_options, parent_dir, names_first=True)
         if isinstance(new, ReadOnlyBuilder):
@@ -152,21 +157,21 @@ class AppendOptions:
 
 @dataclass(frozen=True)
 class AppendPlan:
-    """The next version of a dataset.
+    """Plan of the next version of a dataset.
 
     Attributes:
-        info: its description, without splits.
+        info: info of the next version, without splits.
         parent_dir: directory of the published version.
-        splits: what is written.
-        sharding: what decides its shards.
-        lineage: where it came from, with the counts.
-        libraries: whose versions determined bytes of the examples.
-        deletions: each key to delete, with whether a published example has it; None if no new one has it, either.
-        moved: (split, other split) -> how many examples move from the one to the other, because the new row with
-            their key belongs there.
-        sources: the directories of what is read, in the order of the lineage.
-        appended: what names each appended dataset in messages.
-        inputs: the files that it is built from, those of the published version among them; None if they are unknown.
+        splits: the merged splits to write.
+        sharding: the sharding options.
+        lineage: the source datasets of each split, and the numbers of changed examples.
+        libraries: libraries, with versions, that affect the bytes of the examples.
+        deletions: (key to delete, whether a published example has it); None if no new example has it, either.
+        moved: (old split, new split) -> number of examples that move, because the new row with the same key is in the
+            new split.
+        sources: the directories of all datasets that are read, in the order of the lineage.
+        appended: display names of the appended datasets.
+        inputs: the input files of the next version, including those of the published one; None if unknown.
     """
 
     info: DatasetInfo
@@ -200,26 +205,26 @@ class AppendPlan:
 def plan_append(
     source: NameOrDir, new: Sequence[NameOrDir | ReadOnlyBuilder] = (), options: AppendOptions | None = None
 ) -> AppendPlan:
-    """Returns what the next version holds.
+    """Plans the next version.
 
-    Reads the indexes of all sources, and the records whose keys exist if they are compared.
+    Reads the indexes of all sources, and, if duplicates are compared, the records with duplicate keys.
 
     Args:
         source: see `append`.
-        new: published datasets, and those that were built for this.
+        new: published datasets, and datasets built by `build_sources`.
         options: see `append`.
 
     Raises:
-        DuplicateKeyError: keys exist, and that is an error.
+        DuplicateKeyError: keys are duplicated, and `on_duplicate` does not allow it.
         VersionError: the version is too low for the changes.
-        AlreadyPublishedError: the version is published already.
-        BeamDatasetsError: any other reason why it cannot be done; the message says which.
+        AlreadyPublishedError: the version is already published.
+        BeamDatasetsError: the next version cannot be built for any other reason.
         TypeError: keys to delete are of another type than those of the dataset.
     """
     options = options or AppendOptions()
     parent, info = options.parent(source)
-    datasets, merged = _selected(parent, [options.sources(one, parent.dataset_dir) for one in new], options.split)
-    info = _joined(info, datasets, union_features=options.union_features)
+    datasets, merged = _select_all(parent, [options.sources(one, parent.dataset_dir) for one in new], options.split)
+    info = _join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
     known = parent.info.splits
     _check_known(() if options.new_splits else merged, parent.info)
@@ -250,13 +255,13 @@ def plan_append(
         tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
         moved,
         tuple(one.dataset_dir for one in datasets),
-        tuple(map(_text_of, datasets[1:])),
-        _inputs(_taken_whole(datasets, merged), datasets, info.features),
+        tuple(map(_display_name, datasets[1:])),
+        _inputs(_fully_read(datasets, merged), datasets, info.features),
     )
 
 
 def _sort_keys(keys: Iterable[Key], rules: Iterable[KeyRule]) -> list[tuple[int, bytes]]:
-    """Returns the number of each key and its sort key, by each of the rules."""
+    """Returns (index in `keys`, sort key) for each key and each rule."""
     return [
         (number, rule.sort_key(_as_key(key, rule.split is None))) for number, key in enumerate(keys) for rule in rules
     ]
@@ -266,7 +271,7 @@ def _check_known(names: Iterable[str], info: DatasetInfo) -> None:
     """Checks that a dataset has all splits of these names.
 
     Raises:
-        SplitError: it lacks one.
+        SplitError: a split is missing.
     """
     for name in names:
         if name not in info.splits:
@@ -276,31 +281,34 @@ def _check_known(names: Iterable[str], info: DatasetInfo) -> None:
             )
 
 
-def _selected(
+def _select_all(
     parent: ReadOnlyBuilder, appended: Iterable[Sources], split: Any
 ) -> tuple[list[ReadOnlyBuilder], dict[str, list[SelectedSplit]]]:
-    """Returns all datasets, the published one first, and what is read of them for each split."""
+    """Returns all datasets, the published one first, and the selected parts of them for each split.
+
+    To datasets built for this append, it adds the published splits that they lack, as empty splits.
+    """
     published = select_splits(named_splits(None, parent), Sources([], opened=[parent]))
     datasets, merged = [parent], {selected.name: [selected] for selected in published}
     for sources in appended:
         first = sources.opened[0]
-        if isinstance(first, Built):  # of which a published split may have no rows today
-            there = first.info.splits
-            empty = [SplitInfo(name, [], 0) for name in parent.info.splits if name not in there]
-            splits = SplitDict([*there.values(), *empty], dataset_name=first.built_from)
+        if isinstance(first, Built):  # a published split may have no new rows
+            built_splits = first.info.splits
+            empty = [SplitInfo(name, [], 0) for name in parent.info.splits if name not in built_splits]
+            splits = SplitDict([*built_splits.values(), *empty], dataset_name=first.built_from)
             first.info = first.info.replace(splits=splits)
         for selected in select_splits(named_splits(split, first), sources):
             if selected.runs:
-                merged.setdefault(selected.name, []).append(_renumbered(selected, len(datasets)))
+                merged.setdefault(selected.name, []).append(_shift_dataset_numbers(selected, len(datasets)))
         datasets += sources.opened
     return datasets, merged
 
 
 def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[SortedRun]]) -> dict[int, RowKeys]:
-    """Returns, by the number of a new dataset, the keys of its rows that may be in another split of those before it.
+    """Returns dataset number -> keys of its rows, for new datasets whose keys may exist in other splits.
 
     Raises:
-        BeamDatasetsError: its rows were split in another way than the published ones, or their keys are unknown.
+        BeamDatasetsError: a dataset was split with other options than the published one, or its keys are unknown.
     """
     published, row_keys = publishing.read_inputs(datasets[0].dataset_dir), {}
     for number, dataset in enumerate(datasets[1:], 1):
@@ -322,20 +330,19 @@ def _leave_out_moved(
     left_out: Mapping[str, dict[bytes, range]],
     on_duplicate: str,
 ) -> Counter[tuple[str, str]]:
-    """Leaves out one of two examples with a key in two splits: the new one, or those before it in the other split.
+    """Resolves keys that are in two splits: leaves out the new example, or all earlier ones in the other split.
 
     Args:
         rows: see `_row_keys`.
-        runs: split -> what it is merged of.
-        left_out: split -> sort key -> the runs in which it is left out; what is left out is added.
+        runs: split -> the runs that are merged into it.
+        left_out: split -> sort key -> indices of the runs in which this key is skipped; updated in place.
         on_duplicate: see `append`.
 
     Returns:
-        (split, other split) -> how many published examples are left out of the one, because a new row with their key
-        is in the other.
+        (old split, new split) -> number of published examples that are replaced by an example in the new split.
 
     Raises:
-        DuplicateKeyError: a key is in two splits, and that is an error.
+        DuplicateKeyError: a key is in two splits, and `on_duplicate` does not allow it.
     """
     moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
@@ -362,11 +369,11 @@ def _leave_out_moved(
     return Counter((first, last) for _, first, last in moved.values() if first != last)
 
 
-def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
-    """Returns the description of the next version with the features of all datasets.
+def _join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
+    """Returns the info of the next version, with the features of all datasets.
 
     Raises:
-        BeamDatasetsError: the features differ, and not by features that may be missing.
+        BeamDatasetsError: the features differ, and either `union_features` is False or no union exists.
     """
     for other in datasets[1:]:
         if not (problem := difference(info.features, other.info.features)):
@@ -378,21 +385,22 @@ def _joined(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_fea
             joined, problem, way = None, str(error).rstrip("."), ""
         if joined is None or not union_features:
             raise BeamDatasetsError(
-                f"{_text_of(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is appended "
-                f"needs the same features; make it with those of the published version{way}."
+                f"{_display_name(other)} cannot be appended to {datasets[0].info.display_name}: {problem}. What is "
+                f"appended needs the same features; make it with those of the published version{way}."
             )
         info = info.replace(features=joined)
     return info
 
 
-def _text_of(dataset: ReadOnlyBuilder) -> str:
+def _display_name(dataset: ReadOnlyBuilder) -> str:
+    """Returns the name of an appended dataset for messages: its source, if it was built for this append."""
     return dataset.built_from if isinstance(dataset, Built) else dataset.info.display_name
 
 
-def _taken_whole(
+def _fully_read(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]]
 ) -> list[ReadOnlyBuilder]:
-    """Returns the datasets of which all examples are read; the files of others are not known to the next version."""
+    """Returns the datasets whose examples are all read, so that their input files can be recorded."""
     taken: Counter[int] = Counter()
     ends: Counter[tuple[int, str]] = Counter()
     reads = [read for parts in merged.values() for part in parts for read in part.reads]
@@ -405,12 +413,12 @@ def _taken_whole(
 
 
 def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder], features: Any) -> Inputs | None:
-    """Returns the files of which some datasets were built, and the columns of all; None if no files are known.
+    """Returns the input files of `taken`, with the columns of all datasets; None if no files are known.
 
     Args:
-        taken: these datasets.
-        datasets: all.
-        features: of the next version.
+        taken: the datasets whose files are recorded; see `_fully_read`.
+        datasets: all datasets. Columns that any of them lacks become optional.
+        features: the features of the next version.
     """
     inputs_by_dir = {each.dataset_dir: publishing.read_inputs(each.dataset_dir) for each in datasets}
     known = [inputs for inputs in inputs_by_dir.values() if inputs]
@@ -427,13 +435,14 @@ def _inputs(taken: Iterable[ReadOnlyBuilder], datasets: Sequence[ReadOnlyBuilder
     return replace(reduce(Inputs.with_files, files), columns=columns) if files else None
 
 
-def _renumbered(split: SelectedSplit, base: int) -> SelectedSplit:
+def _shift_dataset_numbers(split: SelectedSplit, base: int) -> SelectedSplit:
+    """Returns the split with `base` added to the dataset numbers of its reads and runs."""
     reads = tuple(replace(read, dataset=base + read.dataset) for read in split.reads)
     return replace(split, reads=reads, runs=tuple(replace(run, dataset=base + run.dataset) for run in split.runs))
 
 
 def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]:
-    """Returns the shards of a split, with their paths; empty ones and splits without a manifest are not shared."""
+    """Returns the shards of a split, with their paths; [] if one is empty or there is no manifest: none is shared."""
     if parent.manifest is None:
         return []
     names = parent.info.splits[split].shard_names
@@ -445,7 +454,11 @@ def _published_shards(parent: ReadOnlyBuilder, split: str) -> list[WrittenShard]
 
 
 def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> Any:
-    """Returns the rules of the keys of a split, after checking that all runs can be merged by them."""
+    """Returns the key rules of a split.
+
+    Raises:
+        BeamDatasetsError: its runs cannot be merged by key, because keys are missing or their rules or order differ.
+    """
     runs = [run for part in parts for run in part.runs]
     for run in runs:
         if not run.rules:
@@ -461,20 +474,20 @@ def _rules(name: str, parts: Sequence[SelectedSplit], has_published: bool) -> An
         )
     if len(runs) > 1 and len(runs[0].rules) > 1:  # equal keys of two rules are stored as different ones
         raise BeamDatasetsError(
-            f"split {name!r}: expected keys made by one rule, got {_described_rules(runs[0])}, by which repeated keys "
+            f"split {name!r}: expected keys made by one rule, got {_format_rules(runs[0])}, by which repeated keys "
             "are not found. Append to what it was made of, and materialize that again."
         )
     for run in runs[1:]:
         if run.rules != runs[0].rules:
             raise BeamDatasetsError(
-                f"split {name!r}: expected keys made by one rule, got {_described_rules(runs[0])} and "
-                f"{_described_rules(run)}. Append examples that were generated for the split {runs[0].split!r}, in the "
+                f"split {name!r}: expected keys made by one rule, got {_format_rules(runs[0])} and "
+                f"{_format_rules(run)}. Append examples that were generated for the split {runs[0].split!r}, in the "
                 "same order."
             )
     return runs[0].rules
 
 
-def _described_rules(run: SortedRun) -> str:
+def _format_rules(run: SortedRun) -> str:
     """Returns the key rules of a run as text for errors, followed by its dataset and split."""
     rules = [
         ("integer keys" if rule.split is None else f"hashes of {rule.split!r}")
@@ -485,10 +498,10 @@ def _described_rules(run: SortedRun) -> str:
 
 
 def _as_key(key: Key, is_integer: bool) -> Key:
-    """Returns a key to delete; the text of an integer is one where keys are integers.
+    """Returns a key to delete, converted from text to an integer if the dataset has integer keys.
 
     Raises:
-        InvalidKeyError: it is not.
+        InvalidKeyError: the text is not an integer.
     """
     if not (is_integer and isinstance(key, str)):
         return key
@@ -498,10 +511,10 @@ def _as_key(key: Key, is_integer: bool) -> Key:
 
 
 def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
-    """Returns the description of the next version: that of the published one.
+    """Returns the published version's info, with the version and directory of the next one.
 
     Raises:
-        VersionError: the number that is wanted promises that slices keep their examples.
+        VersionError: the wanted version is not a new MAJOR version.
     """
     lowest = Version(f"{parent.version.major + 1}.0.0")
     version = lowest if wanted == NEXT else Version(wanted)
@@ -517,13 +530,13 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
 def _lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
-    """Returns the lineage of the next version: what each split is merged of, and how many examples changed."""
+    """Returns the lineage of the next version: the sources of each split, and the numbers of changed examples."""
     sources = [
         replace(described(one), name=one.builder_name, version=None) if isinstance(one, Built) else described(one)
         for one in datasets
     ]
     if datasets[0].lineage is not None and datasets[0].lineage.appended is not None:
-        sources[0] = replace(sources[0], source=None)  # its own manifest has it; a year of days would nest 365 deep
+        sources[0] = replace(sources[0], source=None)  # its own manifest has it; else appends would nest deeply
     splits = {}
     for name, parts in ((name, merged[name]) for name in counts):
         expression = "+".join(part.expression for part in parts)
@@ -536,9 +549,9 @@ def run_append(plan: AppendPlan, progress: Callable[[Progress], None] | None = N
     """Writes and publishes the next version in this process, and returns its directory.
 
     Raises:
-        AlreadyPublishedError: the version is published already, maybe by another append in the meantime.
+        AlreadyPublishedError: the version is already published, for example by a concurrent append.
         CorruptRecordError: a record of a source is damaged.
-        BeamDatasetsError: a source was changed after the plan, or any other reason why nothing was published.
+        BeamDatasetsError: a source has changed since the plan, or nothing was published for any other reason.
     """
     try:
         return _publish(plan, progress)
@@ -659,23 +672,24 @@ def build_sources(
     take_changed: bool = False,
     compare_checksums: bool = False,
 ) -> Iterator[tuple[NameOrDir, list[Any], list[str]]]:
-    """Provides what is appended to, what is appended, and notes about it.
+    """Builds the builders in `new`; yields (dataset to append to, datasets to append, notes for the user).
 
-    Builders are built in a directory beside the next version, or in the one for temporary files if that is in an
-    object store. What killed processes of this machine left there is removed first.
-    Builders of files take only files of which the published version was not built; without any they are left out.
-    That version is then the one to append to, even if another process publishes a higher one in the meantime.
+    Builders are built in a directory next to the published version, or in the temporary directory of this machine if
+    that version is in an object store; leftovers of killed processes are removed there first. The built datasets are
+    deleted at exit.
+    Builders of files read only files that are not in the published version; without such files, they are skipped.
+    The dataset to append to is then a fixed version, even if another process publishes a higher one concurrently.
 
     Args:
-        source: what is appended to.
+        source: the dataset to append to.
         new: published datasets and builders.
         options: see `append`.
-        take_changed: see there.
-        compare_checksums: see there.
+        take_changed: see `append`.
+        compare_checksums: see `append`.
 
     Raises:
-        AlreadyPublishedError: the next version is published already.
-        DuplicateKeyError: a key is repeated in what is appended; or one that the body raises, with the rows in files.
+        AlreadyPublishedError: the next version is already published.
+        DuplicateKeyError: a builder repeats a key; or the body raised it, and the locations of the rows are added.
     """
     take_changed = boolean("take_changed", take_changed)
     compare_checksums = boolean("compare_checksums", compare_checksums)
@@ -699,7 +713,7 @@ def build_sources(
                 builder.is_appended = True
                 if hasattr(builder, "only_new"):
                     comparing = {"compare_checksums": compare_checksums, "may_lack": options.union_features}
-                    notes += _only_new(builder, parent, take_changed=take_changed, **comparing)
+                    notes += _exclude_known_files(builder, parent, take_changed=take_changed, **comparing)
                 if getattr(builder, "has_files", True):
                     new_sources += _build_all(builder, options.on_duplicate)
                     built.append(builder)
@@ -709,25 +723,27 @@ def build_sources(
             yield parent.dataset_dir, new_sources, notes
         except DuplicateKeyError as error:
             places = [location for one in built for location in getattr(one, "places_in", lambda _: ())(str(error))]
-            raise _with_keys(error, built, *(f"the new one is in {location}" for location in places)) from None
+            raise _add_details(error, built, *(f"the new one is in {location}" for location in places)) from None
 
 
 def _is_builder(new: Any) -> bool:
+    """Returns whether `new` must be built first; published datasets need not."""
     return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
-def _with_keys(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
+def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str) -> DuplicateKeyError:
+    """Returns the error with its original key, if a builder knows it, and more lines added to the message."""
     keys = [key for one in builders for key in one.keys_in(f"{error}")]
     return DuplicateKeyError("\n  ".join([f"{error}", *keys[:1], *lines]))
 
 
-def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
-    """Leaves out the files of which the published version was built; returns notes about it."""
+def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
+    """Excludes files that are in the published version from a builder; returns notes for the user."""
     known, notes = publishing.read_inputs(parent.dataset_dir), []
     if known is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
         known = Inputs()
-    if not comparing["may_lack"]:  # a text that some days lacked is a Text still, which takes no None
+    if not comparing["may_lack"]:  # a string column that some files lacked is still a Text, which cannot be None
         features: Any = parent.info.features
         texts = {name for name in known.columns if name in features and type(features[name]) is Text}
         known = replace(known, columns={**known.columns, **dict.fromkeys(texts, "string")})
@@ -738,12 +754,16 @@ def _only_new(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **co
 
 
 def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
-    """Builds a builder, and one of files file by file if a key occurs in several; returns what was built."""
+    """Builds a builder; returns the datasets. If files repeat keys, each file becomes a dataset of its own.
+
+    Raises:
+        DuplicateKeyError: a key is repeated, and `on_duplicate` is 'error' or the builder does not read files.
+    """
     try:
         return _build(builder)
     except DuplicateKeyError as error:
         if not hasattr(builder, "one_by_one"):
-            raise _with_keys(error, [builder]) from None
+            raise _add_details(error, [builder]) from None
         if on_duplicate == "error":
             raise DuplicateKeyError(
                 f"{error}\n  If the rows are in different files, --on_duplicate keep_old, replace or skip_identical "
@@ -753,12 +773,13 @@ def _build_all(builder: Any, on_duplicate: str) -> list[Built]:
 
 
 def _build(builder: Any) -> list[Built]:
-    """Builds a builder; returns the dataset, or none if it is of files without rows, such as those of a quiet day.
+    """Builds a builder; returns a list of its dataset, empty if its files have no rows.
 
-    Builders of files record the keys of rows. Those of other builders are read as those of a published dataset are.
+    Builders of files record the keys of rows; keys of other builders are read from the built dataset.
 
     Raises:
-        DuplicateKeyError: a key is in two splits, of a builder that splits rows by another value.
+        DuplicateKeyError: a key is repeated, or is in two splits because the builder splits rows by another column.
+        NoExamplesError: a builder that must have examples has none.
     """
     try:
         directory = builder.build(skip_empty_splits=True)
@@ -782,10 +803,10 @@ def _build(builder: Any) -> list[Built]:
 
 
 def union(one: Any, other: Any, name: str = "") -> Any:
-    """Returns features of which examples of both are examples: what one of them lacks may be missing.
+    """Returns features that can store the examples of both: features that one of them lacks become optional.
 
     Raises:
-        BeamDatasetsError: they differ in another way, or a feature that one lacks cannot be missing.
+        BeamDatasetsError: the features differ in another way, or a feature that one lacks cannot be optional.
     """
     if type(one) is type(other) is FeaturesDict:
         joined = {
@@ -806,10 +827,10 @@ def union(one: Any, other: Any, name: str = "") -> Any:
 
 
 def _optional(feature: Any, name: str) -> Any:
-    """Returns a feature of which None is a value, too; a missing sequence is an empty one.
+    """Returns the feature made optional; sequences and `Text` are unchanged (missing means empty).
 
     Raises:
-        BeamDatasetsError: the feature cannot be missing.
+        BeamDatasetsError: the feature cannot be optional.
     """
     if type(feature) is FeaturesDict:
         return FeaturesDict({child: _optional(feature[child], join(name, child)) for child in feature}, doc=feature.doc)

@@ -1,6 +1,6 @@
-"""Links of a stream: the operations through which each item passes, one after the other.
+"""Links of a stream: the operations that are applied to each item, one after the other.
 
-A link is immutable; the items that it holds between two outputs belong to the iterator.
+A link is immutable; the items that it buffers between outputs belong to the iterator.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Filtered:
-    """A link that passes on the items for which a function is true."""
+    """A link that keeps the items for which a function returns True; see `holds`."""
 
     function: Callable[[Any], Any]
     text = "filter()"
@@ -50,7 +50,7 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Cut:
-    """A link that passes on items [start, stop) of its input, or all from `start` on if `stop` is None."""
+    """A link that keeps items [start, stop) of its input, or all from `start` on if `stop` is None."""
 
     start: int
     stop: int | None
@@ -71,7 +71,7 @@ class Grouping(ABC):
 
     @abstractmethod
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Puts an item in a bin; removes complete bins and returns them. An error leaves `bins` unchanged."""
+        """Adds an item to an open or new bin; removes and returns complete bins. An error leaves `bins` unchanged."""
 
     @property
     @abstractmethod
@@ -79,10 +79,10 @@ class Grouping(ABC):
         """The maximum number of open bins."""
 
     def restored(self, bins: list[list[Item]]) -> list[Bin]:
-        """Returns open bins with the items of a saved state, a list for each bin.
+        """Rebuilds the open bins of a saved state, given the items of each bin.
 
         Raises:
-            ValueError: this link would not put these items together in one open bin.
+            ValueError: there are more than `max_bins`, or this link would not put such items in one open bin.
         """
         if len(bins) > self.max_bins:
             raise ValueError(f"expected at most {self.max_bins} open groups, got {len(bins)}")
@@ -96,12 +96,12 @@ class Grouping(ABC):
         return restored
 
     def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the incomplete bins that become groups at the end of an epoch, in order."""
+        """Returns the incomplete bins that become groups at the end of an epoch: none with `drop_remainder`."""
         return [] if getattr(self, "drop_remainder", False) else bins
 
     @abstractmethod
     def make(self, values: list[Any]) -> Any:
-        """Returns the item that is made of the values of a bin."""
+        """Combines the values of a bin into the item that the link outputs."""
 
 
 @dataclass(frozen=True)
@@ -129,19 +129,19 @@ class Batched(Grouping):
         return 1
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Adds the item to the only bin."""
+        """Adds the item to the only bin; returns the bin once it has `size` items."""
         if not bins:
             bins.append(Bin())
         bins[0].items.append(item)
         return [bins.pop()] if len(bins[0].items) == self.size else []
 
     def make(self, values: list[Any]) -> Any:
-        """Returns the batch of the values."""
+        """Stacks the values into a batch."""
         return self.step.stack(values)
 
 
 class Dividing(ABC):
-    """A link that makes any number of items, the parts, of each item. It is immutable."""
+    """A link that divides each item into any number of items, its parts. It is immutable."""
 
     @property
     @abstractmethod
@@ -150,12 +150,12 @@ class Dividing(ABC):
 
     @abstractmethod
     def parts(self, value: Any) -> Iterable[Any]:
-        """Returns the parts of an item, the same ones each time."""
+        """Returns the parts of an item; they must be the same in each call."""
 
 
 @dataclass(frozen=True)
 class FlatMapped(Dividing):
-    """A link that passes on all items that a function makes of an item."""
+    """A link that replaces each item by all items that a function returns for it."""
 
     function: Callable[[Any], Iterable[Any]]
 
@@ -168,7 +168,7 @@ class FlatMapped(Dividing):
         """Returns the result of the function.
 
         Raises:
-            TypeError: the result is not a list or iterable of items, but for example a single one.
+            TypeError: the result is not an iterable of items, or it is a mapping, `str` or `bytes`.
         """
         result = self.function(value)
         if isinstance(result, (Mapping, str, bytes)) or not isinstance(result, Iterable):
@@ -202,11 +202,11 @@ class Parts:
 
     @property
     def origin(self) -> Unit:
-        """The unit that stands for all remaining parts."""
+        """The unit that identifies all remaining parts in a state: the divided unit and the next part number."""
         return {"of": self.unit, "from": self.number}
 
     def next(self) -> Any:
-        """Returns the next part, or `END`. After an error, the next call makes the same part again."""
+        """Returns the next part, or `END`. After an error, the next call retries the same part."""
         try:
             if self._parts is None:
                 self._parts = itertools.islice(self._link.parts(self._value), self.number, None)
@@ -221,10 +221,10 @@ class Parts:
 
 
 def holds(result: Any) -> bool:
-    """Returns whether an item passes a filter, from the result of its function.
+    """Returns the result of a filter function as a `bool`.
 
     Raises:
-        TypeError: the result is not a bool, such as None of a function without `return`.
+        TypeError: the result is not a Python or NumPy bool; for example, None.
     """
     if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # of NumPy
         return bool(result)

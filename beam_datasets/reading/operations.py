@@ -1,10 +1,10 @@
-"""Operations on the order of records, as mappings of positions: starting in the middle replays nothing.
+"""Operations on the order of records, as mappings of positions, so that resuming does not replay earlier items.
 
-A dataset is a tree of operations over a source. Each operation knows how many items it has, yields the items at ranges
-of positions, and fetches the items at any positions, all as a function of the epoch. Items are records as they are
-stored, or lists of items. Decoding comes after all operations, so an operation never decodes what another leaves out.
+A dataset is a tree of operations over a source. Each operation has a length, yields the items at ranges of positions,
+and fetches the items at any positions, all as a function of the epoch. Items are stored records, or lists of items.
+Decoding comes after all operations, so items that an operation leaves out are never decoded.
 
-Ranges of positions and items are passed on in arrays and blocks, so that one item costs an operation nothing.
+Positions are passed in arrays and items in blocks, so that the cost of an operation per item is negligible.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from beam_datasets.reading.state import MAX_POSITION, Partial, Share
 Ints = NDArray[np.int64]
 
 Spans: TypeAlias = "tuple[Ints, Ints]"
-"""Ranges of positions, ascending and apart: where each starts, and how many positions it has, at least 1."""
+"""Ascending, disjoint ranges of positions: (start of each range, number of positions in it, at least 1)."""
 
 Partials: TypeAlias = "tuple[tuple[Partial, int], ...]"
-"""Where workers were in the middle of blocks; each with a position in what that left, where the next one begins."""
+"""Successive mid-block checkpoints, oldest first: (partial, position in the items remaining after it: see `Left`)."""
 
 ENDLESS = MAX_POSITION
-"""The length of what never ends."""
+"""Length of an infinite dataset."""
 
 MAX_ENDLESS = ENDLESS >> 1
-"""Above the positions at which an endless dataset can be read."""
+"""Exclusive upper limit of positions at which an infinite dataset can be read."""
 
-_BLOCK = 32  # items handed on at once where nothing else says how many
-_FETCH_BYTES = 4 << 20  # of items that are fetched at once
+_BLOCK = 32  # default number of items per block
+_FETCH_BYTES = 4 << 20  # bytes of items fetched at once
 _MAX_FETCHED = 4096
-_MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # of a worker, computed at once: few at first
+_MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # spans of a worker computed at once, fewest at first
 _WHOLE = 1 << 32
-_DENSE = 1.25  # a window is read as a stream where that reads at most this many items for each that is wanted
+_DENSE = 1.25  # a window is read as a stream if that reads at most this many items per wanted item
 
 
 class Operation(ABC):
     """Items in an order; immutable.
 
     Attributes:
-        length: how many items there are in an epoch; `ENDLESS` where they never end.
-        item_bytes: about how many bytes an item has.
-        texts: what was done to the order, for a state's fingerprint.
+        length: number of items in an epoch; `ENDLESS` if infinite.
+        item_bytes: approximate bytes per item.
+        texts: descriptions of all operations from the source to this one, for a state's fingerprint.
     """
 
     def __init__(self, length: int, item_bytes: float, texts: tuple[str, ...]) -> None:
@@ -63,13 +63,13 @@ class Operation(ABC):
 
     @property
     def is_remote(self) -> bool:
-        """Whether items come from remote files, so that it pays to fetch some ahead."""
-        below: Any = getattr(self, "child", None)
-        return any(child.is_remote for child in getattr(self, "children", (below,)))
+        """Whether any items come from remote files, so that prefetching is worthwhile."""
+        only_child: Any = getattr(self, "child", None)
+        return any(child.is_remote for child in getattr(self, "children", (only_child,)))
 
     @abstractmethod
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at the positions, in their order, some at a time; `Damaged` in the place of a damaged one.
+        """Yields the items at the positions, in order, in blocks of any size; a damaged record is a `Damaged`.
 
         Args:
             spans: positions in [0, length), ascending.
@@ -78,14 +78,14 @@ class Operation(ABC):
 
     @abstractmethod
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the items at any positions in [0, length); `Damaged` in the place of a damaged one."""
+        """Returns the items at positions in [0, length), in any order; a damaged record is a `Damaged`."""
 
 
 class Rearranged(Operation):
-    """The items of another operation at other positions, or some of them.
+    """All or some items of a child operation, at other positions.
 
     Attributes:
-        child: the other operation.
+        child: the operation that has the items.
     """
 
     child: Operation
@@ -100,10 +100,10 @@ class Rearranged(Operation):
 
 
 class Slice(Rearranged):
-    """The items at a range of positions: what `skip` and `take` leave."""
+    """The items at a range of positions, as for `skip` and `take`."""
 
     def __init__(self, child: Operation, start: int, stop: int) -> None:
-        """Takes the positions [start, stop) of the child; they are cut off at its end."""
+        """Takes the positions [start, stop) of the child, clipped to its length."""
         self.child = child
         self._start = min(start, child.length)
         self._stop = max(self._start, min(stop, child.length))
@@ -121,22 +121,22 @@ class Slice(Rearranged):
 
 
 class Left(Rearranged):
-    """What is left of the items when workers, in the middle of blocks, have taken some of each block in a row."""
+    """Items remaining after a mid-block checkpoint: the untaken items of each worker's block, then all later blocks."""
 
     def __init__(self, child: Operation, start: int, partial: Partial) -> None:
         """Skips positions before `start`, and the items of the next blocks that workers have already taken.
 
-        There may be any number of workers, and blocks of any size: all of it is arithmetic.
+        Time and memory do not depend on the number of workers or the block size.
         """
         self.child = child
         length = child.length - start
-        whole, last = divmod(length, partial.block)
-        each = partial.block - partial.taken
-        self.in_blocks = whole * each + max(0, last - partial.taken)
-        """How many items are left of the blocks."""
-        if whole >= partial.worker_count:
-            self.in_blocks = partial.worker_count * each
-        self._each = min(each, ENDLESS)
+        num_whole, last_block = divmod(length, partial.block)
+        num_untaken = partial.block - partial.taken
+        self.in_blocks = num_whole * num_untaken + max(0, last_block - partial.taken)
+        """Number of untaken items in the partly taken blocks; they come first."""
+        if num_whole >= partial.worker_count:
+            self.in_blocks = partial.worker_count * num_untaken
+        self._untaken = min(num_untaken, ENDLESS)
         self._block = min(partial.block, ENDLESS)
         self._first = start + partial.taken
         self._next = start + min(partial.worker_count * partial.block, length)
@@ -147,41 +147,43 @@ class Left(Rearranged):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the child's items at these positions."""
-        most = _MAX_SPANS * self._each
-        if self.in_blocks > most:  # more blocks than are to be computed at once
-            spans = limited(spans, itertools.repeat(most))
-        return self.child.blocks((self._below(*part) for part in spans), epoch)
+        max_positions = _MAX_SPANS * self._untaken
+        if self.in_blocks > max_positions:  # too many blocks to compute at once
+            spans = limited(spans, itertools.repeat(max_positions))
+        return self.child.blocks((self._child_spans(*part) for part in spans), epoch)
 
-    def _below(self, starts: Ints, counts: Ints) -> Spans:
-        """Returns the child's spans for these spans, cut where they skip items that workers have already taken."""
+    def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
+        """Maps spans to the child's, split where items that workers have already taken are skipped."""
         stops = starts + counts
         inside, after = starts < self.in_blocks, stops > self.in_blocks
-        rest = np.maximum(starts[after], self.in_blocks)
-        firsts, numbers = rest, stops[after] - rest
+        part_starts = np.maximum(starts[after], self.in_blocks)
+        part_counts = stops[after] - part_starts
         if inside.any():
             begin = starts[inside]
-            cut, cut_counts = Share(block=self._each).spans(begin, np.minimum(stops[inside], self.in_blocks) - begin)
-            firsts, numbers = np.concatenate([cut, firsts]), np.concatenate([cut_counts, numbers])
-        return self.sources(firsts), numbers
+            num_inside = np.minimum(stops[inside], self.in_blocks) - begin
+            cut_starts, cut_counts = Share(block=self._untaken).spans(begin, num_inside)
+            part_starts = np.concatenate([cut_starts, part_starts])
+            part_counts = np.concatenate([cut_counts, part_counts])
+        return self.sources(part_starts), part_counts
 
     def sources(self, positions: Ints, epoch: int = 0) -> Ints:
         """Returns the child's position for each position."""
         child_positions: Ints = positions + (self._next - self.in_blocks)
         inside = positions < self.in_blocks
-        rounds, within = np.divmod(positions[inside], self._each)
+        rounds, within = np.divmod(positions[inside], self._untaken)
         child_positions[inside] = self._first + rounds * self._block + within
         return child_positions
 
     def position(self, position: int) -> int | None:
-        """Returns the child's position that items go on from at one here; None while some are left of the blocks."""
+        """Converts a position here to the child's; None before `in_blocks`, where the child's are not contiguous."""
         return None if position < self.in_blocks else self._next + position - self.in_blocks
 
 
 class Repeat(Operation):
-    """The items of several epochs, one epoch after another."""
+    """The items of several epochs of the child, one after another, as one epoch."""
 
     def __init__(self, child: Operation, times: int | None) -> None:
-        """Repeats the child; for ever where `times` is None."""
+        """Repeats the child `times` times; infinitely if None."""
         self.child = child
         self.times = times
         endless = child.length and (times is None or child.length == ENDLESS)
@@ -189,13 +191,13 @@ class Repeat(Operation):
         super().__init__(length, child.item_bytes, (*child.texts, f"repeat({'' if times is None else times})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's, epoch by epoch."""
+        """Yields the child's items, epoch by epoch."""
         for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
             child_spans = (part_spans for _, part_spans in parts)
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
 
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (number of an epoch, positions in it); several times for an epoch if its positions come in pieces."""
+        """Yields (repetition, positions in it); several times for a repetition if its positions arrive in pieces."""
         n = self.child.length
         for starts, counts in spans:
             while len(starts):
@@ -204,7 +206,7 @@ class Repeat(Operation):
                 yield number, (in_epoch[0] - number * n, in_epoch[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's."""
+        """Returns the child's items at these positions, each from its epoch."""
         numbers, within = np.divmod(positions, self.child.length)
         items: list[Any] = [None] * len(positions)
         for number in np.unique(numbers).tolist():
@@ -214,11 +216,12 @@ class Repeat(Operation):
         return items
 
     def _epoch(self, epoch: int, number: int) -> int:
+        """Returns the child's epoch for repetition `number` of an epoch; infinite repetition ignores `epoch`."""
         return epoch * (self.times or 0) + number
 
 
 class Shuffle(Rearranged):
-    """The items in an order that a permutation of the whole range gives, computed position by position."""
+    """All items in a pseudorandom permutation, computed position by position."""
 
     def __init__(self, child: Operation, seed: int) -> None:
         self.child = child
@@ -226,8 +229,8 @@ class Shuffle(Rearranged):
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields items fetched a few at a time at first, then as many as take a few megabytes."""
-        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch)
+        """Yields the items at the positions, fetched in blocks that grow to about `_FETCH_BYTES`."""
+        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -235,7 +238,7 @@ class Shuffle(Rearranged):
 
 
 class Window(Rearranged):
-    """The items shuffled within a window that moves over them."""
+    """The items shuffled within a moving window of `window` items."""
 
     def __init__(self, child: Operation, seed: int, window: int) -> None:
         self.child = child
@@ -244,9 +247,9 @@ class Window(Rearranged):
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's, read as a stream, each once, of which up to a window are held.
+        """Yields the child's items, reading each once as a stream and holding at most a window of them.
 
-        Where most positions are others', as another worker's, only those here are fetched.
+        If the positions are sparse, as in a worker's share, it fetches only the items at these positions.
         """
         first = next(spans, None)
         if first is None:
@@ -255,20 +258,20 @@ class Window(Rearranged):
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
             return self._streamed(int(starts[0]), spans, epoch)
-        return _fetched(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch)
+        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch)
 
     def _streamed(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items of the spans from one shuffled stream of the child, which begins at position `start`."""
 
         def read(first: int) -> Iterator[Any]:
-            below = np.array([first]), np.array([self.length - first])
-            return itertools.chain.from_iterable(self.child.blocks(iter((below,)), epoch))
+            to_end = np.array([first]), np.array([self.length - first])
+            return itertools.chain.from_iterable(self.child.blocks(iter((to_end,)), epoch))
 
-        items, done = self._shuffle(epoch).apply(read, start), start
+        items, position = self._shuffle(epoch).apply(read, start), start
         for starts, counts in spans:
             for begin, count in zip(starts.tolist(), counts.tolist()):
-                wanted = itertools.islice(items, begin - done, begin - done + count)
-                done = begin + count
+                wanted = itertools.islice(items, begin - position, begin - position + count)
+                position = begin + count
                 yield from collected(wanted)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
@@ -276,6 +279,7 @@ class Window(Rearranged):
         return self._shuffle(epoch).sources(positions)
 
     def _shuffle(self, epoch: int) -> WindowShuffle:
+        """Returns the shuffle of an epoch."""
         return WindowShuffle(self.length, self._window, self._seed, epoch)
 
 
@@ -341,11 +345,11 @@ class Shared(Rearranged):
         return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
     def on(self, child: Operation) -> Shared:
-        """Returns the same share of `child`, which has the last items of the epoch."""
+        """Returns the same share of another child, which has the last items of the epoch; padding still uses `full`."""
         return Shared(child, self.share.of(child.length), self.even, self.full)
 
     def of_first_worker(self, child: Operation) -> Shared:
-        """Returns the share of worker 0 of the items of `child`."""
+        """Returns the share of `child` for worker 0."""
         return Shared(child, dataclasses.replace(self.share, worker_index=0), self.even, self.full)
 
     @property
@@ -354,17 +358,17 @@ class Shared(Rearranged):
         return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items that this worker gets of those of all workers."""
+        """Yields this worker's items at positions of its share."""
         counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
         child_spans = (self.share.spans(*arrays) for arrays in limited(spans, counts))
         return self._items.blocks(child_spans, epoch)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the items that this worker has at these positions of its share."""
+        """Returns this worker's items at positions of its share."""
         return self._items.fetch(self.sources(positions, epoch), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
-        """Returns the worker's positions in the stream."""
+        """Converts positions of this worker's share to the child's."""
         return self.share.at(positions)
 
 
@@ -420,28 +424,28 @@ class Batches(Operation):
         super().__init__(length, child.item_bytes * size, (*child.texts, text))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields groups one at a time, made of the child's items."""
-        blocks = self.child.blocks((self._below(*part) for part in spans), epoch)
+        """Yields lists of the child's items, one per block."""
+        blocks = self.child.blocks((self._child_spans(*part) for part in spans), epoch)
         return ([group] for group in regrouped(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns groups of the child's items."""
-        starts, counts = self._below(positions, np.ones_like(positions))
+        """Returns the lists of the child's items at these positions."""
+        starts, counts = self._child_spans(positions, np.ones_like(positions))
         items = iter(self.child.fetch(positions_of((starts, counts)), epoch))
         return [list(itertools.islice(items, count)) for count in counts.tolist()]
 
-    def _below(self, starts: Ints, counts: Ints) -> Spans:
-        """The last group of an epoch may be shorter."""
+    def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
+        """Maps spans of lists to spans of the child's items; the last list of an epoch may be shorter."""
         return starts * self.size, np.minimum((starts + counts) * self.size, self.child.length) - starts * self.size
 
 
 def divide(operation: Operation, share: Share, even: Even | None = None) -> Operation:
-    """Returns a share of the items of an operation.
+    """Returns a worker's share of the items of an operation.
 
-    With `even`, examples are divided and then put in batches, so that the last batches can be padded.
+    With `even`, a final `batch` is moved after the division, so that examples are padded or dropped, not batches.
 
     Raises:
-        ValueError: `even` is given, an operation follows batches, and the last batch of an epoch is smaller.
+        ValueError: `even` is given, an operation follows batch(), and the last batch of an epoch is smaller.
     """
     if even is None:
         return Shared(operation, share)
@@ -455,7 +459,7 @@ def divide(operation: Operation, share: Share, even: Even | None = None) -> Oper
 
 
 def _check_equal_batches(operation: Operation, even: Even) -> None:
-    """Checks that all batches below an operation have the same size.
+    """Checks that all batches made by an operation and its descendants have the same size.
 
     Raises:
         ValueError: the last batch of an epoch is smaller.
@@ -473,7 +477,7 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
 
 
 def stream_of(operation: Operation) -> Operation:
-    """Returns the operation below all `shard` and `batch`: the stream that workers share."""
+    """Returns the stream that workers share: the operation without its final `shard` and `batch` steps."""
     while isinstance(operation, (Batches, Shared)):
         operation = operation.child
     return operation
@@ -483,31 +487,31 @@ def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[i
     """Returns the stream position after each worker has taken `taken` items, and its unfinished blocks.
 
     Args:
-        operation: what one worker reads.
-        taken: how many items it gave.
-        ended: whether it was asked for one more and had none. Until then others may have one that it has not.
+        operation: the items of one worker.
+        taken: number of items that this worker has yielded.
+        ended: whether this worker is exhausted. Before that, other workers may have one item more.
 
     Returns:
-        The position, and what was taken of the blocks from there on where the workers are in the middle of them.
+        The position, and how much is taken of each block from there on; None if the workers are between blocks.
 
     Raises:
-        StateError: the workers of a worker are in the middle of blocks.
+        StateError: the operation has nested shares, and a worker is in the middle of a block.
     """
     first = _of_first_worker(operation)
-    return _reached(first, first.length if ended else taken)
+    return _stream_position(first, first.length if ended else taken)
 
 
-def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
-    """Returns the result of `reached` for the operation of worker 0, which has taken `taken` items."""
+def _stream_position(operation: Operation, taken: int) -> tuple[int, Partial | None]:
+    """Implements `reached`, given the operation of worker 0."""
     if isinstance(operation, Batches):
-        return _reached(operation.child, min(taken * operation.size, operation.child.length))
+        return _stream_position(operation.child, min(taken * operation.size, operation.child.length))
     if isinstance(operation, _ResumedShare):
-        return _reached(operation.child, taken + operation.taken)
+        return _stream_position(operation.child, taken + operation.taken)
     if not isinstance(operation, Shared):
         return taken, None
     length = operation.child.length
     position, partial = operation.share.reached(taken, operation.num_shared)
-    if position + (partial.taken if partial else 0) >= length:  # what comes after it is padding
+    if position + (partial.taken if partial else 0) >= length:  # only padding remains
         position, partial = length, None
     unit, child = 1, operation.child
     while isinstance(child, Batches):
@@ -517,12 +521,12 @@ def _reached(operation: Operation, taken: int) -> tuple[int, Partial | None]:
             f"the state cannot be saved: expected a whole block of {partial.block} examples, got {partial.taken}, "
             "where shard() divides what shard() divided. Save it between blocks, or divide once."
         )
-    position, below = _reached(operation.child, position)
-    return position, below if partial is None else partial.times(unit)
+    position, child_partial = _stream_position(operation.child, position)
+    return position, child_partial if partial is None else partial.times(unit)
 
 
 def _of_first_worker(operation: Operation) -> Operation:
-    """Returns the same operation for worker 0, which has at least as many items as any other."""
+    """Returns the same operation for worker 0, which has at least as many items as any other worker."""
     if isinstance(operation, Batches):
         return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
     if isinstance(operation, _ResumedShare):
@@ -533,7 +537,7 @@ def _of_first_worker(operation: Operation) -> Operation:
 
 
 class _ResumedShare(Slice):
-    """A share without the items of its first block that the worker took before it was resumed."""
+    """A share resumed mid-block: it skips the items of its first block that are already taken."""
 
     def __init__(self, child: Operation, taken: int) -> None:
         self.taken = taken
@@ -541,16 +545,16 @@ class _ResumedShare(Slice):
 
 
 def begun(operation: Operation, partial: Partial) -> int:
-    """Returns how many items of its current block this worker has taken; 0 if the division changed."""
-    shared, unit = _innermost(operation)
+    """Returns how many items of its current block this worker has taken; 0 if worker count or block size changed."""
+    shared, unit = _innermost_share(operation)
     if shared is None or partial.taken % unit:
         return 0
-    same = (partial.worker_count, partial.block) == (shared.share.worker_count, shared.share.block * unit)
-    return partial.taken // unit if same else 0
+    is_same_division = (partial.worker_count, partial.block) == (shared.share.worker_count, shared.share.block * unit)
+    return partial.taken // unit if is_same_division else 0
 
 
-def _innermost(operation: Operation) -> tuple[Shared | None, int]:
-    """Returns what divides the stream first, if anything does, and how many items of the stream its items have."""
+def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
+    """Returns the share next to the stream, if any, and the number of stream items in each of its items."""
     shared, unit = None, 1
     while isinstance(operation, (Batches, Shared)):
         if isinstance(operation, Shared):
@@ -562,17 +566,17 @@ def _innermost(operation: Operation) -> tuple[Shared | None, int]:
 
 
 def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
-    """Returns the same divisions and batches of another stream.
+    """Applies the `shard` and `batch` steps of an operation to another stream.
 
     Args:
         operation: the items of one worker.
-        stream: the new items to divide and to put in batches.
-        taken: number of items of its first block that the worker has taken; see `begun`.
+        stream: the stream to divide and batch, with the remaining items of the epoch.
+        taken: number of items of its first block that the worker has already taken; see `begun`.
     """
     if isinstance(operation, Batches):
         return Batches(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
     if isinstance(operation, Shared):
-        innermost = _innermost(operation)[0] is operation
+        innermost = _innermost_share(operation)[0] is operation
         child = moved_on(operation.child, stream, 0 if innermost else taken)
         shared = operation.on(child)
         return _ResumedShare(shared, taken) if taken and innermost else shared
@@ -580,28 +584,28 @@ def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operati
 
 
 def left_of(stream: Operation, position: int, partials: Partials) -> Operation:
-    """Returns what is left of a stream.
+    """Returns the remaining items of a stream, from a checkpoint on.
 
     Args:
-        stream: what workers divide and what is put in batches.
-        position: from which on something is left.
-        partials: where workers were in the middle of blocks that begin there; each with a position in what that left.
+        stream: the stream that workers share; see `stream_of`.
+        position: position of the first item that may remain; the partly taken blocks begin there.
+        partials: mid-block checkpoints; see `Partials`.
     """
-    for left in _lefts(stream, position, partials):
-        stream = left
+    for remaining in _apply_partials(stream, position, partials):
+        stream = remaining
     position = partials[-1][1] if partials else position
     return Slice(stream, position, stream.length) if position else stream
 
 
 def check_place(stream: Operation, position: int, partials: Partials) -> None:
-    """Checks that reading can go on at a position of a stream, and in what is left of blocks from there on.
+    """Checks that the checkpoint of a saved state is within a stream; see `left_of` for the arguments.
 
     Raises:
-        StateError: some of it is behind the end.
+        StateError: a position, or the partly taken blocks, are beyond the end.
     """
     length = stream.length
-    for left, (partial, count) in zip(_lefts(stream, position, partials), partials):
-        # worker 0 has the most; once it had no more to take, the state said the end
+    for left, (partial, count) in zip(_apply_partials(stream, position, partials), partials):
+        # worker 0 has the most items; once it is exhausted, the saved position is the end
         if position + partial.taken >= length:
             raise StateError(
                 f"the state's blocks: expected fewer than {length - position} examples taken of a block, of which that "
@@ -617,19 +621,19 @@ def check_place(stream: Operation, position: int, partials: Partials) -> None:
 
 
 def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:
-    """Removes blocks that are completely read, and advances the position past them."""
-    for index, left in enumerate(_lefts(stream, position, partials)):
-        behind = left.position(partials[index][1])
-        if behind is not None:
+    """Removes partials whose blocks are completely read from a checkpoint, and advances the position past them."""
+    for index, left in enumerate(_apply_partials(stream, position, partials)):
+        child_position = left.position(partials[index][1])
+        if child_position is not None:
             before, after = partials[:index], partials[index + 1 :]
             if not before:
-                return settled(stream, behind, after)
-            return settled(stream, position, (*before[:-1], (before[-1][0], behind), *after))
+                return settled(stream, child_position, after)
+            return settled(stream, position, (*before[:-1], (before[-1][0], child_position), *after))
     return position, partials
 
 
-def _lefts(stream: Operation, position: int, partials: Partials) -> Iterator[Left]:
-    """Yields what is left of the stream by each of the partials, one after the other."""
+def _apply_partials(stream: Operation, position: int, partials: Partials) -> Iterator[Left]:
+    """Yields the items remaining after each partial, each applied to the result of the one before."""
     for partial, count in partials:
         stream = left = Left(stream, position, partial)
         yield left
@@ -637,13 +641,13 @@ def _lefts(stream: Operation, position: int, partials: Partials) -> Iterator[Lef
 
 
 def whole(start: int, stop: int) -> Iterator[Spans]:
-    """Yields the positions [start, stop) in arrays so short that their products with batch sizes fit 64 bits."""
+    """Yields the positions [start, stop) as spans so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
 
 
 def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
-    """Divides spans at the position `end`: returns those before it, and those from it on."""
+    """Splits spans at the position `end`, after the first start: returns those before it, and those from it on."""
     num_before = int(np.searchsorted(starts, end))
     excess = int(starts[num_before - 1] + counts[num_before - 1]) - end
     before, after = (starts[:num_before], counts[:num_before]), (starts[num_before:], counts[num_before:])
@@ -654,7 +658,7 @@ def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
 
 
 def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
-    """Yields the spans in arrays of at most the numbers of positions that `most` yields."""
+    """Regroups spans, so that each group has at most as many positions as the next number of `most`."""
     for starts, counts in spans:
         ends = np.cumsum(counts)
         done, total = 0, int(ends[-1])
@@ -671,30 +675,30 @@ def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
 
 
 def positions_of(spans: Spans) -> Ints:
-    """Returns the positions of spans one by one."""
+    """Expands spans to an array of their positions."""
     starts, counts = spans
     ends = np.cumsum(counts)
     positions: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
     return positions
 
 
-def _fetched(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
-    """Yields the items at positions, fetched a few at a time at first, then as many as take a few megabytes."""
-    most = int(min(max(_FETCH_BYTES / max(shuffled.item_bytes, 1), 1), _MAX_FETCHED))
+def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
+    """Yields the items at positions, fetched in blocks that grow to about `_FETCH_BYTES`; prefetched if remote."""
+    max_fetched = int(min(max(_FETCH_BYTES / max(shuffled.item_bytes, 1), 1), _MAX_FETCHED))
 
     def calls() -> Iterator[Any]:
-        count = min(_BLOCK, most)
+        count = min(_BLOCK, max_fetched)
         for batch in positions:
             sources, start = shuffled.sources(batch, epoch), 0
             while start < len(sources):
                 yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
-                start, count = start + count, min(2 * count, most)
+                start, count = start + count, min(2 * count, max_fetched)
 
     return ahead(calls(), threads=int(shuffled.is_remote))
 
 
 def collected(items: Iterator[Any]) -> Iterator[Items]:
-    """Yields the items in blocks; where there is an error, first those before it."""
+    """Groups items into blocks; on an error, yields the items before it and then raises."""
     block: list[Any] = []
     try:
         for item in items:

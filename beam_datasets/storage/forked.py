@@ -1,6 +1,7 @@
-"""Reading of object stores in a process that was forked from one that had used obstore, whose threads it lacks.
+"""Reading from object stores in a forked process, in which obstore cannot run because the fork lacks its threads.
 
-A new process of Python calls obstore in its place. It ends when the pipe to it is closed, so with the forked process.
+A helper process, started with a new Python interpreter, calls obstore instead. It ends when the pipe to it is closed,
+at the latest with the forked process.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from beam_datasets.errors import StorageError
 from beam_datasets.storage.paths import StoreOptions
 
 Store = tuple[str, StoreOptions]
-"""The root of a store and its options, of which the other process makes a client."""
+"""The root of a store and its options, from which the helper process creates a client."""
 
 _COMMAND = "import sys; from beam_datasets.storage.forked import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
 
 
 class _Whole:
-    """The content of an object, as obstore returns it."""
+    """The content of an object, with the interface of obstore's result of `get`."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -35,13 +36,14 @@ class _Whole:
 
 
 class ForkedObstore:
-    """The functions of obstore that reading a dataset needs, called in another process, one at a time."""
+    """The functions of obstore needed to read a dataset; each call is made by a helper process, one at a time."""
 
     def __init__(self) -> None:
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # the process belongs to the parent
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)  # the helper process belongs to the parent
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
+        """Resets the lock and the helper process to the initial state."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,7 +61,7 @@ class ForkedObstore:
         return contents
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raises a StorageError for other functions."""
+        """Raises StorageError for any other function of obstore, and AttributeError for private names."""
         if name.startswith("_"):
             raise AttributeError(name)
         raise StorageError(
@@ -69,9 +71,14 @@ class ForkedObstore:
         )
 
     def _call(self, name: str, store: Store, key: str, arguments: dict[str, Any]) -> Any:
-        """Returns what a function of obstore returns in the other process, or raises its error."""
+        """Calls a function of obstore in the helper process, which is started if necessary.
+
+        Raises:
+            StorageError: the helper process has ended.
+            Exception: the error that obstore raised, of the same class.
+        """
         with self._lock:
-            process = self._process = self._process or _started()
+            process = self._process = self._process or _start_process()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -88,27 +95,31 @@ class ForkedObstore:
                 process.kill()
                 raise
         if kind is not None:
-            raise _kind_of(kind)(result)
+            raise _error_class(kind)(result)
         return result
 
 
-def _started() -> subprocess.Popen[bytes]:
-    """Returns the process that reads for this one."""
+def _start_process() -> subprocess.Popen[bytes]:
+    """Starts the helper process, with this process's import path."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _COMMAND]
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _kind_of(name: str) -> type[Exception]:
-    """Returns the class of an error of obstore, of Python or of this package by its name."""
+def _error_class(name: str) -> type[Exception]:
+    """Returns the exception class with a name, of obstore or Python; StorageError if there is none."""
     from obstore import exceptions
 
-    kind = getattr(exceptions, name, None) or getattr(builtins, name, StorageError)
-    return kind if isinstance(kind, type) and issubclass(kind, Exception) else StorageError
+    error_class = getattr(exceptions, name, None) or getattr(builtins, name, StorageError)
+    return error_class if isinstance(error_class, type) and issubclass(error_class, Exception) else StorageError
 
 
 def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Calls functions of obstore for another process until it ends."""
+    """Runs the helper process: answers each request of a forked process until the pipe is closed.
+
+    Requests are pickled (function name, root of the store, options, key, keyword arguments). Replies are pickled
+    (None, result) or (name of the error class, error message).
+    """
     import obstore
 
     from beam_datasets.storage.objects import client
@@ -121,15 +132,15 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         try:
             response = getattr(obstore, name)(client(root, StoreOptions(values)), key, **arguments)
             kind: str | None = None
-            result: Any = _plain(name, response)
+            result: Any = _to_python(name, response)
         except Exception as error:
             kind, result = type(error).__name__, str(error)
         pickle.dump((kind, result), replies)
         replies.flush()
 
 
-def _plain(name: str, found: Any) -> Any:
-    """Returns what a function of obstore returned as values of Python."""
+def _to_python(name: str, response: Any) -> Any:
+    """Converts the result of an obstore function to picklable values: bytes, a list of bytes, or a dict."""
     if name == "get":
-        return bytes(found.bytes())
-    return list(map(bytes, found)) if name == "get_ranges" else dict(found)
+        return bytes(response.bytes())
+    return list(map(bytes, response)) if name == "get_ranges" else dict(response)

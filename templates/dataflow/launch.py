@@ -1,10 +1,10 @@
-"""The program of a Flex Template: passes the launcher's arguments to the command that the template is for.
+"""The program of a Dataflow Flex Template: runs a `beam-datasets` command with the launcher's arguments.
 
-An image has this file under the name of its template: `generate.py` runs `beam-datasets build` on Dataflow.
+The image contains this file named after its template: `generate.py` runs `beam-datasets build` on Dataflow.
 
 The launcher starts a program with `--name=value` for each parameter of the template and for each option of Dataflow.
-What the template's metadata names is the program's; all the rest is Beam's. A map has each name once, so what the
-program takes repeatedly is one parameter here, with semicolons between.
+Names in the template's metadata are arguments of the command; all others are options of Beam. The launcher passes each
+name once, so the values of a repeatable option are one parameter, separated by semicolons.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MORE = "options"  # the parameter that holds further arguments, as in a shell
 
 
 def run() -> int:
-    """Runs the template's command with the arguments of this process, and returns its exit code."""
+    """Runs the command of this template, named by the file name, with `sys.argv`; returns its exit code."""
     logging.basicConfig(level=logging.INFO)  # Beam's log names the job
     template = Path(__file__).stem
     metadata = Path(__file__).with_name("metadata") / f"{template}.json"
@@ -33,31 +33,34 @@ def run() -> int:
 
 
 def arguments(given: Sequence[str], parameters: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Yields a program's arguments for those that the launcher passes.
+    """Converts the launcher's arguments: yields those of the command, then `--no_wait`, `--` and Beam's options.
 
     Args:
-        given: as '--name=value'.
-        parameters: {name: parameter} of the template's metadata.
+        given: arguments of the launcher, as '--name=value'.
+        parameters: {name: parameter} from the template's metadata; other names are Beam's.
     """
     beam = ["--runner=DataflowRunner"]
     for argument in given:
         name, _, value = argument.removeprefix("--").partition("=")
         if name in parameters:
-            yield from _ours(name, value, parameters[name].get("paramType", "TEXT"))
+            yield from _command_arguments(name, value, parameters[name].get("paramType", "TEXT"))
         else:
             beam.append(argument)
     yield from ("--no_wait", "--", *beam)
 
 
-def _ours(name: str, value: str, kind: str) -> Iterator[str]:
-    """Yields the arguments of the command for a parameter; an option that needs no value for `true`."""
+def _command_arguments(name: str, value: str, kind: str) -> Iterator[str]:
+    """Yields the command's arguments for a parameter of the template, whose type in the metadata is `kind`.
+
+    `true` becomes an option without a value; other values of a BOOLEAN, and empty values, yield nothing.
+    """
     if name == MORE:
         yield from shlex.split(value)
     elif value.lower() == "true" and kind in ("BOOLEAN", "ENUM"):
         yield f"--{name}"
     elif kind == "BOOLEAN":
         return
-    elif value:  # a form sends what was left empty
+    elif value:  # forms also send empty fields
         yield from (f"--{name}={part.strip()}" for part in (value.split(";") if name in REPEATED else [value]))
 
 

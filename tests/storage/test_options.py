@@ -446,7 +446,7 @@ def test_an_interrupted_request_of_a_forked_process_leaves_no_reply(monkeypatch)
 
     started = [Process(), Process()]
     processes = iter(started)
-    monkeypatch.setattr(forked, "_started", lambda: next(processes))
+    monkeypatch.setattr(forked, "_start_process", lambda: next(processes))
     obstore = forked.ForkedObstore()
     replies = iter([KeyboardInterrupt(), (None, [b"second"])])
 
