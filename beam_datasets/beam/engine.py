@@ -353,9 +353,11 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
                     "workers see this path is unknown. Start one, and wait until it is registered; or, if the cluster "
                     "starts them for each job, give a path that all can see, and declare it with --shared_disk."
                 )
+            way = "Give a path that all can see, on a network file system say, and declare it with --shared_disk."
+            if engine.name == "DataflowRunner":
+                way = "Give one in a bucket: gs://my-bucket/datasets."
             raise ValueError(
-                f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. "
-                "Give a path that all can see, on a network file system say, and declare it with --shared_disk."
+                f"{purpose} is {path!r}, a path of this machine that workers of {engine.name} cannot see. {way}"
             )
 
 

@@ -124,7 +124,10 @@ class Parser(argparse.ArgumentParser):
         """Returns the options; raises UsageError if the arguments do not fit, or the parser does not know one."""
         known, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}.{near_option(rest[0], self)}")
+            near = near_option(rest[0], self)
+            if not rest[0].startswith("-") and "--data_dir" in self._option_string_actions:
+                near = near or f" Did you mean '--data_dir {rest[0]}'?"
+            self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
         return known
 
     def error(self, message: str) -> Any:

@@ -141,13 +141,13 @@ class Inference:
         is_text: the values are text: several kinds make a string, and so does no value at all.
         skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
         may_lack: files may lack columns that others have, so lists that are missing are empty ones.
-        notes: what `skip_bad` decided.
+        notes: what `skip_bad` decided, as (path, text).
     """
 
     is_text: bool = False
     skip_bad: bool = False
     may_lack: bool = False
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
 
     def fields(
         self, guess: Guess, path: str = "", *, optional: bool = False, inside_list: bool = False
@@ -195,7 +195,8 @@ class Inference:
         """Returns the field of values some of which are missing although that cannot be stored."""
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
         if self.skip_bad and 2 * missing < missing + guess._count():
-            self.notes.append(f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)")
+            note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"
+            self.notes.append((path, note))
             return found
         return replace(found, problem=f"{path!r}{where}: {missing_problem(found, path)}")
 
@@ -216,10 +217,11 @@ class Inference:
             majority = kinds & {"int", "float"} if numbers > counts.get(most, 0) else {most} & kinds
             held = sum(map(guess._count, majority))
             if majority != kinds and 2 * held > guess._count():
-                self.notes.append(
-                    f"{path!r}: {_conflict(guess)}; the rows without {' or '.join(sorted(majority))} are left out "
-                    "(--skip_bad)"
+                note = (
+                    f"{path!r}: {_conflict(guess)}; the rows with other values than {' or '.join(sorted(majority))} "
+                    "are left out (--skip_bad)"
                 )
+                self.notes.append((path, note))
                 kinds = majority
         if kinds == {"int"}:
             return "int64"

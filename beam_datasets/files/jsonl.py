@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import Row, RowsBuilder
 from beam_datasets.files.convert import finite
-from beam_datasets.files.fields import Field
+from beam_datasets.files.fields import Field, with_slashes
 from beam_datasets.files.infer import Inference
 from beam_datasets.files.inputs import Piece, check_encoding, decode_line, lines, undecodable
 from beam_datasets.intake.streams import MAX_LINE, open_text_bytes
@@ -61,8 +61,11 @@ class Jsonl(RowsBuilder):
             raise kind(f"no file has an object; {problem or self.files_text}")
         inference = Inference(skip_bad=self._skip_bad, may_lack=self._may_lack)
         fields = inference.fields(guess)
-        for note in inference.notes:
-            log.warning(note)
+        given = with_slashes(self._specs, fields)
+        for path, note in inference.notes:
+            column = path.replace("[]", "")
+            if not any(column == name or column.startswith(f"{name}/") for name in given):
+                log.warning(note)
         return fields
 
     @property

@@ -220,7 +220,7 @@ class Holder(NamedTuple):
     decision: Decision | None
 
 
-RAISE_VERSION = "raise the version to publish again."
+RAISE_VERSION = "raise the version to publish again (VERSION of the class, or --version)."
 
 
 def utc(seconds: float) -> str:

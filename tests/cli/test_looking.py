@@ -386,6 +386,12 @@ def test_list_goes_on_behind_a_damaged_dataset(run, tmp_path):
     assert json.loads(run("list", "--data_dir", tmp_path, "--json")[1])[1]["error"] == err.strip()
 
 
+def test_list_of_a_directory_that_is_no_option(run, tmp_path):
+    code, _, err = run("list", tmp_path)
+    assert (code, f"Did you mean '--data_dir {tmp_path}'?" in err) == (2, True)
+    assert run("list", "--data_dir", tmp_path)[0] == 0
+
+
 def test_list_of_an_empty_directory(run, tmp_path):
     assert run("list", "--data_dir", tmp_path)[:2] == (0, f"nothing is published in {tmp_path}\n")
     assert run("list", "--data_dir", tmp_path, "--json")[:2] == (0, "[]\n")

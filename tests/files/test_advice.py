@@ -51,6 +51,7 @@ FOLLOWED_ELSEWHERE = {
     "cli/history.py:run_prune --yes": "tests/materializing/test_history.py::test_the_commands",
     "cli/history.py:run_gc --yes": "tests/generate/test_leftovers.py",
     "cli/info.py:run_list --data_dir": f"{_LOOKING}::test_list_of_an_empty_directory",
+    "cli/options.py:parse_args --data_dir": f"{_LOOKING}::test_list_of_a_directory_that_is_no_option",
     "cli/main.py:_described --debug": "tests/cli/test_main.py::test_debug_raises",
     "cli/materialize.py:_labelled --source": "tests/cli/test_materialize.py",
     "cli/options.py:check_beam_options --resume": "tests/cli/test_materialize.py",
@@ -287,6 +288,21 @@ def test_types_of_values_in_lists_that_may_be_missing(tmp_path):
     assert rows("jsonl", path, *advises(problem, "--feature", "l/a=drop")) == [{"l": [{"b": 1}, {"b": 2}]}]
     [row] = rows("jsonl", path, *advises(problem, "--feature", "l=string"))
     assert json.loads(row["l"]) == [{"a": 1, "b": 1}, {"a": None, "b": 2}]
+
+
+@follows("files/builder.py:_fields --infer_rows")
+def test_features_with_a_name_like_that_of_another(tmp_path):
+    path = jsonl(tmp_path, {"price": 1}, {"price": 2, "prices": 3})
+    problem = refused("jsonl", path, "--feature", "prices=int64?", "--infer_rows=1")
+    assert "Did you mean 'price'? If only later rows have it, look at more of them: --infer_rows" in problem
+    wanted = [{"price": 1, "prices": None}, {"price": 2, "prices": 3}]
+    assert rows("jsonl", path, "--feature", "prices=int64?", "--infer_rows=2") == wanted
+
+
+def test_what_skip_bad_decides_is_not_said_of_types_that_are_given(tmp_path, caplog):
+    path = jsonl(tmp_path, *[{"tags": ["a"], "n": 1}] * 3, {"tags": ["a", None], "n": 2})
+    assert len(rows("jsonl", path, "--skip_bad", "--feature", "tags=string")) == 4
+    assert "left out" not in caplog.text
 
 
 @follows("files/convert.py:parse_exactly --feature")
