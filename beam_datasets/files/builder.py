@@ -757,10 +757,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if self._may_add:
             known = {*paths, *(path for name, field in inferred.items() for path in stored_paths(field, name))}
             for name in self._specs.keys() - known - self._published_types.keys():
-                unknown = f"feature {name!r} is in none of the rows that were looked at."
-                if near := did_you_mean(name, known):
-                    raise InputError(f"{unknown}{near} If only later rows have it, look at more of them: --infer_rows")
-                log.warning(unknown)
+                near = did_you_mean(name, known)
+                log.warning(f"feature {name!r} is in none of the rows that were looked at.{near}")
         wrong = list(problems(fields))
         if len(wrong) > 1:
             wrong.insert(0, f"{len(wrong)} columns cannot be stored as they are:")

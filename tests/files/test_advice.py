@@ -290,15 +290,6 @@ def test_types_of_values_in_lists_that_may_be_missing(tmp_path):
     assert json.loads(row["l"]) == [{"a": 1, "b": 1}, {"a": None, "b": 2}]
 
 
-@follows("files/builder.py:_fields --infer_rows")
-def test_features_with_a_name_like_that_of_another(tmp_path):
-    path = jsonl(tmp_path, {"price": 1}, {"price": 2, "prices": 3})
-    problem = refused("jsonl", path, "--feature", "prices=int64?", "--infer_rows=1")
-    assert "Did you mean 'price'? If only later rows have it, look at more of them: --infer_rows" in problem
-    wanted = [{"price": 1, "prices": None}, {"price": 2, "prices": 3}]
-    assert rows("jsonl", path, "--feature", "prices=int64?", "--infer_rows=2") == wanted
-
-
 def test_what_skip_bad_decides_is_not_said_of_types_that_are_given(tmp_path, caplog):
     path = jsonl(tmp_path, *[{"tags": ["a"], "n": 1}] * 3, {"tags": ["a", None], "n": 2})
     assert len(rows("jsonl", path, "--skip_bad", "--feature", "tags=string")) == 4

@@ -122,9 +122,9 @@ def test_a_value_that_makes_a_column_text(files, caplog):
 def test_a_feature_that_no_row_has(files, caplog):
     """Later rows of JSON lines may have it, so that it is a warning; a CSV file has a header."""
     files.write("a.jsonl", jsonl([{"price": 1, "user": {"name": "x"}, "parts": [{"id": 1}]}]))
-    options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=note=string?"]
-    assert files.read("jsonl", *options)[0]["note"] is None
-    assert "feature 'note' is in none of the rows that were looked at." in caplog.text
+    options = ["--feature=user.name=string", "--feature=parts.id=int64", "--feature=prise=int64?"]
+    assert files.read("jsonl", *options)[0]["prise"] is None
+    assert "feature 'prise' is in none of the rows that were looked at. Did you mean 'price'?" in caplog.text
     assert "user" not in caplog.text
     assert "parts" not in caplog.text
 
