@@ -319,8 +319,10 @@ def _source(node: ast.expr) -> str:
 def note_value(error: Exception, operation: str, value: Any) -> None:
     """Adds the argument `value` as a note to an error raised by a user's function that was passed to `operation`.
 
-    It adds nothing to errors of this package, which already name the file and record, and nothing on Python 3.10,
-    which has no notes.
+    It adds nothing to errors of this package, which already name the file and record, nor to those that have notes, and
+    nothing on Python 3.10, which has no notes.
     """
-    if sys.version_info >= (3, 11) and not isinstance(error, BeamDatasetsError):
+    if getattr(error, "__notes__", None) or isinstance(error, BeamDatasetsError):
+        return
+    if sys.version_info >= (3, 11):
         error.add_note(f"The function of {operation}() was given {shown(value)}")

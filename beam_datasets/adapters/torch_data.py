@@ -5,7 +5,6 @@ Importing this module does not need PyTorch: `as_torch` derives classes from PyT
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import multiprocessing
@@ -667,8 +666,12 @@ def as_torch(
     shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
     divided = _divided(dataset, {**options, "shared": shared})
     if even is not None:
-        with contextlib.suppress(TypeError):  # an endless dataset has no length
-            len(divided)  # raises other errors now, before an iteration begins; so does the next line
+        try:
+            len(dataset)
+        except TypeError:  # which only an endless dataset raises here, as streams were refused
+            pass
+        else:
+            len(divided)  # raises errors now, before an iteration begins; so does the next line
     divided.ranks  # noqa: B018
     return divided
 

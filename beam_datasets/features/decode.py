@@ -224,7 +224,7 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
         raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
     if isinstance(feature, Sequence):
         return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    children = _check_names(feature, decoders, path, "decoders")
+    children = _checked_children(feature, decoders, path, "decoders")
     return children.with_features(
         {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
     )
@@ -246,7 +246,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, FeaturesDict) and type(spec) is FeaturesDict:
         spec = spec.features
     if isinstance(spec, FeatureConnector) or is_dtype(spec):
-        return _check_fits(feature, to_feature(spec), path)
+        return _checked_fit(feature, to_feature(spec), path)
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
@@ -254,13 +254,13 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
-    children = _check_names(feature, wanted, path, "partial decoding")
+    children = _checked_children(feature, wanted, path, "partial decoding")
     return children.with_features(
         {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
-def _check_fits(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
+def _checked_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
     """Returns the dataset's feature if it has the expected class, shape and dtype.
 
     Raises:
@@ -276,7 +276,7 @@ def _check_fits(feature: FeatureConnector, expected: FeatureConnector, path: str
     return feature
 
 
-def _check_names(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
+def _checked_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
     """Returns `feature` if it is a `FeaturesDict` with all of these names; `what` describes the argument in errors.
 
     Raises:

@@ -158,17 +158,8 @@ class Map(Step):
     function: Function
 
     def compile(self) -> Function:
-        """Returns the function; its errors get a note with the example."""
-        function = self.function
-
-        def mapped(item: Any) -> Any:
-            try:
-                return function(item)
-            except Exception as error:
-                note_value(error, "map", item)
-                raise
-
-        return mapped
+        """Returns the function."""
+        return self.function
 
 
 @dataclass(frozen=True)
@@ -457,20 +448,39 @@ def compose(steps: tuple[Step, ...]) -> Function:
         return functions[0]
 
     def composed(item: Any) -> Any:
-        for function in functions:
-            item = function(item)
+        try:
+            for function in functions:
+                item = function(item)
+        except Exception as error:
+            if isinstance(steps[functions.index(function)], Map):
+                note_value(error, "map", item)
+            raise
         return item
 
     return composed
 
 
+def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
+    """Calls a function for each value; its errors get a note with the value, as from `compose`."""
+    results = []
+    for value in values:
+        try:
+            results.append(finish(value))
+        except Exception as error:
+            note_value(error, "map", value)
+            raise
+    return results
+
+
 def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
     """Returns the function from a list of items to the list of what `compose(steps)` makes of each."""
-    maker = Maker.of(steps)
+    maker, has_map = Maker.of(steps), any(isinstance(step, Map) for step in steps)
 
     def of_many(items: list[Any]) -> list[Any]:
         values = chain.from_iterable(maker.make(iter([items]), repeat(_BLOCK)))
-        return list(values if maker.rest is None else map(maker.rest, values))
+        if maker.rest is None:
+            return list(values)
+        return finish_each(maker.rest, values) if has_map else list(map(maker.rest, values))
 
     return of_many
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from beam_datasets.advice import advised_getattr
+from beam_datasets.advice import advised_getattr, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
@@ -156,6 +156,9 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             if isinstance(error, UNDECODED) and (is_later or not self._is_decoded):
                 self._name_record(error, item.item if is_later else item)
             self.close()
+            has_map = any(step.kind == "map" for step in self._dataset._steps)
+            if isinstance(error, Exception) and has_map and self._is_decoded and not is_later:
+                note_value(error, "map", item)
             if isinstance(error, StopIteration):  # it would look like the end
                 raise RuntimeError("a function given to map() raised StopIteration") from error
             raise

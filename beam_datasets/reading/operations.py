@@ -191,7 +191,7 @@ class Repeat(Operation):
         super().__init__(length, child.item_bytes, (*child.texts, f"repeat({'' if times is None else times})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items, epoch by epoch."""
+        """Yields the items at ranges of positions, one epoch after another."""
         for number, parts in itertools.groupby(self._by_epoch(spans), key=lambda part: part[0]):
             child_spans = (part_spans for _, part_spans in parts)
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
@@ -247,9 +247,10 @@ class Window(Rearranged):
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed}, window={window})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items, reading each once as a stream and holding at most a window of them.
+        """Yields the items at ranges of positions, in the order of a window shuffle.
 
-        If the positions are sparse, as in a worker's share, it fetches only the items at these positions.
+        Reads the input as a stream and holds at most a window of items. If the positions are sparse, as in a worker's
+        shard, fetches only the items at these positions.
         """
         first = next(spans, None)
         if first is None:

@@ -85,15 +85,14 @@ class ForkedObstore:
                 pickle.dump((name, store[0], store[1].values, key, arguments), process.stdin)
                 process.stdin.flush()
                 kind, result = pickle.load(process.stdout)
-            except (EOFError, OSError) as error:
-                self._process = None
-                raise StorageError(
-                    f"{store[0]}: the process that reads for a forked process has ended: {error}"
-                ) from None
-            except BaseException:  # such as an interrupt: the next call must not get the reply to this one
-                self._process = None
+            except BaseException as error:
+                self._process = None  # the next call must not get the reply to this one
                 process.kill()
-                raise
+                if not isinstance(error, (EOFError, OSError, pickle.UnpicklingError)):
+                    raise  # such as an interrupt
+                raise StorageError(
+                    f"{store[0]}: the reader of a forked process ended or sent a damaged reply: {error}"
+                ) from None
         if kind is not None:
             raise _error_class(kind)(result)
         return result

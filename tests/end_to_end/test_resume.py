@@ -26,6 +26,7 @@ from beam_datasets.generate import publish as publishing
 from beam_datasets.generate import shard_writer
 from beam_datasets.generate.leftovers import find_leftovers
 from beam_datasets.generate.units import Resumable, fingerprint
+from tests.cases import repeated
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 from tests.end_to_end.own_connectors import Grade, Money
@@ -253,11 +254,11 @@ Units(data_dir=sys.argv[1], paths=sys.argv[2:]).build(num_workers=2, block_size=
 
 @pytest.mark.slow
 def test_kills_at_random_moments(tmp_path, paths):
-    """Kills launcher and workers of run after run, until as many kills are reached ($KILLS; 2).
+    """Kills launcher and workers of run after run, until as many kills are reached (two, times $BEAM_DATASETS_SCALE).
 
     The work of all attempts is counted by example, so that of files that were not read to their ends counts as well.
     """
-    kills = int(os.environ.get("KILLS", "2"))
+    kills = repeated(2)
     chosen = random.Random(int(os.environ.get("KILL_SEED", kills)))
     log = tmp_path / "examples"
     environment = os.environ | {"UNITS_DELAY": "0.4", "UNITS_EXAMPLES": str(log)}

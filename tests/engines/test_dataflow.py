@@ -264,7 +264,11 @@ def test_a_job_written_to_a_file_is_not_waited_for(dataflow: Cloud) -> None:
 @pytest.mark.parametrize(
     "arguments, options, said",
     [
-        (["--dataset=digits", "--data_dir=/home/me"], {}, "data_dir is '/home/me/.*cannot see"),
+        (
+            ["--dataset=digits", "--data_dir=/home/me"],
+            {},
+            "data_dir is '/home/me/.*cannot see. Give one in a bucket: gs://",
+        ),
         (["--dataset=digits", "--data_dir={data}"], {"temp_location": None, "staging_location": None}, "--temp_locat"),
         (["--dataset=digits", "--data_dir={data}"], {"temp_location": "/tmp"}, "temp_location is '/tmp'.*gs://"),
         (["--dataset=digits", "--data_dir={data}"], {"region": None}, "needs --region"),
