@@ -152,10 +152,16 @@ def test_an_unreliable_store_loses_nothing(flaky: ObjectStore, local: str, tmp_p
 
 
 @pytest.fixture(scope="module")
-def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    with object_store("s3", tmp_path_factory.mktemp("store")) as running, pytest.MonkeyPatch.context() as patch:
-        use(running, patch)
+def started_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store("s3", tmp_path_factory.mktemp("store")) as running:
         yield running
+
+
+@pytest.fixture
+def shared_store(started_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """A store of several tests. Each is led there anew: tests between them may have used a store that is gone."""
+    use(started_store, monkeypatch)
+    return started_store
 
 
 @pytest.mark.slow
@@ -173,7 +179,7 @@ def test_a_publisher_killed_while_it_runs_or_publishes(
     )
 
     def written() -> list[str]:
-        with contextlib.suppress(bd.errors.StorageError):  # there is none yet, or the busy server takes no connection
+        with contextlib.suppress(bd.errors.StorageError):  # there is none yet, or the busy server answers late
             return storage.list_dir(runs.runs_dir(directory))
         return []
 
