@@ -1,30 +1,21 @@
 """The columnar parse: the lists of features of many records, each group of features in one piece.
 
-`parser(groups)` returns the function from records to columns. The native module parses records in canonical form; for
-others, and if it is missing, `parse` here does the same with protobuf and loops: it is also the oracle of the tests,
-and raises the errors.
+`parser(groups)` returns the function from records to columns. The native module parses records in canonical form, and
+others after protobuf has written them anew. If it is missing, `parse` here does the same with protobuf and loops: it is
+also the oracle of the tests, and raises the errors.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import (
-    Buffer,
-    ExampleError,
-    Kind,
-    Values,
-    message,
-    regular,
-    spans_of,
-    values_of,
-)
+from beam_datasets.formats.example import Buffer, ExampleError, Kind, message, regular, spans_of
 from beam_datasets.native import core
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
@@ -64,47 +55,19 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
         return in_python
     schema, native = core.schema(groups), core.parse
 
-    def parse_natively(records: Sequence[Buffer]) -> tuple[Any, ...] | None:
-        columns: tuple[Any, ...] | None = native(schema, records)
-        return columns
-
     def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
-        columns = parse_natively(records)
-        if columns is None:
-            columns = _parse_irregular(parse_natively, records)
+        columns: tuple[Any, ...] | None = native(schema, records, _rewritten)
         return in_python(records) if columns is None else columns
 
     return parse_records
 
 
-def _parse_irregular(
-    parse_natively: Callable[[Sequence[Buffer]], tuple[Any, ...] | None], records: Sequence[Buffer]
-) -> tuple[Any, ...] | None:
-    """Returns the columns of records some of which are not canonical, after writing these anew; None without success.
-
-    Few records of a block are so, if any: they are found by halving, so that the others are not parsed in Python.
-
-    Args:
-        parse_natively: returns the columns of canonical records, and None of others.
-        records: of which not all are canonical.
-    """
-    irregular, pending = [], [(0, len(records))]
-    while pending:
-        start, stop = pending.pop()
-        if start == stop or parse_natively(records[start:stop]) is not None:
-            continue
-        if stop - start == 1:
-            irregular.append(start)
-        else:
-            middle = (start + stop) // 2
-            pending += [(start, middle), (middle, stop)]
-    rewritten = list(records)
+def _rewritten(record: bytes) -> bytes | None:
+    """Returns a record in canonical form; None if it is not a serialized Example, for `parse` to raise the error."""
     try:
-        for index in irregular:
-            rewritten[index] = regular(bytes(rewritten[index]))
+        return regular(record)
     except ExampleError:
-        return None  # the parser in Python raises the error
-    return parse_natively(rewritten)
+        return None
 
 
 def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[Any, ...]:
@@ -120,53 +83,98 @@ def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[An
         ExampleError: a record is not a serialized tf.train.Example.
         FeatureValueError: a list has another kind or number of values, or is missing.
     """
-    parsed = [spans_of(record) for record in records]
-    return tuple([_column(group, parsed) for group in groups])
+    examples = [_features(record) for record in records]
+    return tuple([_column(group, examples) for group in groups])
 
 
-def _column(group: FeatureGroup, records: list[tuple[bytes, dict[bytes, tuple[int, int]]]]) -> Any:
-    """Returns the column of a group; `parse` lists its forms."""
-    lists = [[_values(group, name, data, spans) for data, spans in records] for name in group.names]
+def _features(record: Buffer) -> Any:
+    """Returns the map from names to Feature messages of a record; it has `get`.
+
+    Raises:
+        ExampleError: the record is not a serialized tf.train.Example.
+    """
+    try:
+        return message("Example", record).features.feature
+    except ExampleError:
+        return _PartlyDamaged(*spans_of(record))
+
+
+class _PartlyDamaged:
+    """The features of a record that protobuf refuses as a whole; parsed on request, as some may be intact."""
+
+    def __init__(self, record: bytes, spans: dict[bytes, tuple[int, int]]) -> None:
+        self._record = record
+        self._spans = spans
+
+    def get(self, name: str) -> Any:
+        """Returns the Feature message with a name; None if the record has none.
+
+        Raises:
+            FeatureValueError: it is damaged.
+        """
+        span = self._spans.get(name.encode(errors="surrogateescape"))
+        try:
+            return None if span is None else message("Feature", self._record[slice(*span)])
+        except ExampleError as error:
+            raise FeatureValueError(f"{name}: {error}") from error
+
+
+def _column(group: FeatureGroup, examples: list[Any]) -> Any:
+    """Returns the column of a group; `parse` lists its forms.
+
+    Args:
+        group: to parse.
+        examples: of each record the map from names to Feature messages.
+    """
+    rows = [_lists(group, name, examples) for name in group.names]
     if group.num_values < 0:
-        counts = np.array([-1 if values is None else len(values) for values in lists[0]], np.int64)
+        lists = rows[0]
+        counts = np.array([-1 if values is None else len(values) for values in lists], np.int64)
         longest = max(counts.max(initial=0), 0) if group.num_values == PADDED else 0
-        return _joined(group, [_filled(group, values, longest) for values in lists[0]]), bytearray(counts.tobytes())
-    missing = [(k, i) for k, row in enumerate(lists) for i, values in enumerate(row) if values is None]
-    joined = _joined(group, [_filled(group, values, group.num_values) for row in lists for values in row])
+        return _joined(group, lists, longest), bytearray(counts.tobytes())
+    missing = [(k, i) for k, lists in enumerate(rows) for i, values in enumerate(lists) if values is None]
+    joined = _joined(group, [values for lists in rows for values in lists], group.num_values)
     return (joined, missing) if group.is_optional and group.kind != KINDS["bytes"] else joined
 
 
-def _values(group: FeatureGroup, name: bytes, data: bytes, spans: dict[bytes, tuple[int, int]]) -> Values | None:
-    """Returns the list of a feature in a record; None if it is missing."""
-    start, stop = spans.get(name, (0, 0))
-    path = name.decode(errors="replace")
-    if start == stop:
+def _lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
+    """Returns the list of a feature in each record, a repeated field; None where the record lacks it."""
+    key, field_name = name.decode(errors="surrogateescape"), f"{_KIND_OF[group.kind]}_list"
+    lists = []
+    for features in examples:
+        feature = features.get(key)
+        values = None if feature is None else getattr(feature, field_name).value
+        if not values or len(values) != group.num_values:
+            values = _checked(group, name, feature, values)
+        lists.append(values)
+    return lists
+
+
+def _checked(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
+    """Returns the list of a feature; None if it is missing.
+
+    Raises:
+        FeatureValueError: the list has another kind or number of values, or it is missing and not optional.
+    """
+    path, kind = name.decode(errors="replace"), None if feature is None else feature.WhichOneof("kind")
+    if kind is None:
         if not group.is_optional:
             raise FeatureValueError(f"{path}: the record does not have this feature, and it is not optional")
         return None
-    try:
-        values = values_of(message("Feature", data[start:stop]), _KIND_OF[group.kind])
-    except ExampleError as error:
-        raise FeatureValueError(f"{path}: {error}") from error
-    if group.num_values > 0 and len(values) != group.num_values:
-        wanted = "one" if group.num_values == 1 else str(group.num_values)
-        raise FeatureValueError(f"{path}: the record has {len(values)} values, expected {wanted}")
+    if kind != f"{_KIND_OF[group.kind]}_list":
+        raise FeatureValueError(f"{path}: expected a list of {_KIND_OF[group.kind]}, found {kind}")
+    if group.num_values >= 0 and len(values) != group.num_values:
+        expected = "one" if group.num_values == 1 else str(group.num_values)
+        raise FeatureValueError(f"{path}: the record has {len(values)} values, expected {expected}")
     return values
 
 
-def _filled(group: FeatureGroup, values: Values | None, length: int) -> Any:
-    """Returns a list filled up to a length: with zeros, or None where bytes are missing."""
+def _joined(group: FeatureGroup, lists: list[Any], length: int) -> Any:
+    """Returns the values of all lists in order; fills shorter ones up to `length`, with zeros, or None for bytes."""
+    if any(items is None or len(items) < length for items in lists):
+        filler = [None if group.kind == KINDS["bytes"] else 0]
+        lists = [[*(items or ()), *filler * (length - len(items or ()))] for items in lists]
+    values = list(itertools.chain.from_iterable(lists))
     if group.kind == KINDS["bytes"]:
-        return [None] * max(length, 0) if values is None else values
-    numbers: NDArray[Any] = np.zeros(0 if values is None else len(values), _dtype(group)) if values is None else values  # type: ignore[assignment]
-    return np.concatenate([numbers, np.zeros(max(length - len(numbers), 0), _dtype(group))])
-
-
-def _joined(group: FeatureGroup, parts: list[Any]) -> Any:
-    if group.kind == KINDS["bytes"]:
-        return [value for part in parts for value in part]
-    return bytearray(b"".join(part.astype(_dtype(group)).tobytes() for part in parts))
-
-
-def _dtype(group: FeatureGroup) -> Any:
-    return np.float32 if group.kind == KINDS["float"] else np.int64
+        return values
+    return bytearray(np.array(values, np.float32 if group.kind == KINDS["float"] else np.int64).tobytes())

@@ -15,6 +15,7 @@ Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/exa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -232,16 +233,17 @@ class IrregularRecord(ExampleError):
 
 
 def regular(data: bytes) -> bytes:
-    """Returns a record of the regular form with the features of any serialized Example.
+    """Returns the canonical record with the features of any serialized Example.
 
     Entries that protobuf merges (a name twice) are merged as it does: the last one counts.
 
     Raises:
         ExampleError: the bytes are not a serialized Example.
     """
-    features = message("Example", data).features.feature
-    named = sorted((name.encode("utf-8"), feature.SerializeToString()) for name, feature in features.items())
-    return record(b"".join(entry(name, feature) for name, feature in named))
+    example = message("Example", data)
+    example.DiscardUnknownFields()
+    canonical: bytes = example.SerializeToString(deterministic=True)  # maps are then sorted by key
+    return canonical
 
 
 def message(name: str, data: Buffer) -> Any:
@@ -250,16 +252,23 @@ def message(name: str, data: Buffer) -> Any:
     Raises:
         ExampleError: the bytes are not one.
     """
+    message_type, decode_error = _message_type(name)
+    parsed = message_type()
+    try:
+        parsed.ParseFromString(data if type(data) is bytes else bytes(data))
+    except decode_error as error:
+        raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
+    return parsed
+
+
+@functools.cache
+def _message_type(name: str) -> tuple[Any, type[Exception]]:
+    """Returns a class of messages and the error of its parser; protobuf is imported only where it is needed."""
     from google.protobuf.message import DecodeError
 
     from beam_datasets.formats import example_pb2
 
-    parsed = getattr(example_pb2, name)()
-    try:
-        parsed.ParseFromString(bytes(data))
-    except DecodeError as error:
-        raise ExampleError(f"{len(data)} bytes are not a serialized tf.train.{name}: {error}") from error
-    return parsed
+    return getattr(example_pb2, name), DecodeError
 
 
 def values_of(feature: Any, kind: Kind) -> Values:

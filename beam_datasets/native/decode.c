@@ -1,7 +1,8 @@
 /* Records to columns: the lists of features in many records, one array for each group of features.
  *
- * If a record is not of the form in decode.h, or does not fit the schema (a feature is missing, occurs twice, has
- * another kind or number of values), parse() returns None, and formats/columns.py parses the records.
+ * A record that is not of the form in decode.h is written anew by the function given to parse(), and parsed again. If a
+ * record still does not fit the schema (a feature is missing, occurs twice, has another kind or number of values),
+ * parse() returns None, and formats/columns.py parses the records, and raises the error.
  */
 #include "decode.h"
 
@@ -91,6 +92,8 @@ typedef struct {
     const Schema *schema;
     Py_ssize_t n;
     const Span *records;
+    PyObject *rewrite;   /* a function: record -> the same in canonical form, or None; NULL if there is none */
+    PyObject *rewritten; /* a list of the records that it returned: the outputs refer to them until they are closed */
     Output *outputs;
     Py_ssize_t *seen; /* for each field, 1 + the last record that had it */
     Known known[REMEMBERED + 1]; /* the last one is for all others */
@@ -262,30 +265,80 @@ static int take_entries(Parse *parse, Py_ssize_t i, Span entries) {
     return DONE;
 }
 
-/* Takes record i. */
-static int take_record(Parse *parse, Py_ssize_t i) {
-    Span record = parse->records[i], entries = record;
+/* Takes the entries of bytes that are record i. */
+static int take_record(Parse *parse, Py_ssize_t i, Span record) {
+    Span entries = record;
     if (record.at < record.end && (!take(&record, ENTRY, &entries) || record.at != record.end)) return REFUSED;
     return take_entries(parse, i, entries);
 }
 
-static int take_range(Parse *parse, Py_ssize_t start, Py_ssize_t stop) {
+/* Takes records from `*i` on; increments it up to `stop`, or to the record that is refused. */
+static int take_range(Parse *parse, Py_ssize_t *i, Py_ssize_t stop) {
     int result = DONE;
-    for (Py_ssize_t i = start; i < stop && result == DONE; i++) result = take_record(parse, i);
+    while (*i < stop && (result = take_record(parse, *i, parse->records[*i])) == DONE) ++*i;
     return result;
 }
 
-/* Records [start, stop), which a thread may parse. */
+/* Removes what record i, which was refused, has added to the lists of a group; 0, or -1 with an exception. */
+static int undo_group(Output *output, const Group *group, Py_ssize_t i) {
+    if (group->count == ANY && group->kind == BYTES) {
+        Py_ssize_t before = 0;
+        for (Py_ssize_t k = 0; k < i; k++) before += output->num[k] > 0 ? (Py_ssize_t)output->num[k] : 0;
+        return PyList_SetSlice(output->values, before, PyList_Size(output->values), NULL);
+    }
+    for (Py_ssize_t n = output->missing == NULL ? 0 : PyList_Size(output->missing); n > 0; n--) {
+        PyObject *pair = PyList_GetItem(output->missing, n - 1); /* (slot, record) */
+        if (pair == NULL || PyLong_AsSsize_t(PyTuple_GetItem(pair, 1)) != i) break;
+        if (PyList_SetSlice(output->missing, n - 1, n, NULL) < 0) return -1;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Removes what record i, which was refused, has left, so that it can be taken again. Fixed places are overwritten. */
+static int undo(Parse *parse, Py_ssize_t i) {
+    const Schema *schema = parse->schema;
+    for (Py_ssize_t f = 0; f < schema->num_fields; f++)
+        if (parse->seen[f] == i + 1) parse->seen[f] = 0;
+    for (Py_ssize_t g = 0; g < schema->num_groups; g++)
+        if (undo_group(parse->outputs + g, schema->groups + g, i) < 0) return -1;
+    return 0;
+}
+
+/* Returns record i in canonical form, as bytes that `parse` holds; NULL without an exception if it has none. */
+static PyObject *rewritten(Parse *parse, Py_ssize_t i) {
+    Span record = parse->records[i];
+    PyObject *result = PyObject_CallFunction(parse->rewrite, "y#", (const char *)record.at, record.end - record.at);
+    int failed = result == NULL || (PyBytes_Check(result) && PyList_Append(parse->rewritten, result) < 0);
+    PyObject *bytes = failed || !PyBytes_Check(result) ? NULL : result; /* the list holds it */
+    Py_XDECREF(result);
+    return bytes;
+}
+
+/* Takes record i in canonical form, after it was refused. */
+static int take_rewritten(Parse *parse, Py_ssize_t i) {
+    PyObject *bytes = parse->rewrite == NULL || undo(parse, i) < 0 ? NULL : rewritten(parse, i);
+    if (bytes == NULL) return PyErr_Occurred() ? ERROR : REFUSED;
+    const uint8_t *at = (const uint8_t *)PyBytes_AsString(bytes);
+    return take_record(parse, i, (Span){at, at + PyBytes_Size(bytes)});
+}
+
+/* Takes records [i, stop); those that are refused, in canonical form. */
+static int take_all(Parse *parse, Py_ssize_t i, Py_ssize_t stop) {
+    int result;
+    while ((result = take_range(parse, &i, stop)) == REFUSED && (result = take_rewritten(parse, i)) == DONE) i++;
+    return result;
+}
+
+/* Records [start, stop), which a thread may parse, up to one that is refused. */
 typedef struct {
     Task task;
     Parse parse; /* the outputs are those of all parts */
     Py_ssize_t start, stop;
-    int result;
 } Part;
 
 static void take_part(Task *task) {
     Part *part = (Part *)task;
-    part->result = take_range(&part->parse, part->start, part->stop);
+    take_range(&part->parse, &part->start, part->stop);
 }
 
 /* Returns the number of parts to parse on threads: 1 if Python objects are needed or the places of numbers unknown. */
@@ -311,9 +364,9 @@ static int take_parts(Parse *parse, Py_ssize_t n) {
         parts[k].stop = parse->n * (k + 1) / n;
         if (k + 1 < n) ahead_submit(&parts[k].task);
     }
-    for (Py_ssize_t k = n; k-- > 0 && result != ERROR;) {
-        if (k + 1 == n || !ahead_take(&parts[k].task)) take_part(&parts[k].task);
-        if (parts[k].result != DONE) result = REFUSED;
+    for (Py_ssize_t k = result == DONE ? n : 0; k-- > 0;) {
+        if (k + 1 < n) ahead_take(&parts[k].task);
+        if (result == DONE) result = take_all(&parts[k].parse, parts[k].start, parts[k].stop);
     }
     PyMem_Free(parts);
     PyMem_Free(seen);
@@ -326,7 +379,7 @@ static int take_records(Parse *parse) {
         if (open_output(parse->outputs + g, schema->groups + g, parse->n) < 0) return ERROR;
     }
     Py_ssize_t n = num_parts(parse);
-    int result = n > 1 ? take_parts(parse, n) : take_range(parse, 0, parse->n);
+    int result = n > 1 ? take_parts(parse, n) : take_all(parse, 0, parse->n);
     for (Py_ssize_t g = 0; g < schema->num_groups && result == DONE; g++)
         if (parse->outputs[g].lists != NULL) result = read_lists(parse->outputs + g, schema->groups + g, parse->n);
     return result;
@@ -351,15 +404,17 @@ static void parse_free(Parse *parse) {
     }
     PyMem_Free(parse->outputs);
     PyMem_Free(parse->seen);
+    Py_XDECREF(parse->rewritten);
 }
 
-static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n) {
+static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n, PyObject *rewrite) {
     PyObject *results = NULL;
-    Parse parse = {.schema = schema, .n = n, .records = records};
+    Parse parse = {.schema = schema, .n = n, .records = records, .rewrite = rewrite};
+    parse.rewritten = rewrite == NULL ? NULL : PyList_New(0);
     parse.outputs = PyMem_Calloc((size_t)schema->num_groups + 1, sizeof *parse.outputs);
     parse.seen = PyMem_Calloc((size_t)schema->num_fields + 1, sizeof *parse.seen);
     for (int i = 0; i <= REMEMBERED; i++) parse.known[i].least = PY_SSIZE_T_MAX;
-    if (parse.outputs == NULL || parse.seen == NULL) {
+    if (parse.outputs == NULL || parse.seen == NULL || (rewrite != NULL && parse.rewritten == NULL)) {
         PyErr_NoMemory();
     } else {
         int result = take_records(&parse);
@@ -371,7 +426,7 @@ static PyObject *parsed(const Schema *schema, const Span *records, Py_ssize_t n)
 }
 
 /* The same for a list of buffers, which are held until it ends. */
-static PyObject *parsed_list(const Schema *schema, PyObject *list) {
+static PyObject *parsed_list(const Schema *schema, PyObject *list, PyObject *rewrite) {
     Py_ssize_t n = PyList_Size(list), held = 0;
     Py_buffer *buffers = PyMem_Calloc((size_t)n + 1, sizeof *buffers);
     Span *records = PyMem_Calloc((size_t)n + 1, sizeof *records);
@@ -383,7 +438,7 @@ static PyObject *parsed_list(const Schema *schema, PyObject *list) {
         const uint8_t *at = buffers[held].buf;
         records[held] = (Span){at, at + buffers[held].len};
     }
-    if (!PyErr_Occurred()) results = parsed(schema, records, n);
+    if (!PyErr_Occurred()) results = parsed(schema, records, n, rewrite);
     while (held > 0) PyBuffer_Release(buffers + --held);
     PyMem_Free(buffers);
     PyMem_Free(records);
@@ -391,21 +446,23 @@ static PyObject *parsed_list(const Schema *schema, PyObject *list) {
 }
 
 PyDoc_STRVAR(parse_doc,
-             "parse(schema, records, /)\n--\n\n"
+             "parse(schema, records, rewrite=None, /)\n--\n\n"
              "Returns the column of each group of the schema for the records of a list or RecordBlock; None if a\n"
-             "record is not canonical. formats/columns.py describes columns, and is the same in Python.");
+             "record does not fit. `rewrite` returns a record that is not canonical in canonical form, or None;\n"
+             "without it such a record does not fit. formats/columns.py describes columns.");
 
 static PyObject *py_parse(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *capsule, *records;
+    PyObject *capsule, *records, *rewrite = NULL;
     const Span *spans;
-    if (!PyArg_ParseTuple(args, "OO:parse", &capsule, &records)) return NULL;
+    if (!PyArg_ParseTuple(args, "OO|O:parse", &capsule, &records, &rewrite)) return NULL;
+    if (rewrite == Py_None) rewrite = NULL;
     const Schema *schema = PyCapsule_GetPointer(capsule, SCHEMA);
     if (schema == NULL) return NULL;
-    if (PyList_Check(records)) return parsed_list(schema, records);
+    if (PyList_Check(records)) return parsed_list(schema, records, rewrite);
     Py_ssize_t n = block_spans(records, &spans);
     if (n < 0) return PyErr_Format(PyExc_TypeError, "records are a list or a RecordBlock, not %R", records);
     Py_INCREF(records);
-    PyObject *results = parsed(schema, spans, n);
+    PyObject *results = parsed(schema, spans, n, rewrite);
     Py_DECREF(records);
     return results;
 }

@@ -1,5 +1,6 @@
 """runs.c: chunks of runs that a thread reads ahead, and records that it helps to parse."""
 
+import functools
 import gc
 import itertools
 import os
@@ -200,6 +201,44 @@ def test_records_are_parsed_in_parts(n: int) -> None:
             found.append(core.parse(schema, [*records[:place], numbers_of(place, damage), *records[place + 1 :]]))
         assert found[0] == found[1] == found[2]
         assert (found[0] is None) == bool(damage)
+
+
+def called(forms: dict[bytes, bytes], calls: list[bytes], record: bytes) -> bytes:
+    """Returns the other form of a record, and adds the record to the calls."""
+    calls.append(record)
+    return forms[record]
+
+
+@pytest.mark.parametrize("n", [1, 95, 96, 97, 300])
+def test_records_of_parts_are_written_anew(n: int) -> None:
+    """A record that is not canonical is passed to a function once, and parsed in the form that it returns."""
+    schema, records = core.schema(GROUPS), [numbers_of(i) for i in range(n)]
+    canonical = core.parse(schema, records)
+    for threads, places in itertools.product((0, 1, 3), ({0}, {n // 3, n // 2}, {n - 1}, set(range(n)))):
+        core.set_threads(threads)
+        forms = {numbers_of(i, "bytes"): records[i] for i in places}
+        irregular = [numbers_of(i, "bytes" if i in places else "") for i in range(n)]
+        calls: list[bytes] = []
+        columns = core.parse(schema, irregular, functools.partial(called, forms, calls))
+        assert columns == canonical
+        assert sorted(calls) == sorted(forms)
+        assert core.parse(schema, irregular, lambda record: None) is None
+        assert core.parse(schema, irregular, lambda record: record) is None
+        with pytest.raises(KeyError):
+            core.parse(schema, irregular, {}.__getitem__)
+
+
+def test_what_a_refused_record_left_is_removed() -> None:
+    """Lists of bytes and of missing numbers that were begun before the record was refused."""
+    groups = ((0x0A, -1, True, (b"any",)), (0x12, 1, True, (b"f",)), (0x1A, 1, True, (b"x", b"y")))
+    schema = core.schema(groups)
+    good = [wire.record([wire.entry(b"any", wire.strings([b"%d" % i] * (i % 3)))]) for i in range(9)]
+    entries = [wire.entry(b"any", wire.strings([b"a", b"b"])), wire.entry(b"f", b""), wire.entry(b"x", b"")]
+    refused = wire.record([*entries, wire.entry(b"y", wire.floats([1.0]))])
+    for place in range(9):
+        expected = core.parse(schema, good)
+        irregular = [*good[:place], refused, *good[place + 1 :]]
+        assert core.parse(schema, irregular, lambda _, place=place: good[place]) == expected
 
 
 def test_threads_of_python_parse_in_parts() -> None:
