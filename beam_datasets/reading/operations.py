@@ -40,8 +40,8 @@ MAX_ENDLESS = ENDLESS >> 1
 """Exclusive upper limit of positions at which an infinite dataset can be read."""
 
 _BLOCK = 32  # default number of items per block
-_FETCH_BYTES = 4 << 20  # bytes of items fetched at once
-_MAX_FETCHED = 4096
+_FETCH_BYTES, _MAX_FETCHED = 4 << 20, 1 << 12  # bytes and number of items fetched at once
+_REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED = 16 << 20, 1 << 14  # more of remote files: near items are one request
 _MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # spans of a worker computed at once, fewest at first
 _WHOLE = 1 << 32
 _DENSE = 1.25  # a window is read as a stream if that reads at most this many items per wanted item
@@ -229,8 +229,9 @@ class Shuffle(Rearranged):
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items at the positions, fetched in blocks that grow to about `_FETCH_BYTES`."""
-        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(_MAX_FETCHED))), epoch)
+        """Yields the items at the positions; see `_fetch_ahead`."""
+        num_positions = _MAX_REMOTE_FETCHED if self.is_remote else _MAX_FETCHED
+        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(num_positions))), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -684,8 +685,14 @@ def positions_of(spans: Spans) -> Ints:
 
 
 def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
-    """Yields the items at positions, fetched in blocks that grow to about `_FETCH_BYTES`; prefetched if remote."""
-    max_fetched = int(min(max(_FETCH_BYTES / max(shuffled.item_bytes, 1), 1), _MAX_FETCHED))
+    """Yields the items at positions, fetched in blocks that grow to a number of bytes and items; prefetched if remote.
+
+    The number is larger for remote files: the more items are fetched at once, the nearer they are to each other.
+    """
+    max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
+    if shuffled.is_remote:  # each fetch waits for the store
+        max_bytes, max_items, growth = _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED, 4
+    max_fetched = int(min(max(max_bytes / max(shuffled.item_bytes, 1), 1), max_items))
 
     def calls() -> Iterator[Any]:
         count = min(_BLOCK, max_fetched)
@@ -693,7 +700,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
             sources, start = shuffled.sources(batch, epoch), 0
             while start < len(sources):
                 yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
-                start, count = start + count, min(2 * count, max_fetched)
+                start, count = start + count, min(growth * count, max_fetched)
 
     return ahead(calls(), threads=int(shuffled.is_remote))
 
