@@ -39,6 +39,9 @@ from beam_datasets.reading.blocks import (
 
 Function: TypeAlias = Callable[[Any], Any]
 
+STOPPED = "a function given to map() raised StopIteration"
+"""Text of the error for a user's StopIteration, which would end the iteration silently."""
+
 UNDECODED = (ExampleError, FeatureError)
 """The errors of a record whose checksum is good."""
 
@@ -188,7 +191,7 @@ class Batch(Step):
             pick = picker(first.supervised_keys)
             return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
         rest = compose(self.steps[1:]) if len(self.steps) > 1 else same
-        join = lambda examples: relabel(stack(list(map(rest, examples)), pad=pad, fill=fill.values))  # noqa: E731
+        join = lambda examples: relabel(stack(finish_each(rest, examples), pad=pad, fill=fill.values))  # noqa: E731
         return Ahead(_of_one(one_by_one(first.compile()), join), threads, is_whole=True)
 
     def compile(self) -> Function:
@@ -451,6 +454,8 @@ def compose(steps: tuple[Step, ...]) -> Function:
         try:
             for function in functions:
                 item = function(item)
+        except StopIteration as error:
+            raise RuntimeError(STOPPED) from error
         except Exception as error:
             if isinstance(steps[functions.index(function)], Map):
                 note_value(error, "map", item)
@@ -461,11 +466,17 @@ def compose(steps: tuple[Step, ...]) -> Function:
 
 
 def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
-    """Calls a function for each value; its errors get a note with the value, as from `compose`."""
+    """Calls a function for each value; its errors get a note with the value, as from `compose`.
+
+    Raises:
+        RuntimeError: a function given to `map()` raised StopIteration, at which a plain `map` would leave out the rest.
+    """
     results = []
     for value in values:
         try:
             results.append(finish(value))
+        except StopIteration as error:
+            raise RuntimeError(STOPPED) from error
         except Exception as error:
             note_value(error, "map", value)
             raise
