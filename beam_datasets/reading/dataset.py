@@ -30,6 +30,7 @@ from beam_datasets.reading.decoding import (
     one_of,
     with_filler,
 )
+from beam_datasets.reading.division import MAX_POSITION, Share
 from beam_datasets.reading.iterator import DatasetIterator
 from beam_datasets.reading.operations import (
     ENDLESS,
@@ -43,11 +44,10 @@ from beam_datasets.reading.operations import (
     Slice,
     Window,
     divide,
-    moved_on,
-    stream_of,
 )
+from beam_datasets.reading.progress import divide_again, stream_of
 from beam_datasets.reading.source import Lookup, Source
-from beam_datasets.reading.state import MAX_POSITION, Share, fingerprint
+from beam_datasets.reading.state import fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
 
 if TYPE_CHECKING:
@@ -732,7 +732,7 @@ class Dataset(Frameworks):
                 f"epoch must be less than {MAX_ENDLESS // max(1, stream.child.length)}, got {stream.times * number}."
             )
         longer = Repeat(stream.child, stream.times * (number + 1))
-        return self._with(moved_on(self._operation, longer)), stream.times * number
+        return self._with(divide_again(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
         """Returns an epoch from which iteration can begin.

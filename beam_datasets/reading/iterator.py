@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -13,21 +14,9 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
-from beam_datasets.reading.operations import (
-    ENDLESS,
-    MAX_ENDLESS,
-    Partials,
-    Repeat,
-    Slice,
-    begun,
-    check_place,
-    left_of,
-    moved_on,
-    reached,
-    settled,
-    stream_of,
-    whole,
-)
+from beam_datasets.reading.decoding import STOPPED
+from beam_datasets.reading.operations import ENDLESS, MAX_ENDLESS, Repeat, Slice, whole
+from beam_datasets.reading.progress import Progress, divide_again, stream_of, stream_progress
 from beam_datasets.reading.state import ReadState, fingerprint
 from beam_datasets.reading.undecoded import UNDECODED, name_at_position
 
@@ -69,22 +58,21 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._is_decoded = False  # whether the items of blocks are decoded already
         self._process = os.getpid()  # that reads ahead
         self._stream = stream_of(dataset._operation)
-        self._go(epoch, 0, ())
+        self._go_to(epoch, Progress())
 
-    def _go(self, epoch: int, position: int, partials: Partials) -> None:
-        """Goes to a position of an epoch, and on in what is left of blocks from there on."""
-        epoch, position = self._stream_place(epoch, position)
+    def _go_to(self, epoch: int, progress: Progress) -> None:
+        """Goes to the first item that remains of an epoch."""
+        self._epoch, position = self._stream_position(epoch, progress.position)
+        progress = replace(progress, position=position)
         operation = self._dataset._operation
-        taken = begun(operation, partials[-1][0]) if partials and not partials[-1][1] else 0
-        self._epoch = epoch
-        self._start = position
-        self._partials = partials[:-1] if taken else partials
-        self._operation = moved_on(operation, left_of(self._stream, position, self._partials), taken)
+        taken = progress.num_taken_of_block(operation)
+        self._progress = progress.without_last() if taken else progress
+        self._operation = divide_again(operation, self._progress.remaining(self._stream), taken)
         self._ended = False
         self.close()
         self._taken = 0
 
-    def _stream_place(self, epoch: int, position: int) -> tuple[int, int]:
+    def _stream_position(self, epoch: int, position: int) -> tuple[int, int]:
         """Returns the epoch to read and the position in the stream: a repeated stream has one epoch after another."""
         if isinstance(self._stream, Repeat):
             return 0, min(epoch * self._num_examples + position, self._stream.length)
@@ -160,7 +148,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             if isinstance(error, Exception) and has_map and self._is_decoded and not is_later:
                 note_value(error, "map", item)
             if isinstance(error, StopIteration):  # it would look like the end
-                raise RuntimeError("a function given to map() raised StopIteration") from error
+                raise RuntimeError(STOPPED) from error
             raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
@@ -180,19 +168,12 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         Raises:
             StateError: a worker's workers are in the middle of blocks.
         """
-        position, partial = reached(self._operation, self._taken, ended=self._ended)
-        start, partials = self._start, self._partials
-        if partials:
-            partials = *partials[:-1], (partials[-1][0], partials[-1][1] + position)
-        else:
-            start += position
-        if partial is not None:
-            partials = *partials, (partial, 0)
-        start, partials = settled(self._stream, start, partials)
-        epoch = self._epoch
+        count, blocks = stream_progress(self._operation, self._taken, ended=self._ended)
+        progress = self._progress.advanced(count, blocks).simplified(self._stream)
+        epoch, position = self._epoch, progress.position
         if isinstance(self._stream, Repeat) and self._num_examples:
-            epoch, start = divmod(start, self._num_examples)
-        return ReadState(start, epoch, self._fingerprint(), partials).to_dict()
+            epoch, position = divmod(position, self._num_examples)
+        return ReadState(position, epoch, self._fingerprint(), progress.unfinished).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to where the iterator was that gave the state.
@@ -204,14 +185,14 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         saved.check(self._fingerprint(), num_examples=self._num_examples)
         if saved.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
             raise StateError(f"the state's epoch is {saved.epoch}: the first epoch of an endless dataset never ends.")
-        _, position = self._stream_place(saved.epoch, saved.position)
+        _, position = self._stream_position(saved.epoch, saved.position)
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
             raise StateError(
                 f"the state's epoch is {saved.epoch} and its position {saved.position}: expected less than "
                 f"{MAX_ENDLESS} examples before it. Begin anew."
             )
-        check_place(self._stream, position, saved.partials)
-        self._go(saved.epoch, saved.position, saved.partials)
+        Progress(position, saved.unfinished).check(self._stream)
+        self._go_to(saved.epoch, Progress(saved.position, saved.unfinished))
 
     @property
     def _num_examples(self) -> int:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 from beam_datasets.errors import WorkerError
 from beam_datasets.reading.blocks import num_bytes
 from beam_datasets.reading.decoding import Batch, one_of
+from beam_datasets.reading.division import Share
 from beam_datasets.reading.operations import Operation, Shared
-from beam_datasets.reading.state import Share
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -18,10 +18,11 @@ from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import growing
 from beam_datasets.reading.decoding import Map, Step
+from beam_datasets.reading.division import MAX_POSITION
 from beam_datasets.reading.links import Item
 from beam_datasets.reading.mixture import Pattern, Schedule
 from beam_datasets.reading.operations import ENDLESS
-from beam_datasets.reading.state import MAX_POSITION, checked
+from beam_datasets.reading.state import checked
 from beam_datasets.reading.stream_state import HINT, StreamState, Unit, unit_of
 from beam_datasets.reading.streams import Stream, StreamIterator
 

@@ -22,6 +22,7 @@ from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
 from beam_datasets.reading.dataset import Frameworks
 from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
+from beam_datasets.reading.division import MAX_POSITION
 from beam_datasets.reading.iterator import StateDict
 from beam_datasets.reading.links import (
     END,
@@ -39,7 +40,7 @@ from beam_datasets.reading.links import (
     holds,
 )
 from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
-from beam_datasets.reading.state import MAX_POSITION, check_fingerprint, fingerprint
+from beam_datasets.reading.state import check_fingerprint, fingerprint
 from beam_datasets.reading.stream_state import Held, OfBase, Origin, StreamState, Unit, leaves
 
 
