@@ -79,13 +79,13 @@ def adopt(
 
     Args:
         pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
-        features: what the records hold: a FeaturesDict, a dict that means one, or the path of a features.json.
-        name: of the dataset; None takes it from the names of files or directories that are as a dataset's.
-        version: of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
+        features: schema of the records: a FeaturesDict, a dict that means one, or the path of a features.json.
+        name: name of the dataset; None takes it from the names of files or directories that are as a dataset's.
+        version: version of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
         split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the files are copied to the new directory
             <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
-        decoders: for some of the features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
+        decoders: decoders of some features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
         **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
     Raises:

@@ -89,7 +89,7 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
 
     Args:
         data_dir: the root.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         TypeError: data_dir is not a path.
@@ -216,7 +216,7 @@ def find_published(
         name_or_dir: a name as `find_dataset_dir` takes it, or with '/' before the version, as in 'digits/small/1.0.0';
             or a directory: a URL, a path that begins with '/', '.' or '~', or any other one that holds a version.
         data_dir: root of the datasets, for a name; see `root_dir`.
-        storage_options: of the store of the directory, or for a name of `data_dir`.
+        storage_options: options of the store of the directory, or for a name of `data_dir`.
 
     Raises:
         DatasetNotFoundError: no published version has this name; the message lists what exists. Or it is not a name.

@@ -59,7 +59,7 @@ class DownloadError(BeamDatasetsError):
 
 
 class ExtractMethod(enum.Enum):
-    """How an archive is unpacked; those of TensorFlow Datasets."""
+    """Format of an archive, under the names of TensorFlow Datasets."""
 
     NO_EXTRACT = "no"
     TAR = "tar"
@@ -91,9 +91,9 @@ class Resource:
     """A URL, with what it does not say itself.
 
     Attributes:
-        url: where the file is fetched.
-        extract_method: how it is unpacked; None for what the name of the file says.
-        path: where the file is, for `extract` and `iter_archive`.
+        url: address of the file.
+        extract_method: format of the archive; None derives it from the file's name.
+        path: local path of the file, for `extract` and `iter_archive`.
     """
 
     url: str | None = None
@@ -103,12 +103,12 @@ class Resource:
 
 @dataclass(frozen=True)
 class Checksum:
-    """What is recorded of a URL.
+    """Recorded size and checksum of the file at a URL.
 
     Attributes:
-        size: of the file, in bytes.
-        sha256: of its content, hexadecimal.
-        filename: under which it is found in the manual directory; None where that is not known.
+        size: size of the file in bytes.
+        sha256: SHA-256 of its content, in hexadecimal digits.
+        filename: name of the file in the manual directory; None if unknown.
     """
 
     size: int
@@ -146,18 +146,18 @@ def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checks
 
 @dataclass(frozen=True)
 class DownloadSettings:
-    """Where downloads go, and what is done with their checksums.
+    """Directories of downloads, and rules for their checksums.
 
     Attributes:
-        download_dir: where files are kept; workers must see it.
-        manual_dir: where the user has put what cannot be fetched; None for `manual` in `download_dir`.
-        instructions: what the user must put there.
-        checksums: what is recorded of URLs.
+        download_dir: directory of downloaded files; workers must see it.
+        manual_dir: directory of files that the user must provide; None for `manual` in `download_dir`.
+        instructions: instructions for the user about these files.
+        checksums: recorded sizes and checksums, by URL.
         register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
         force_checksums: a URL without checksum is an error.
         offline: nothing is fetched: what is not there is an error. So it is on a worker.
         verify_ssl: whether certificates of servers are verified.
-        max_at_once: how many files are fetched at the same time.
+        max_at_once: maximum number of simultaneous downloads.
     """
 
     download_dir: Path
@@ -176,7 +176,7 @@ class DownloadSettings:
 
     @property
     def manual_files(self) -> Path:
-        """Where the user has put what cannot be fetched, if there is anything."""
+        """The directory of files that the user must provide, even if it is missing or empty."""
         return (self.manual_dir or self.download_dir / "manual").absolute()
 
     def check_manual_dir(self, error: Exception) -> None:
@@ -204,12 +204,12 @@ class DownloadManager:
 
     @property
     def download_dir(self) -> Path:
-        """Where files are kept."""
+        """The directory of downloaded files."""
         return self._settings.download_dir
 
     @property
     def manual_dir(self) -> Path:
-        """Where the user has put what cannot be fetched.
+        """The directory of files that the user must provide.
 
         Raises:
             DownloadError: the directory does not exist or is empty; the message says what must be there.
@@ -425,7 +425,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
 
     Args:
         path: the archive.
-        method: how it is packed; None for what its name says.
+        method: format of the archive; None derives it from the file's name.
 
     Raises:
         DownloadError: the archive is damaged, or has a path that leads out of it.

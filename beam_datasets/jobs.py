@@ -145,7 +145,7 @@ def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
     """Materializes by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
 
     Args:
-        job: what to materialize.
+        job: the planned job.
         beam_options: see `materialize`.
         engine: the options of `materialize` that change no byte.
 

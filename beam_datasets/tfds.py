@@ -372,7 +372,7 @@ def load(
         split: see there.
         data_dir: see there.
         download: whether to generate it.
-        download_and_prepare_kwargs: of the builder's `download_and_prepare`.
+        download_and_prepare_kwargs: arguments of the builder's `download_and_prepare`.
         builder_kwargs: see there.
         try_gcs: has no meaning here.
         **options: see there.
@@ -438,12 +438,12 @@ def gcs_path(*relative: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoderConfig:
-    """How text is encoded; here it is not.
+    """Encoding of text; this package does not encode it.
 
     Attributes:
         encoder: None.
         encoder_cls: None.
-        name: of the config.
+        name: name of the config.
     """
 
     encoder: None = None

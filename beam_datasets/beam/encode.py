@@ -133,13 +133,13 @@ class EncodeBlocks(beam.DoFn):
 
 @dataclass(frozen=True)
 class UnitReader:
-    """How the examples of some splits are read.
+    """Reader of the examples of some units, which may belong to several splits.
 
     Attributes:
         units: (name, unit) of all units.
         read: unit -> iterable of (key, example), or of (key, example, split).
-        splits: split -> which keys belong to it; None for all.
-        directories: with checkpoints of earlier runs.
+        splits: functions that select the keys of each split: {split: function}; None for all keys.
+        directories: directories with checkpoints of earlier runs.
     """
 
     units: Sequence[NamedUnit]
@@ -165,10 +165,10 @@ class EncodeUnits(beam.PTransform):
     """One element -> the blocks of all units, and their histograms; finished units of earlier runs are not read.
 
     Attributes:
-        reader: of the units.
+        reader: reader of the units.
         features: the feature tree.
-        engine: how records travel.
-        hash_shift: as of `EncodeBlocks`.
+        engine: how records are sent to the shards.
+        hash_shift: the number of low bits of a hash that the histogram drops; see `EncodeBlocks`.
     """
 
     reader: UnitReader

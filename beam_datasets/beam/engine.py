@@ -56,7 +56,7 @@ TARGET = "the directory of the version below data_dir"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How records are sent from encoding to the shards; these options do not change the written files.
+    """Options of how records are sent from encoding to the shards; they do not change the written files.
 
     Attributes:
         spill_dir: directory for spilled payload, visible to all workers; None sends it through the engine's shuffle.
@@ -81,7 +81,7 @@ class EngineOptions:
 
     @property
     def merge_limits(self) -> MergeLimits:
-        """When spilled blocks are merged; inline ones never are."""
+        """The limits for merging spilled blocks; inline blocks are never merged."""
         if self.spill_dir is None:
             return MergeLimits(max_levels=0)
         return MergeLimits() if self.many_machines else ONE_MACHINE
@@ -99,7 +99,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where a pipeline runs.
+    """Environment in which a pipeline runs.
 
     Attributes:
         options: the pipeline's options.
@@ -124,12 +124,12 @@ class Engine:
 
     @property
     def spills(self) -> bool:
-        """Whether payload is spilled unless something else is asked for."""
+        """Whether payload is spilled by default."""
         return short_name(self.name) not in _SHUFFLE_BEST
 
     @property
     def buffers_bundles(self) -> bool:
-        """Whether what a bundle yields is kept in memory until the bundle ends."""
+        """Whether the output of a bundle is kept in memory until the bundle ends."""
         return short_name(self.name) in _BUFFER_BUNDLES
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
@@ -189,7 +189,8 @@ def choose_engine(
         beam_options: Beam's pipeline options, as such or as command line arguments.
         num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
         shared_disk: the workers of a remote runner see this machine's paths (a network file system).
-        wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
+        wait: whether to wait for the end of the job. A job that only becomes a template (`--template_location`) is not
+            waited for.
 
     Raises:
         EngineError: the cluster does not answer.
@@ -327,8 +328,8 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
     """Checks that remote workers can see these paths, and that no options of this process lead there.
 
     Args:
-        engine: where the pipeline runs.
-        paths: what each path is for -> path; None is not a path.
+        engine: the environment in which the pipeline runs.
+        paths: {purpose of a path: path}; None stands for no path.
 
     Raises:
         StoreOptionsError: a path has storage_options, and this process does not start the workers.
@@ -365,7 +366,7 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
     """Checks that workers can import a file of code that was given by its path, or are sent it.
 
     Args:
-        path: of the file.
+        path: path of the file.
         beam_options: Beam's pipeline options.
         shared_disk: the workers of a remote runner see this machine's paths.
 

@@ -67,7 +67,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     """Exports and returns the directory.
 
     Args:
-        plan: what to export, and where.
+        plan: the plan of the export.
         progress: called about twice a second of a local run with how many bytes were written so far.
         **engine_options: beam_options, num_workers and shared_disk; see `engine.choose_engine`.
 

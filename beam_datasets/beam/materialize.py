@@ -60,9 +60,10 @@ class Materialize(beam.PTransform):
 
         Args:
             source: a published dataset, by its name or its directory.
-            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for inline on
-                Dataflow, spilled elsewhere.
-            spill_dir: where they are spilled, and what a filter leaves; None for beside the staging directory.
+            payload: how shuffled records are sent: 'inline' or 'spilled'; None for inline on Dataflow, spilled
+                elsewhere.
+            spill_dir: directory for spilled records and for the result of a filter; None for beside the staging
+                directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
@@ -134,9 +135,9 @@ def _flow(begin: Begin, job: Job, publication: Publication, engine: EngineOption
 
     Args:
         begin: the pipeline.
-        job: what is to be done.
-        publication: what is published, and where.
-        engine: how records travel that do not go straight from shard to shard.
+        job: the planned job.
+        publication: the publication of the dataset.
+        engine: how records are sent that are not copied from shard to shard.
     """
     return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, engine)
 

@@ -70,7 +70,7 @@ class ReadDataset(beam.PTransform):
             decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
             range_bytes: the largest size of the ranges that are dealt out, in bytes; None chooses by the slice's size.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.

@@ -53,7 +53,7 @@ class VerifyDataset(beam.PTransform):
             data_dir: root of the datasets, for a name.
             decode: whether to decode each record, images too.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.
@@ -151,7 +151,7 @@ class SummarizeDataset(beam.PTransform):
     """Gathers statistics of a published dataset; its output is one element, the `Statistics`.
 
     Attributes:
-        request: what is asked for.
+        request: the requested statistics.
 
     >>> statistics = pipeline | SummarizeDataset("squares", data_dir="data")  # doctest: +SKIP
     """
@@ -174,7 +174,7 @@ class SummarizeDataset(beam.PTransform):
             features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
             data_dir: root of the datasets, for a name.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.
@@ -210,7 +210,7 @@ def run_stats(
     """Computes statistics by a pipeline, and returns them.
 
     Args:
-        request: what is asked for; see `statistics.summary.prepare`.
+        request: the requested statistics; see `statistics.summary.prepare`.
         report: see `run_verify`.
         shared_disk: the workers of a remote runner see this machine's paths.
         **engine_options: beam_options and num_workers; see `engine.choose_engine`.
@@ -253,9 +253,9 @@ def _run(
     """Returns the one element of a transform, as the JSON that it was saved as; None where nobody waits for it.
 
     Args:
-        engine: where the pipeline runs.
+        engine: the environment in which the pipeline runs.
         transform: gives one element.
-        text: from that to its JSON; an importable function.
+        text: an importable function that converts the element to its JSON.
         directory: the dataset's. In its bucket the report is written with its options.
         report: the file; None for one that is removed.
 

@@ -55,7 +55,7 @@ class EndedJob:
 
     Attributes:
         result: Beam's result of the job.
-        restarts: how often the engine has repeated a part of the job; 0 if that is unknown.
+        restarts: the number of times that the engine has repeated a part of the job; 0 if that is unknown.
     """
 
     result: PipelineResult
@@ -118,7 +118,7 @@ def run_publishing(
     """Runs a pipeline that publishes a version, in its staging directory.
 
     Args:
-        engine: where the pipeline runs.
+        engine: the environment in which the pipeline runs.
         publication: the version to publish.
         build: applies the transforms to the pipeline, and returns the number of units of its source, or None.
         progress: called with the progress of a local run about twice a second.

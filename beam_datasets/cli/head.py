@@ -153,9 +153,9 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
 
     Args:
         record: the example's.
-        features: of the dataset.
-        directory: where to write.
-        name: what the files' names begin with.
+        features: features of the dataset.
+        directory: directory of the written files.
+        name: prefix of the files' names.
     """
     written = []
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)

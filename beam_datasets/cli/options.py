@@ -32,10 +32,10 @@ class Command:
     metavar of `TYPES` also converts the value. A line that ends with a colon begins a group.
 
     Args:
-        name: what a user types.
-        description: what `--help` shows above the options.
+        name: name of the command, as typed.
+        description: text that `--help` shows above the options.
         options: in the order of `--help`.
-        usage: what follows the name; by default `argparse` makes it of the options.
+        usage: text after the name in the usage line; by default `argparse` makes it of the options.
         settings: name of an option -> what `argparse` takes besides.
     """
 
@@ -295,8 +295,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     """Checks that Beam knows the options that a parser does not.
 
     Args:
-        options: what the parser did not know.
-        parser: of this command, whose options may have been meant.
+        options: arguments that the parser did not recognize.
+        parser: parser of this command, whose options may have been meant.
 
     Raises:
         MissingDependencyError: Beam is not installed.

@@ -128,7 +128,7 @@ class _Site:
     Attributes:
         catalogue: the datasets.
         target: the directory of the site.
-        url: where it will be; '' if that is not known.
+        url: its public address; '' if that is not known.
         damage: name of a version -> why parts of its pages are missing.
     """
 

@@ -132,8 +132,8 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
     """Yields a report as lines for people.
 
     Args:
-        report: what to show.
-        seconds: how long it took; None leaves it out.
+        report: the report to show.
+        seconds: duration of the check; None leaves it out.
         refused: the files that a repair left as they are: it is not recommended for them, unless they cannot be read.
     """
     yield f"{report.dataset or 'a dataset'} in {report.directory}"

@@ -41,7 +41,7 @@ class Comparison:
     """Two feature trees compared.
 
     Attributes:
-        changes: what differs, in the order of the paths.
+        changes: the differences, in the order of the paths.
         old: the tree of the features that are read alike in both versions, as the old one stores them; None for none.
         new: the same as the new one stores them.
     """
@@ -192,7 +192,7 @@ def _one_line(feature: FeatureConnector) -> str:
 
 
 class VersionReader:
-    """How examples of two versions are read.
+    """Reader of the records of two versions, for comparing them.
 
     Attributes:
         is_partial: whether values are not compared: of features whose type changed, or of all where the versions share

@@ -126,11 +126,11 @@ class ExportPlan(Run):
     """A run that exports.
 
     Attributes:
-        format: what is written.
+        format: the format of the files.
         info: the source's description, with the features that are exported.
         schema: the columns of these features.
-        splits: what is exported.
-        lineage: where it comes from.
+        splits: the exported splits.
+        lineage: origin of the exported examples.
         sources: directories of what is read.
     """
 
@@ -183,7 +183,7 @@ def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None =
     """Exports without Beam, one file after the other, and returns the directory.
 
     Args:
-        plan: what to export, and where.
+        plan: the plan of the export.
         progress: called about twice a second with how many bytes were written so far.
 
     Raises:

@@ -41,7 +41,7 @@ class Format:
     """A format. It has no state; it is pickled.
 
     Attributes:
-        name: as users call it.
+        name: name of the format, as users call it.
         module: the package that writes it; '' if none is needed.
     """
 
@@ -78,9 +78,9 @@ class Format:
         It raises a FeatureError if a value cannot be written, and is then called with each record alone.
 
         Args:
-            features: of the examples that are exported.
+            features: features of the exported examples.
             schema: their columns.
-            names: under which the records have these features; None if they have no others.
+            names: names of these features in the records; None if they are the same.
         """
         raise NotImplementedError
 
@@ -88,10 +88,10 @@ class Format:
         """Writes a shard.
 
         Args:
-            blocks: what `maker` makes of its records, in order.
+            blocks: results of `maker` for its records, in order.
             schema: the columns.
             out: the file.
-            split: that is written.
+            split: name of the split.
             start: the index in it of the shard's first example.
         """
         raise NotImplementedError

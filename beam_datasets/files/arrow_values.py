@@ -43,12 +43,12 @@ class Place:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the field has one value, such as a text that a list is made to."""
+        """Whether the field has one value, such as a text, into which a list is converted."""
         return self.field is not None and self.field.item is None and self.field.fields is None
 
     @property
     def is_given(self) -> bool:
-        """Whether the user has given the type of these values, or of what contains them."""
+        """Whether the user has chosen the type of these values, or of a field that contains them."""
         steps = self.path.replace("[]", "").split("/")
         return any("/".join(steps[: i + 1]) in self.given for i in range(len(steps)))
 

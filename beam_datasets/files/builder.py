@@ -154,7 +154,7 @@ class RowReader:
         dropped: names of the columns that are left out.
         key: column that contains the keys; None for keys of file name and row number.
         missing: texts that mean a missing value; None if values are not text.
-        images: how images are stored.
+        images: options for stored images.
         assign: function that returns the split of a row; None if all rows belong to one split.
         decimal: decimal separator of numbers in text.
         folders: partition columns of the files.
@@ -505,7 +505,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Leaves out the files of which a published version was built, and takes the types of its columns.
 
         Args:
-            known: what the published version was built from.
+            known: the files that the published version was built from.
             take_changed: whether files that have changed since are taken.
             compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
@@ -538,12 +538,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether files without examples are files without rows: not if rows that cannot be used are left out."""
+        """Whether files that yield no examples have no rows; False if rows that cannot be used are left out."""
         return not self._skip_bad
 
     @property
     def recorded_keys(self) -> Callable[[], Iterator[dict[str, list[Key]]]] | None:
-        """What yields the keys of the rows that were built, by their splits; None if a row's key decides its split."""
+        """A function that yields the keys of the rows that were built, by split; None if the key decides the split."""
         folder = self._keys_dir
         if not folder:
             return None
@@ -587,7 +587,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _keys_dir(self) -> str:
-        """Where the keys of rows are recorded; '' if they are not."""
+        """The directory in which the keys of rows are recorded; '' if they are not recorded."""
         is_needed = self._records_keys and self._given_assign is not None and self._given_assign.column is not None
         return storage.join(self._root, "recorded.keys") if is_needed else ""
 
@@ -634,7 +634,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     @abc.abstractmethod
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
-        """What reads the rows of a piece."""
+        """The function that reads the rows of a piece."""
 
     def _rows_reader(self) -> RowReader:
         """Returns the reader that makes examples of rows by the complete schema, the key and the splits."""
@@ -698,7 +698,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _assign(self) -> Assignment | None:
-        """What names the split of each row; the splits are the values found in the files if none were given."""
+        """The rule that assigns rows to splits; the splits are the values in the files unless the user names them."""
         if self._given_assign is not None and self._given_assign.column is not None:
             self._fields  # noqa: B018  # looks at the rows, and decides what names with dots mean
         given = self._given_assign
@@ -852,11 +852,11 @@ class Assignment:
     """Names the split of a row.
 
     Attributes:
-        split_of: from values to the split; None for the values that are found in the files.
-        column: that has the value; None for the row's key.
+        split_of: function from a value to its split; None for the values that are found in the files.
+        column: column that has the value; None for the row's key.
         with_key: the value and the key decide together.
         missing: split of rows without a value; None if they are errors.
-        missing_texts: that mean a missing value.
+        missing_texts: texts that mean a missing value.
     """
 
     split_of: SplitByHash | SplitByTime | SplitByValue | None

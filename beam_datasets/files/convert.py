@@ -64,8 +64,8 @@ def value_converter(
     """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
 
     Args:
-        field: of the value.
-        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+        field: field of the value.
+        path: path of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
         dropped: paths, without `[]`, that are left out.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
@@ -433,7 +433,7 @@ def row_converter(
         fields: name -> field of what is kept.
         dropped: names that are left out, `a/x` inside of objects or lists of them; any other name is an error, because
             its values would be lost.
-        path: of the object, with its `/`, if it is inside a row.
+        path: path of the object, with its `/`, if it is inside a row.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value; None if the values are not text.
         decimal: the decimal separator of numbers, if the values are text.

@@ -38,9 +38,10 @@ class ImageOptions:
     """Options for images that a dataset cannot store unchanged with all their properties.
 
     Attributes:
-        exif_orientation: for an image with an EXIF orientation: "keep" stores the file, whose orientation readers
-            ignore; "apply" stores its upright pixels; "error" refuses it.
-        frames: for a file with several frames, pages, views or sizes: "first" keeps the first; "error" refuses it.
+        exif_orientation: handling of an image with an EXIF orientation: "keep" stores the file, whose orientation
+            readers ignore; "apply" stores its upright pixels; "error" refuses it.
+        frames: handling of a file with several frames, pages, views or sizes: "first" keeps the first; "error" refuses
+            it.
     """
 
     exif_orientation: str = "keep"
@@ -64,7 +65,7 @@ def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOpt
         field: field of the image.
         path: path of the field, for advice in errors; see `value_converter`.
         beside: file whose folder relative paths start from.
-        options: what to do with orientations and frames.
+        options: handling of orientations and frames.
 
     Raises:
         ValueError: the image cannot be read or stored.
@@ -92,7 +93,7 @@ def storable_image(
     Args:
         data: content of the image file.
         field: field with the channels and the dtype of the images.
-        options: what to do with orientations and frames.
+        options: handling of orientations and frames.
         path: path of the field, for advice in errors; '' for a builder of image files.
 
     Raises:

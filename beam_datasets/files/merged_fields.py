@@ -19,7 +19,7 @@ class MergedColumn:
     are stored as.
 
     Attributes:
-        field: of the column; a part of it that differs has a `problem`.
+        field: field of the column; a part of it that differs has a `problem`.
     """
 
     def __init__(self, name: str, field: Field, path: str) -> None:

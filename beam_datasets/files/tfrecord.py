@@ -134,11 +134,11 @@ _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 @dataclass
 class ObservedValues:
-    """What the values of one name have in common.
+    """Common properties of the values of one name.
 
     Attributes:
-        kinds: of the values.
-        lengths: of the lists.
+        kinds: kinds of the values.
+        lengths: lengths of the lists.
         seen: the number of lists.
         images: whether all bytes are images.
         labels: the distinct values that could be labels, MAX_LABELS at most.
@@ -168,9 +168,9 @@ class ObservedValues:
         """Returns the field that holds the values.
 
         Args:
-            name: of the feature.
+            name: name of the feature.
             total: the number of records.
-            files: that have them, for errors.
+            files: files that contain the values, for errors.
         """
         if len(self.kinds) != 1:
             kinds_text = " and ".join(sorted(self.kinds)) or "only empty lists"

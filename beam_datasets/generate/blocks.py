@@ -121,8 +121,8 @@ class SpilledBlocks:
     Attributes:
         split: the split's name.
         path: the file; that of a single block contains its payload, too.
-        start: where the list begins in it, in bytes.
-        stop: where the heads end in it, in bytes.
+        start: first byte of the list in it.
+        stop: the byte after the last head in it.
     """
 
     split: str
@@ -237,11 +237,12 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
     It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
 
     Args:
-        workers: what writes and reads the files: an `Engine`, or the same attributes of this process.
-        staging_dir: of this run.
+        workers: the processes that write and read the files: an `Engine`, or the same attributes of this process.
+        staging_dir: staging directory of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where to spill; None for beside the staging directory, or this machine's directory for temporary
-            files where a local run publishes to an object store. In the staging directory's bucket it has its options.
+        spill_dir: the requested directory; None for beside the staging directory, or this machine's directory for
+            temporary files where a local run publishes to an object store. In the staging directory's bucket it has its
+            options.
 
     Raises:
         TypeError: `spill_dir` is not a path.
@@ -348,7 +349,7 @@ class _Collector:
     """The framed records of a block, encoded one by one; the native module's `collector`, in Python.
 
     Args:
-        encode: from an example to its record.
+        encode: function from an example to its record.
         most: bytes of a record; larger ones are not kept.
     """
 
@@ -395,7 +396,7 @@ def make_block(
     Args:
         split: the split's name.
         keys: n x 16 bytes, the records' sort keys.
-        sizes: of the records in each buffer, framed, in bytes; n together.
+        sizes: framed size of each record of each buffer, in bytes; n together.
         buffers: the records, one after the other.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
@@ -467,11 +468,11 @@ class BlockBuilder:
 
     Args:
         split: the split's name, which salts the hash.
-        encode: from an example to its record.
+        encode: function from an example to its record.
         block_size: a block is full when its records reach this size in bytes. Spilled blocks grow, up to four times,
             as there get to be many: each sends a pointer to each shard.
         ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
-        spill_dir: where payload is spilled; None keeps it inline.
+        spill_dir: directory for spilled payload; None keeps it inline.
     """
 
     def __init__(

@@ -55,13 +55,13 @@ def read_prices(path: str | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was encoded of a split.
+    """Examples of a split that were encoded for an estimate.
 
     Attributes:
-        share: of the source; None if it is unknown.
-        examples: of the sample.
+        share: share of the source, from 0 to 1; None if it is unknown.
+        examples: number of examples of the sample.
         num_bytes: size of their framed records.
-        seconds: that encoding them took on one core, with reading.
+        seconds: time of encoding them on one core, with reading, in seconds.
     """
 
     share: float | None
@@ -117,7 +117,7 @@ def _weight(unit: Any) -> float:
 
 @dataclass(frozen=True)
 class SplitEstimate:
-    """What a split will be: examples, size of their framed records in bytes, and shards."""
+    """Estimated size of a split: examples, size of their framed records in bytes, and shards."""
 
     examples: int
     num_bytes: int
@@ -126,7 +126,7 @@ class SplitEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take.
+    """Estimated resources and cost of a run.
 
     Attributes:
         splits: those whose source is known.
@@ -135,9 +135,9 @@ class Estimate:
         reads: requests to an object store.
         writes: requests to an object store.
         spilled_bytes: size of intermediate files at most.
-        core_hours: of all workers together.
-        cost: of machines and requests.
-        cost_a_month: of the published version.
+        core_hours: core hours of all workers together.
+        cost: cost of machines and requests.
+        cost_a_month: cost of the published version per month.
     """
 
     splits: Mapping[str, SplitEstimate]

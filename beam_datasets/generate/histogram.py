@@ -38,7 +38,7 @@ class Histogram:
         num_bytes: (n,) int64, size of their framed records in bytes.
         libraries: whose versions determined bytes of the examples; see `features.raw.recorded`.
         num_blocks: number of blocks that hold the examples.
-        requests: what the processes that encoded them have done meanwhile; not all that others did.
+        requests: I/O counts of the processes that encoded them; not all that others did.
     """
 
     shift: int
@@ -93,7 +93,7 @@ def count_keys(
     Args:
         keys: (n, 2), their sort keys, ascending.
         sizes: (n,), their framed sizes in bytes.
-        max_bins: how many bins there may be.
+        max_bins: maximum number of bins.
         shift: the finest resolution that is of use.
     """
     return _coarsen(shift, keys, np.ones(len(keys), np.int64), sizes, max_bins)

@@ -53,11 +53,11 @@ MIN_RUN_BYTES = 16 << 10  # of records that follow each other, on average, so th
 
 @dataclass(frozen=True, slots=True)
 class ReadSize:
-    """How payload is read.
+    """Sizes of the reads of payload.
 
     Attributes:
-        range_bytes: of one block, in one read, on average.
-        max_bytes: of all blocks, at once.
+        range_bytes: average size of one read of one block, in bytes.
+        max_bytes: maximum size of the reads of all blocks at once, in bytes.
     """
 
     range_bytes: int
@@ -115,13 +115,13 @@ class Merge:
     """The records of some blocks, and their order.
 
     Attributes:
-        reads: of each block, in ascending sort key, what reads bytes [start, stop) of its payload.
+        reads: functions that read bytes [start, stop) of each block's payload, in ascending sort key.
         keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
         sizes: (n,) uint32, their framed sizes in bytes.
         block_of: (n,) int32, the block of each.
         starts: (n,) where each begins in its block's payload, in bytes.
         order: the records to write, in order, as places in the arrays above.
-        read_size: how payload is read.
+        read_size: sizes of the reads of payload.
         for_all: `map`, or that of several threads.
     """
 

@@ -26,10 +26,11 @@ class Owner:
         job: unique to the run.
         host: name of the machine.
         pid: the process there.
-        started: when the job began, in seconds since the epoch.
+        started: start of the job, in seconds since the epoch.
         runner: name of the runner.
-        pid_namespace: in which process numbers are unique: this boot of the machine, and the container; '' if unknown.
-        start_ticks: when the process started, in ticks since the machine booted; None if unknown.
+        pid_namespace: scope in which process numbers are unique: this boot of the machine, and the container; '' if
+            unknown.
+        start_ticks: start of the process, in ticks since the machine booted; None if unknown.
     """
 
     job: str

@@ -44,11 +44,11 @@ SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """When levels are added, and how large they are.
+    """Limits that decide when merge levels are added, and how large they are.
 
     Attributes:
         fan_in: blocks that a task merges, on average; hashing distributes them, so that few tasks get 20% more.
-        range_bytes: that a task, or a group, reads of a block at once.
+        range_bytes: bytes of a block that a task, or a group, reads at once.
         few_reads: this many reads by all groups are always accepted.
         max_levels: stages that the pipeline has for them.
         task_ranges: a task writes at least this many times `range_bytes`, if a run has as much.
@@ -81,9 +81,9 @@ def plan_levels(
 
     Args:
         received: (groups,) examples that each group is sent.
-        num_bytes: of all records that groups are sent.
+        num_bytes: size of all records that groups are sent.
         num_blocks: blocks that contain them.
-        limits: when levels are added.
+        limits: limits that decide when levels are added.
     """
     sizes = level_sizes(len(received), num_bytes, num_blocks, limits)
     return tuple(MergeLevel(runs, _columns(received, columns)) for runs, columns in sizes)
@@ -112,14 +112,14 @@ def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class ShardingOptions:
-    """What decides the number of shards and which examples are in them.
+    """Options that decide the number of shards and the examples in them.
 
     Attributes:
-        num_shards: of each split, or one number for all; None chooses by the size rule.
+        num_shards: number of shards of each split, or one number for all; None chooses by the size rule.
         min_shard_size: lower limit of the size rule, in bytes.
         max_shard_size: upper limit of the size rule, in bytes.
         max_examples_per_split: keep at most this many, those with the lowest sort keys; None keeps all.
-        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
         skip_empty_splits: leave out splits without examples, but not all splits.
     """
@@ -200,7 +200,7 @@ def _integer(name: str, value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one call of the shard writer gets and does.
+    """Task of one call of the shard writer.
 
     Attributes:
         split: the split's name.
@@ -209,8 +209,8 @@ class Group:
         part: index of the part within the shard, and `num_parts` of it.
         num_parts: parts of the shard.
         received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
-        skip: how many of them, in order, belong to groups before.
-        take: how many, after these, belong to the group.
+        skip: number of these examples, in order, that belong to earlier groups.
+        take: number of the following examples, which belong to the group.
     """
 
     split: str
@@ -224,7 +224,7 @@ class Group:
 
     @property
     def text(self) -> str:
-        """Which split and shard this is, for errors."""
+        """The split and the shard as text, for errors."""
         return f"split {self.split!r}, shard {self.shard} of {self.num_shards}"
 
 
@@ -243,7 +243,7 @@ class SplitPlan:
         skips: (groups,) how many of them, in order, are of groups before.
         shards: (groups,) shard of each group.
         takes: (groups,) examples that it writes.
-        levels: in which spilled blocks are merged before the groups read them.
+        levels: levels in which spilled blocks are merged before the groups read them.
     """
 
     split: str
@@ -276,7 +276,7 @@ class Plan:
     Attributes:
         splits: the plans.
         libraries: whose versions determined bytes of the examples, sorted.
-        requests: as of `Histogram`, of all splits.
+        requests: I/O counts of all splits; see `Histogram`.
     """
 
     splits: tuple[SplitPlan, ...]
@@ -303,9 +303,9 @@ def make_plan(
 
     Args:
         splits: the splits, in their order.
-        histograms: of each split that has examples.
-        options: how many shards, and which examples.
-        limits: of the merge levels of spilled blocks; None plans none.
+        histograms: histogram of each split that has examples.
+        options: options that decide the number of shards and their examples.
+        limits: limits of the merge levels of spilled blocks; None plans none.
 
     Raises:
         NoExamplesError: a split has no examples.
@@ -367,9 +367,9 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 
     Args:
         split: the split's name.
-        num_examples: that it will have.
-        num_bytes: of all its records, framed.
-        options: what was asked for.
+        num_examples: number of examples of the split.
+        num_bytes: framed size of all its records, in bytes.
+        options: the requested sharding.
 
     Raises:
         BeamDatasetsError: more shards are asked for than there are examples.

@@ -64,11 +64,12 @@ class Publication(Run):
         info: the content of dataset_info.json, without the splits.
         builder: module and class of the builder, for the manifest.
         options: options that decide the bytes, for the manifest.
-        source: where a materialized dataset came from; None for a generated one.
+        source: origin of a materialized dataset; None for a generated one.
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
         notes: remarks for readers, for run.json.
         attempts: failed runs of which this one reuses what they had finished.
-        shard_records: of shards that such runs have staged, and this one stages; None if there are none.
+        shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
+            none.
         is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
         inputs_of: directory of a published version, whose inputs.json this one gets, too; None if there is none.
@@ -88,7 +89,7 @@ class Publication(Run):
 
     @property
     def is_published(self) -> bool:
-        """Whether this very run has published already."""
+        """Whether this run has already published."""
         return is_published_by(self.job, self.target)
 
 
@@ -111,7 +112,7 @@ def announce(
         sharding: options that decide the shards.
         runner: name of the runner.
         builder: module and class of the builder, as 'module:Class'.
-        source: where a materialized dataset comes from.
+        source: origin of a materialized dataset.
         check_against: see `Publication`. What can be known before the examples are is checked here.
         notes: see `Publication`.
 
@@ -324,7 +325,7 @@ def publish(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
 
     Args:
-        publication: what was announced.
+        publication: the announced publication.
         plan: with `splits`, in their order, each of which has `split`, `num_shards` and `num_examples`.
         shards: all that was written, in any order.
 
@@ -654,8 +655,8 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
-        split: what was planned.
-        shards: what was written of all splits.
+        split: plan of the split.
+        shards: written shards of all splits.
 
     Raises:
         LostExamplesError: they do not hold just the examples that were planned.

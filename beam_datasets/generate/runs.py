@@ -1,4 +1,4 @@
-"""Which run may publish a directory on an object store: decided once, by files that are only ever created.
+"""Reservations of the runs that may publish to an object store: decided once, by files that are only ever created.
 
 An object store creates single files on the condition that they do not exist; it has no rename, and its deletions are
 unconditional. A process may be suspended before any call and go on hours later. So final names are created, never
@@ -175,14 +175,14 @@ class StagedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided of a run; never changes.
+    """Final decision about a run; it never changes.
 
     Attributes:
         job: the run's id.
         kind: 'publish' or 'abandon'.
         digest: identifies the content that is published.
         files: all files of the directory that is published, the marker included.
-        by: who abandoned the run.
+        by: name of the person or program that abandoned the run.
     """
 
     job: str
@@ -210,9 +210,9 @@ class Holder(NamedTuple):
     """The run with the highest reservation of a directory.
 
     Attributes:
-        number: of the reservation.
-        run: which has it.
-        decision: of the run; None if there is none yet.
+        number: number of the reservation.
+        run: the run that has it.
+        decision: decision about the run; None if there is none yet.
     """
 
     number: int
@@ -494,7 +494,7 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
     Args:
         target: the directory that the run would publish.
         job: the run's id. It need not have reserved the directory.
-        by: who gives it up, for messages.
+        by: name of the person or program that abandons it, for messages.
     """
     wanted = Decision(job, ABANDON, by=by)
     while not is_complete(target):  # no run publishes there any more, and records would be left

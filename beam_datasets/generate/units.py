@@ -57,7 +57,7 @@ class SourceUnits:
     does (add the size of a file, or its version).
 
     Attributes:
-        units: what `read` is called with, on a worker.
+        units: arguments of `read`, which is called with each of them on a worker.
         read: unit -> iterable of (key, example), or of (key, example, split) if it chooses the split of each example.
             Splits with the same two objects as `units` and `read` are read once.
         keep: key -> whether the example belongs to the split; None for all.
@@ -80,7 +80,7 @@ def pair_and_splits(
     """Returns the (key, example) of what `read` yields, and the splits that it belongs to.
 
     Args:
-        item: what `read` yields.
+        item: an element that `read` yields.
         keeps: split -> its `keep`, of the splits that are read together.
 
     Raises:
@@ -155,8 +155,8 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
     """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
 
     Args:
-        error: what was raised.
-        key: of the last example before it.
+        error: the raised error.
+        key: key of the last example before it.
         count: examples before it, of the unit if there are several.
         split: the split's name.
         unit: name of the unit; '' if the split has only one.
@@ -193,7 +193,7 @@ class Checkpoint:
     Attributes:
         units: names of the units.
         blocks: in one directory, each alone in its file.
-        crc32c: of each block, CRC-32C of its keys and sizes; its records contain their own.
+        crc32c: CRC-32C of the keys and sizes of each block; its records contain their own.
         libraries: whose versions determined bytes of the examples.
     """
 
@@ -319,10 +319,10 @@ class Resumable:
 
     Attributes:
         target: the version's directory, as URL without options.
-        fingerprint: what decides the bytes of units -> its value or digest.
+        fingerprint: {name of an input that decides the bytes of units: its value or digest}.
         accepted: digests of other fingerprints whose units the user has said to be valid.
         always: whether units are kept however early the run fails.
-        command: that starts the run again, for messages; None if it is unknown or contains credentials.
+        command: the command that starts the run again, for messages; None if it is unknown or contains credentials.
     """
 
     target: str
@@ -452,8 +452,8 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
     """Returns the earlier runs whose finished units may be used, and `own` with the fingerprints that it accepts.
 
     Args:
-        own: of the run that is about to start.
-        run: that run. Directories of earlier runs are beside its own.
+        own: directory of the run that is about to start.
+        run: the run that is about to start. Directories of earlier runs are beside its own.
         resume: 'changed' accepts units of a builder that has changed since.
 
     Raises:
@@ -527,10 +527,10 @@ def command_to_resume() -> str | None:
 
 @dataclass(frozen=True)
 class ShardRecords:
-    """Where a run records what it has staged, and where earlier runs did.
+    """Location of this run's record of staged shards, and of those of earlier runs.
 
     Attributes:
-        spill_dir: of this run.
+        spill_dir: spill directory of this run.
         earlier: spill directories of earlier runs.
         source: digest of all that decides the bytes of shards: fingerprint, names of units, options.
     """

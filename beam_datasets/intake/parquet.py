@@ -39,10 +39,10 @@ class ParquetContent:
     """An open Parquet file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         schema: the Arrow schema.
         leaves: for each column of values, of which a struct has several, the name of its column in the schema.
-        num_rows: that the footer declares.
+        num_rows: number of rows that the footer declares.
         groups: the number of rows that each row group declares.
     """
 
@@ -51,7 +51,7 @@ class ParquetContent:
 
         Args:
             stream: its bytes.
-            path: of the file.
+            path: path of the file.
             size: in bytes, for errors.
 
         Raises:
@@ -173,7 +173,7 @@ class ParquetContent:
 
         Args:
             group: the number of the row group.
-            names: of the columns.
+            names: names of the columns.
 
         Raises:
             InputError: it is damaged, or has another number of rows than it declares.
@@ -261,7 +261,7 @@ class ParquetContent:
         """Returns a batch with INT96 columns as `exact_times` returns them.
 
         Args:
-            batch: of a row group.
+            batch: batch of a row group.
             group: its number.
             start: the number of the batch's first row in the row group.
         """

@@ -23,9 +23,9 @@ class ColumnChunk:
     """The declarations about a column in a row group.
 
     Attributes:
-        num_values: how many values and nulls it has, including one for each empty list; -1 if they are encrypted.
+        num_values: number of its values and nulls, including one for each empty list; -1 if they are encrypted.
         is_encrypted: its pages cannot be read without a key.
-        num_nulls: how many values are null; None if that is not declared.
+        num_nulls: number of nulls; None if that is not declared.
         bounds: its least and its greatest value in the order of the column's type, as they are stored; None if they are
             not declared.
     """

@@ -31,7 +31,7 @@ class Directory:
     """A directory of a TIFF file, which describes a picture.
 
     Attributes:
-        order: of bytes, `<` or `>`.
+        order: order of bytes, `<` or `>`.
         data: the file.
         tags: tag -> type, number of values, and where they start.
     """

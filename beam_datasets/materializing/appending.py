@@ -611,22 +611,24 @@ def append(
     Args:
         source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory. A name
             without a version means the highest one, whatever version a builder of this name would build.
-        new: what is appended: a published dataset, by name or directory, a builder, which is built in a temporary
+        new: the new data: a published dataset, by name or directory, a builder, which is built in a temporary
             directory, or a list of these. An example replaces or is skipped by the order of the list.
-        split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of its name.
+        split: split of the new data, as in `beam_datasets.materialize`; None for all splits, each to the one of its
+            name.
         new_splits: whether splits that the published version lacks are added; otherwise they are an error.
         version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other examples; or
             a version that is not lower.
-        on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example; 'replace'
-            takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files
-            that are split by a value, such as a group, also a key of another split exists, with a record that differs.
+        on_duplicate: handling of a key that exists: 'error'; 'keep_old' keeps the published example; 'replace' takes
+            the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files that
+            are split by a value, such as a group, also a key of another split exists, with a record that differs.
         delete: keys whose examples are left out, of the published and of the new ones.
         data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
             The next version is put beside the published one.
         source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
-        storage_options: of the store of `data_dir`; see `beam_datasets.materialize`.
-        source_storage_options: of the stores of what is appended; see there.
-        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        storage_options: options of the store of `data_dir`; see `beam_datasets.materialize`.
+        source_storage_options: options of the stores of the appended data; see there.
+        num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
+            rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         share_shards: published shards in whose range of keys nothing changes are hard links to them, or copies by the
@@ -634,9 +636,9 @@ def append(
             before what is appended. The other records make shards of their own.
         union_features: whether features that one of the datasets lacks may be missing in the next version; otherwise
             they are an error. Class labels and images cannot be missing.
-        take_changed: of builders of files, which take only files of which the published version was not built: whether
-            files that have changed since are taken, too. A warning names them. A file has changed if its size has, or
-            if its time and its checksum have.
+        take_changed: for builders of files, which take only files from which the published version was not built:
+            whether files that have changed since are taken, too. A warning names them. A file has changed if its size
+            has, or if its time and its checksum have.
         compare_checksums: whether the checksums of all files are compared, also of those with the same size and time.
         progress: called about twice a second with how much is written.
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitCopy:
-    """What the shards of a split are copied of.
+    """Source records of the shards of a split.
 
     Attributes:
         split: the split's name.
-        num_shards: of the split.
+        num_shards: number of shards of the split.
         keyed: whether the records have sort keys.
         files: all records, in order.
         num_bytes: framed size of all records.
@@ -67,11 +67,11 @@ class SplitCopy:
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """What all shards are copied of.
+    """Source records of all shards.
 
     Attributes:
         splits: in the order in which they are asked for.
-        requests: what preparing the ranges has taken.
+        requests: I/O counts of preparing the ranges.
     """
 
     splits: tuple[SplitCopy, ...]

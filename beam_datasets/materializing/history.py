@@ -30,8 +30,8 @@ class Judged:
     """A published version, and why it stays.
 
     Attributes:
-        name: of the version, `name/config:version`.
-        directory: of the version.
+        name: name of the version, `name/config:version`.
+        directory: directory of the version.
         kept: why it stays; '' if it can be removed.
     """
 
@@ -44,10 +44,10 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     """Gives a tag to a published version, which `prune` keeps then; returns the version's directory.
 
     Args:
-        name: of the version, such as 'clicks:3.0.0'; without a version the highest.
+        name: name of the version, such as 'clicks:3.0.0'; without a version the highest.
         tag: a word with letters, digits, `.`, `-` and `_`.
         data_dir: root of the datasets.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         DatasetNotFoundError: the version is not published.
@@ -108,11 +108,11 @@ def plan_prune(
     stays names it. One that was appended to is not kept for that: the next version has all its records.
 
     Args:
-        name: of the dataset, such as 'clicks' or 'clicks/small'.
-        keep: how many of the highest versions stay.
+        name: name of the dataset, such as 'clicks' or 'clicks/small'.
+        keep: number of the highest versions that stay.
         keep_tagged: whether versions with tags may be older; otherwise such a version is an error.
         data_dir: root of the datasets.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         BeamDatasetsError: an old version has a tag, or a dataset of `data_dir` cannot be opened, so that what it needs

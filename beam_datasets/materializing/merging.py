@@ -56,7 +56,7 @@ that has changed has its other rows, too."""
 
 
 class Counts(NamedTuple):
-    """What happens to the examples of a split.
+    """Numbers of examples of a split that are added, replaced, deleted or skipped.
 
     Attributes:
         added: new examples with keys that the published version lacks.
@@ -76,12 +76,12 @@ class Counts(NamedTuple):
 
 
 class _RangeCount(NamedTuple):
-    """What is known of a range once it is counted.
+    """Counts of a range of keys.
 
     Attributes:
-        num_examples: that it keeps.
+        num_examples: number of examples that the range keeps.
         num_bytes: their framed size in bytes.
-        counts: how it differs from the published version.
+        counts: differences from the published version.
         found: each key to delete that it has -> whether a published example has it.
     """
 
@@ -123,7 +123,7 @@ class KeyRanges:
     """The runs of a split, cut into ranges of keys.
 
     Attributes:
-        runs: what is merged, the published run first.
+        runs: runs that are merged, the published run first.
         has_published: whether the first run is published; not of a split that is new.
         on_duplicate: one of `ON_DUPLICATE`.
         delete: sort keys that are left out, ascending, as 16 bytes each.
@@ -202,8 +202,8 @@ class KeyRanges:
         """Returns what is written of a range, in order, and how much that is.
 
         Args:
-            number: of the range.
-            openers: of each run's shards.
+            number: number of the range.
+            openers: openers of each run's shards.
             for_all: see `reading`.
             is_counted: whether records of repeated keys are compared; without, `replaced` is not known.
         """
@@ -354,15 +354,15 @@ def _framed(merge: Merge, place: int) -> bytes:
 
 @dataclass(frozen=True)
 class MergedSplit:
-    """What is written of a split.
+    """Split that is merged from published and new records.
 
     Attributes:
         split: its name.
-        ranges: what it is merged of.
+        ranges: ranges of keys that it is merged from.
         lengths: (ranges,) examples that each range keeps.
         num_bytes: framed size of the split in bytes.
-        borders: where each shard begins, in examples, and where the last one ends.
-        counts: how it differs from the published version.
+        borders: index of the first example of each shard, and the number of all examples.
+        counts: differences from the published version.
         shared: number of a shard -> the published shard that it is.
     """
 
@@ -441,9 +441,9 @@ def merge_split(
     A new split of which all examples are left out has no shards.
 
     Args:
-        name: of the split.
-        ranges: of its keys, cut at shards if there are any to share.
-        sharding: what decides its shards.
+        name: name of the split.
+        ranges: ranges of its keys, cut at shards if there are any to share.
+        sharding: options that decide its shards.
         published: the published shards that may be shared.
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]

@@ -31,12 +31,12 @@ class Found(NamedTuple):
 
     Attributes:
         key: the key.
-        split: of the new row.
+        split: split of the new row.
         sort_key: in that split.
         own: its run there.
         other: the split that has it, too.
         other_sort_key: in that one.
-        place: of the run in that one which has it.
+        place: number of the run in that split that has the key.
     """
 
     key: Key
@@ -53,7 +53,7 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
 
     Args:
         rows: the keys of its rows. Those that no run has, as of rows that were not selected, do not count.
-        number: of the dataset in the runs.
+        number: number of the dataset in the runs.
         runs: split -> what it is merged of.
 
     Raises:
@@ -153,7 +153,7 @@ def stored_keys(
 
     Args:
         dataset: the dataset.
-        number: of it in the runs.
+        number: number of the dataset in the runs.
         runs: split -> what it is merged of.
         column: its name, such as `id` or `user/id`; None if it is unknown.
         options: by which the version that it is appended to was split.

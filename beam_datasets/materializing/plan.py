@@ -69,10 +69,10 @@ class Job:
 
     Attributes:
         info: its description, without splits.
-        splits: what is read for each of its splits.
-        sharding: what decides its shards.
-        lineage: where it came from, as its manifest records it, as far as that is known before the run.
-        transform: what becomes of the records; None if they are copied as they are.
+        splits: sources of each of its splits.
+        sharding: options that decide its shards.
+        lineage: its origin, as its manifest records it, as far as that is known before the run.
+        transform: conversion of the records; None if they are copied unchanged.
         sources: the directories of what is read.
         inputs_of: the version whose input files are those of the dataset, because it has all of their rows; or None.
     """
@@ -97,7 +97,7 @@ class Job:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What readers of the dataset may not expect: repeated keys, and splits that are not in hash order.
+        """Notes for readers of the dataset: repeated keys, and splits that are not in hash order.
 
         Raises:
             MetadataError: an index of a source is damaged.
@@ -138,7 +138,7 @@ class Job:
 
     @cached_property
     def plan(self) -> CopyPlan | None:
-        """What goes into each shard; None if that is known only during the run.
+        """The source records of each shard; None if they are known only during the run.
 
         Raises:
             BeamDatasetsError: a split has fewer examples than shards are asked for.
@@ -162,7 +162,7 @@ class Job:
 
     @cached_property
     def ranges(self) -> RecordRanges:
-        """What is read together; larger in a large source, so that there are not too many."""
+        """The ranges that are each read at once; they are larger in a large source, which limits their number."""
         return RecordRanges(self.splits, max(RANGE_BYTES, self.num_bytes // MANY_RANGES))
 
 
@@ -271,7 +271,7 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
 
     Args:
         builder: the dataset.
-        names: what is kept, nested features as `objects.label`; a name keeps all that is below it. None keeps all.
+        names: features to keep, nested ones as `objects.label`; a name keeps all features below it. None keeps all.
 
     Raises:
         BeamDatasetsError: the dataset has no such feature; the message suggests one.
@@ -336,7 +336,7 @@ def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: 
     Args:
         to: its name, or a part of it.
         source: provides what `to` leaves open.
-        info: of the first dataset that is read.
+        info: metadata of the first source.
         root: `data_dir`.
     """
     wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
@@ -446,10 +446,10 @@ def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir
     """Returns what is going to be published, with the directory of intermediate files, checked.
 
     Args:
-        job: what is materialized.
+        job: the planned job.
         workers: see `choose_spill_dir`.
         runner: name of the runner.
-        payload: how records travel that are shuffled: 'inline', 'spilled', or None for the workers' default.
+        payload: how shuffled records are sent: 'inline', 'spilled', or None for the workers' default.
         spill_dir: directory for intermediate files; None for beside the staging directory.
 
     Raises:

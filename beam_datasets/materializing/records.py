@@ -55,7 +55,7 @@ class RecordRange:
     """Records of a shard that are read together.
 
     Attributes:
-        number: of the range among all ranges of the job, in the order of what is written.
+        number: number of the range among all ranges of the job, in the order of the output.
         split: the split that the records become part of.
         run: number of the sorted run of that split.
         dataset: number of the source.
@@ -65,7 +65,7 @@ class RecordRange:
         keyed: whether the records have sort keys.
         index_path: an index that was made of the file; None for the one beside it.
         num_bytes: framed size in bytes, once it is prepared.
-        requests: what the process that prepared it has done since it last counted.
+        requests: I/O counts of the process that prepared it, since its last count.
     """
 
     number: int
@@ -86,7 +86,7 @@ class RecordRanges:
     """All ranges of a job, each made when it is asked for.
 
     Attributes:
-        splits: what is read.
+        splits: the splits to read.
         range_bytes: larger parts of shards with indexes are divided, in bytes.
     """
 
@@ -95,7 +95,7 @@ class RecordRanges:
 
     @cached_property
     def _runs(self) -> list[tuple[SelectedSplit, int, SortedRun, FileInstructions, NDArray[np.int64]]]:
-        """Of each run: its split, its number there, itself, its files divided, and where each begins in the source."""
+        """For each run: its split, its number there, itself, its files divided, and where each begins in the source."""
         runs = []
         for split in self.splits:
             for number, run in enumerate(split.runs):
@@ -143,9 +143,9 @@ class Records:
     """Records of an open shard.
 
     Attributes:
-        file: which records.
+        file: file instruction of the records.
         shard: the shard, which closes its file after its last use.
-        offsets: where each record begins in the shard, and where the last one ends, in bytes.
+        offsets: first byte of each record in the shard, and the end of the last one.
         keys: their sort keys, (n, 16); None if they have none.
         ordered: whether the keys are ordered integers.
     """
@@ -206,7 +206,7 @@ class Opener:
         """Opens the records of a file instruction.
 
         Args:
-            file: which records; the file name is the whole path.
+            file: the file instruction; its file name is the whole path.
             keyed: whether their sort keys are needed.
             index_path: an index that was made for a shard that has none; None for the shard's own.
 
@@ -259,7 +259,7 @@ class Filter:
 
     Attributes:
         name: `module:function`, as the manifest records it; of a file, the module is its name without `.py`.
-        function: what is called.
+        function: the function.
     """
 
     name: str
@@ -340,13 +340,13 @@ def _load_module(name: str, text: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Transform:
-    """What becomes of each record.
+    """Conversion of each record: the features that are kept, and the filter of examples.
 
     Attributes:
-        features: of each source.
-        names: what is kept of a record, by the names in it; None for all.
-        filter: which examples are kept; None for all.
-        where: which of them are given to the filter; None for all.
+        features: features of each source.
+        names: names of the features that are kept of a record; None for all.
+        filter: filter of the examples; None keeps all.
+        where: condition on the examples that are given to the filter; None for all.
     """
 
     features: tuple[Any, ...] = ()
@@ -378,7 +378,7 @@ class Transform:
 
     @cached_property
     def _compiled(self) -> dict[tuple[int, int], Callable[[list[Any]], list[int]]]:
-        """What evaluates `where` for a source in a thread."""
+        """The compiled `where` of each (source, thread)."""
         return {}
 
     def _chooser(self, whole: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
@@ -462,8 +462,8 @@ def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> 
     """Returns what is to be copied of a range: records of the source's shard, or a file that is written for it.
 
     Args:
-        whole: which records.
-        transform: what becomes of them; None leaves them in their shard, and only finds out where each begins.
+        whole: the range of records.
+        transform: conversion of the records; None leaves them in their shard, and only finds out where each begins.
         directory: gets the files that are made.
 
     Raises:
@@ -527,11 +527,11 @@ def blocks(
     """Yields the records of a range that are kept, in blocks, with the sort keys of a new order.
 
     Args:
-        whole: which records.
-        transform: what becomes of them; None for nothing.
+        whole: the range of records.
+        transform: conversion of the records; None leaves them unchanged.
         reshuffle: the salt of the order. Records without sort keys are ordered by their shard's name and their place.
-        block_size: about the size of a block in bytes.
-        spill_dir: where payload is spilled; None keeps it inline.
+        block_size: approximate size of a block in bytes.
+        spill_dir: directory for spilled payload; None keeps it inline.
     """
     salt = salt_of(reshuffle, whole.run)
     keys: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a materialized dataset is made of: from expressions over published datasets to runs of their shards.
+"""Sources of a materialized dataset: from expressions over published datasets to runs of their shards.
 
     expression := term ('+' term)*
     term       := [SOURCE ':'] a split expression, such as `train[:10%]`
@@ -44,7 +44,7 @@ class Built(ReadOnlyBuilder):
     Attributes:
         builder_name: the class of its builder, which names it in a lineage, because it cannot be opened later.
         display_name: the same, with its config.
-        built_from: what names it in messages: its files, or its builder.
+        built_from: the name for messages: its files, or its builder.
         keys: yields keys of its rows by their splits that may be in another split; None if they are to be read from it.
     """
 
@@ -63,14 +63,14 @@ class SortedRun:
 
     Attributes:
         dataset: number of the source.
-        name: of the source, `name/config:version`.
+        name: name of the source, `name/config:version`.
         split: the source's split.
         start: index of the first example in it.
-        rules: of the sort keys; empty if there are none.
+        rules: rules of the sort keys; empty if there are none.
         files: the file instructions, with whole paths.
         num_bytes: framed size of each file instruction in bytes; an estimate unless `exact`.
         exact: whether the sizes are known to the byte.
-        built_from: what names the source in errors if it was built to be appended, such as its files; '' if it can be
+        built_from: the name of the source in errors if it was built to be appended, such as its files; '' if it can be
             opened by its name.
     """
 
@@ -86,7 +86,7 @@ class SortedRun:
 
     @property
     def source(self) -> str:
-        """What names the source in errors."""
+        """The name of the source, for errors."""
         return self.built_from or self.name
 
     def example(self, index: int) -> str:
@@ -99,9 +99,9 @@ class SelectedSplit:
     """A split that is to be written.
 
     Attributes:
-        name: of the split.
-        expression: what was asked for, in a form that does not depend on where the sources are.
-        reads: what the expression means.
+        name: name of the split.
+        expression: the requested expression, in a form that does not depend on the location of the sources.
+        reads: slices that the expression means.
         runs: the same, divided into runs of ascending keys.
     """
 
@@ -117,7 +117,7 @@ class SelectedSplit:
 
     @property
     def num_examples(self) -> int:
-        """How many examples are read."""
+        """The number of examples."""
         return sum(run.files.num_examples for run in self.runs)
 
     @property
@@ -127,7 +127,7 @@ class SelectedSplit:
 
     @property
     def exact(self) -> bool:
-        """Whether `num_bytes` is known to the byte, for which the shards must have indexes."""
+        """Whether `num_bytes` is exact, for which the shards must have indexes."""
         return all(run.exact for run in self.runs)
 
     @property
@@ -139,7 +139,7 @@ class SelectedSplit:
         """Returns what the manifest records of the split, if the order is kept.
 
         Args:
-            counts: how many examples of each run are written; None for all.
+            counts: number of written examples of each run; None for all.
         """
         counts = counts or [run.files.num_examples for run in self.runs]
         starts = np.cumsum(counts) - counts
@@ -154,7 +154,7 @@ class Sources:
     Attributes:
         data_dirs: roots of datasets, in the order in which they are searched for a name.
         labels: label -> name or directory.
-        options: of the sources' stores; see `storage.with_options_if_remote`.
+        options: options of the sources' stores; see `storage.with_options_if_remote`.
         beside: a path whose options are used for sources in the same bucket, if no others are given.
         opened: the datasets, in the order in which they were first named.
         names_first: whether `SelectedSplit.expression` names the first dataset, too.
@@ -395,7 +395,7 @@ class Repeats:
     """Keys that occur more than once in a split.
 
     Attributes:
-        count: how many examples have the key of an example before them.
+        count: number of examples that have the key of an example before them.
         key: one of the keys: the integer that the author gave, or the hash that is stored.
         first: an example that has it, as a term of a split expression.
         second: another one.

@@ -55,10 +55,10 @@ _OUTSIDE = re.compile(r"pg_.*|has_.*|current_.*|.*_pg_.*|map_type_id_.*|session_
 
 @dataclass(frozen=True)
 class Where:
-    """Which examples are kept.
+    """Condition on the features of the examples that are kept.
 
     Attributes:
-        expression: of DuckDB's SQL, over the names of features.
+        expression: condition in DuckDB's SQL, over the names of features.
     """
 
     expression: str
@@ -76,7 +76,7 @@ class Where:
         """Returns the function from records to the places of those that are kept, ascending.
 
         Args:
-            features: of the records.
+            features: features of the records.
 
         Raises:
             MissingDependencyError: DuckDB or pyarrow is not installed.

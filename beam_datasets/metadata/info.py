@@ -41,16 +41,16 @@ class MetadataDict(dict[str, Any]):
 
 @dataclass(frozen=True)
 class DatasetIdentity:
-    """Which dataset it is.
+    """Name, config, version and directory of a dataset.
 
     Attributes:
         name: the dataset's, in snake case.
-        version: of the dataset.
+        version: version of the dataset.
         data_dir: the directory of this version.
-        module_name: where the builder is defined.
+        module_name: module that defines the builder.
         config_name: None where the dataset has no configs.
-        config_description: what the config is.
-        config_tags: of the config.
+        config_description: description of the config.
+        config_tags: tags of the config.
         release_notes: version -> what is new in it.
     """
 
@@ -98,10 +98,10 @@ class RedistributionInfo:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetInfo(DatasetIdentity):
-    """What is known of a dataset, with the attributes of its identity, which are those of a builder that is given.
+    """Metadata of a dataset, with the attributes of its identity, which a given builder provides.
 
     Attributes:
-        description: of the dataset; common indentation is taken away.
+        description: description of the dataset; common indentation is taken away.
         features: the tree of feature connectors; a dict is taken for the FeaturesDict that it means.
         supervised_keys: (input, target) or (input, target, sample weight): names of features, or tuples and dicts of
             them; what `as_supervised` yields.
@@ -113,10 +113,10 @@ class DatasetInfo(DatasetIdentity):
         metadata: further facts, kept in metadata.json.
         redistribution_info: the licence by the name of TensorFlow Datasets: a dict when it is given, and a
             `RedistributionInfo` when it is read.
-        splits: what was written; empty before the dataset is built.
-        file_format: of the shards.
-        alternative_file_formats: in which the shards exist as well.
-        download_size: of the sources, in bytes; 0 where it is not known.
+        splits: the written splits; empty before the dataset is built.
+        file_format: file format of the shards.
+        alternative_file_formats: file formats of further copies of the shards.
+        download_size: size of the sources, in bytes; 0 if unknown.
         is_blocked: why the dataset must not be used; None where it may.
         extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
 
@@ -203,7 +203,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns this info with what was published: its splits, and each field and class names that this leaves open.
 
         Args:
-            published: what is on disk, of the same version.
+            published: metadata on disk of the same version.
 
         Raises:
             MetadataError: it is of another dataset or version.
@@ -225,7 +225,7 @@ class DatasetInfo(DatasetIdentity):
 
     @property
     def initialized(self) -> bool:
-        """Whether the splits are known: the dataset is published."""
+        """Whether the splits are known, which means that the dataset is published."""
         return bool(self.splits)
 
     @property
@@ -252,7 +252,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns the text of dataset_info.json.
 
         Args:
-            splits: what to say of the splits, in the order in which they are to be stored; None for `self.splits`.
+            splits: text of the splits, in the order in which they are to be stored; None for `self.splits`.
         """
         values = {**self._values(), **self.extra}
         if splits is not None:
@@ -680,12 +680,12 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
 
     Args:
         keys: to be checked.
-        features: of the dataset.
+        features: features of the dataset.
         path: the file that the keys were read from; None where code says them.
 
     Raises:
         ValueError: they do not fit; the message says what may have been meant.
-        MetadataError: likewise, of a file.
+        MetadataError: the same, for keys from a file.
     """
     from beam_datasets.features import FeaturesDict, Sequence
 

@@ -31,11 +31,11 @@ from beam_datasets.metadata.split_by import meaning_of
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """How an author's key becomes the sort key that an index holds.
+    """Rule that turns an author's key into the sort key that an index holds.
 
     Attributes:
         split: the split whose name salts the hash; None for integer keys, which are kept in their order.
-        salts: of the reshufflings since, the first one first.
+        salts: salts of later reshufflings, the first one first.
     """
 
     split: str | None
@@ -63,7 +63,7 @@ class Ascent:
 
     Attributes:
         start: index of its first example.
-        rules: of its keys; several, where examples of several stretches were shuffled into one.
+        rules: rules of its keys; several, where examples of several stretches were shuffled into one.
     """
 
     start: int
@@ -90,10 +90,10 @@ class SourceDataset:
     Attributes:
         name: the dataset's; the class of the builder of what was built to be appended.
         config: None where it has no configs.
-        version: of the dataset; None of what was built to be appended, which cannot be opened.
+        version: version of the dataset; None for data that was built to be appended, which cannot be opened.
         digest: the digest of its manifest; where it has none, the SHA-256 of its other metadata files.
         digest_of: 'manifest' or 'metadata'.
-        source: where it came from itself, as its manifest says; None for a generated one.
+        source: its own origin, from its manifest; None for a generated one.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class SplitLineage:
-    """What a split was made of.
+    """Origin of the examples of a split.
 
     Attributes:
-        expression: what was asked for.
-        reads: what that means, in order.
+        expression: the requested expression.
+        reads: slices that the expression means, in order.
         keys: the stretches of its sort keys; None where it has none.
     """
 
@@ -168,16 +168,16 @@ def _typed(kind: type, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a materialized dataset came from.
+    """Origin of a materialized dataset.
 
     Attributes:
-        datasets: what was read.
-        splits: what each split was made of.
+        datasets: the source datasets.
+        splits: origin of each split.
         filter: name of the function that chose among the examples, as `module:function`; None where all were kept.
         features: the features that were kept; None where all were.
         reshuffle: the salt of the new order; None where the order was kept.
-        appended: of the next version of the first dataset, made by `append`: for each split how many examples were
-            added, replaced, deleted and skipped; None for a materialized dataset.
+        appended: changes by `append`, if this is the next version of the first dataset: for each split how many
+            examples were added, replaced, deleted and skipped; None for a materialized dataset.
     """
 
     datasets: tuple[SourceDataset, ...]
@@ -240,11 +240,11 @@ _DIGEST_AT_END = re.compile(r',\n "digest": "([0-9a-f]{64})"\n}\n?\Z')
 
 @dataclass(frozen=True)
 class ShardColumns:
-    """What is known of the shards of a split: one entry a shard in each column.
+    """Sizes and checksums of the shards of a split: one entry per shard in each column.
 
     Attributes:
         num_examples: in the shard.
-        num_bytes: of its serialized examples, without what the file format adds.
+        num_bytes: size of its serialized examples in bytes, without the framing of the file format.
         file_bytes: size of the file.
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the file's index.
@@ -270,7 +270,7 @@ class ShardColumns:
 
     @property
     def num_shards(self) -> int:
-        """How many shards the split has."""
+        """The number of shards of the split."""
         return len(self.num_examples)
 
     def _to_json(self) -> dict[str, list[Any]]:
@@ -305,18 +305,18 @@ def _from_hex(name: str, texts: list[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was published.
+    """Record of a published version: its shards, metadata files, builder, options and origin.
 
     Attributes:
         name: the dataset's.
         config: None where the dataset has no configs.
-        version: of the dataset.
+        version: version of the dataset.
         splits: the shards of each split.
         metadata: file name -> SHA-256 of dataset_info.json, features.json and the like, in hexadecimal digits.
-        builder: what made it, `module:class`.
-        options: what was asked for and decides what is written, and under "libraries" the name and version of each
-            library that determined bytes of encoded values, if there are any; anything that JSON expresses.
-        source: where a materialized dataset came from; None for a generated one.
+        builder: class that built it, as `module:class`.
+        options: options that decide the content, and under "libraries" the name and version of each library that
+            determined bytes of encoded values, if there are any; anything that JSON expresses.
+        source: origin of a materialized dataset; None for a generated one.
     """
 
     name: str

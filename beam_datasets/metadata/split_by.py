@@ -1,4 +1,4 @@
-"""Which split an example belongs to: by the hash of a value, by its time, or by a name that it holds.
+"""Rules that assign an example to a split: by the hash of a value, by its time, or by a name that it holds.
 
 Each is a function of the value alone, so that an example never moves to another split when others are added.
 """
@@ -95,7 +95,7 @@ def meaning_of(options: str) -> Any:
     True
 
     Args:
-        options: as inputs.json has them: `--split_by`, `--train_until`, `--stratify` and `--splits`.
+        options: options of inputs.json: `--split_by`, `--train_until`, `--stratify` and `--splits`.
     """
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}

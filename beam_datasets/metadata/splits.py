@@ -128,11 +128,11 @@ class ReadInstruction(AbstractSplit):
     """A slice of a split.
 
     Attributes:
-        split_name: of the split.
-        from_: where the slice begins; None for the split's begin. Negative counts from the end.
-        to: where it ends, exclusive; None for the split's end. Negative counts from the end.
-        unit: what both count: 'abs' examples, '%' percent, 'shard' shards.
-        rounding: of percentages. 'closest' to the nearest example, halves to the even one;
+        split_name: name of the split.
+        from_: start of the slice; None for the split's start. Negative counts from the end.
+        to: end of the slice, exclusive; None for the split's end. Negative counts from the end.
+        unit: unit of both: 'abs' examples, '%' percent, 'shard' shards.
+        rounding: rounding of percentages. 'closest' to the nearest example, halves to the even one;
             'pct1_dropremainder' makes all percents equally large and drops what is left over.
 
     Raises:
@@ -308,7 +308,7 @@ def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[Ab
 
     Args:
         split: the expression to divide.
-        n: how many parts; none where it is not positive.
+        n: number of parts; not positive gives none.
         drop_remainder: whether all parts are to have exactly the same size.
 
     Examples:
@@ -328,8 +328,8 @@ def split_for_jax_process(
 
     Args:
         split: the expression to divide among the processes.
-        process_index: of this process; None asks JAX.
-        process_count: of all processes; None asks JAX.
+        process_index: index of this process; None asks JAX.
+        process_count: number of all processes; None asks JAX.
         drop_remainder: see `even_splits`.
 
     Raises:
@@ -453,11 +453,11 @@ class SplitInfo:
 
     Attributes:
         name: such as 'train'.
-        shard_lengths: how many examples each shard has.
-        num_bytes: of all serialized examples, without what the file format adds.
-        filename_template: how the shards are called; None without files.
-        directory: that of the shards.
-        statistics: of the features, as a metadata file had them; nothing here computes any.
+        shard_lengths: number of examples of each shard.
+        num_bytes: size of all serialized examples in bytes, without the framing of the file format.
+        filename_template: template for the names of the shards; None without files.
+        directory: directory of the shards.
+        statistics: statistics of the features from a metadata file; nothing here computes any.
 
     Raises:
         MetadataError: the name or a number cannot be.
@@ -489,12 +489,12 @@ class SplitInfo:
 
     @property
     def num_examples(self) -> int:
-        """Of the split."""
+        """The number of examples of the split."""
         return int(self.offsets[-1])
 
     @property
     def num_shards(self) -> int:
-        """Of the split."""
+        """The number of shards of the split."""
         return len(self.shard_lengths)
 
     @cached_property
@@ -562,8 +562,8 @@ class SubSplitInfo:
     Attributes:
         instruction: the expression that selects it.
         file_instructions: the runs of shards that make it up.
-        directory: that of the shards.
-        count_bytes: what counts the bytes of runs; None where nothing can.
+        directory: directory of the shards.
+        count_bytes: function that returns the size of runs in bytes; None if it is unknown.
     """
 
     instruction: AbstractSplit
@@ -578,27 +578,27 @@ class SubSplitInfo:
 
     @property
     def num_examples(self) -> int:
-        """Of the slice."""
+        """The number of examples of the slice."""
         return self.file_instructions.num_examples
 
     @property
     def num_shards(self) -> int:
-        """How many runs of shards make up the slice."""
+        """The number of runs of shards that make up the slice."""
         return len(self.file_instructions)
 
     @property
     def shard_lengths(self) -> list[int]:
-        """How many examples of each shard the slice has."""
+        """The number of examples that the slice has of each shard."""
         return list(map(int, self.file_instructions.take))
 
     @property
     def examples_in_shards(self) -> list[int]:
-        """How many examples each of the shards has in all."""
+        """The number of all examples of each shard."""
         return list(map(int, self.file_instructions.examples_in_shard))
 
     @cached_property
     def num_bytes(self) -> int | None:
-        """Of the slice's serialized examples, without what the file format adds; None where it is not known."""
+        """The size of its serialized examples in bytes, without the framing of the file format; None if unknown."""
         return None if self.count_bytes is None else self.count_bytes(self.file_instructions)
 
     @property
@@ -636,7 +636,7 @@ class SplitDict(Mapping[str, SplitInfo]):
         Args:
             split_infos: the splits, in the order in which they are stored.
             dataset_name: whose they are, for errors.
-            count_bytes: what counts the bytes of runs of their shards; None where nothing can.
+            count_bytes: function that returns the size of runs of their shards in bytes; None if it is unknown.
 
         Raises:
             MetadataError: two splits have the same name.
@@ -694,7 +694,7 @@ class SplitDict(Mapping[str, SplitInfo]):
 
     @property
     def total_num_examples(self) -> int:
-        """Of all splits."""
+        """The number of examples of all splits."""
         return sum(info.num_examples for info in self.values())
 
     def replace(self, *, dataset_name: str | None = None, count_bytes: CountBytes | None = None) -> SplitDict:

@@ -78,7 +78,7 @@ class FixedLen(_Checked):
     """A list that has the same number of values in every record.
 
     Attributes:
-        shape: of the parsed value; () for a scalar.
+        shape: shape of the parsed value; () for a scalar.
         dtype: see `VarLen`.
         default: the value if the key is absent, with as many values as the shape; None: an absent key is an error.
     """
@@ -125,7 +125,7 @@ class FixedLenSequence(_Checked):
     """A sequence whose time steps all have the same number of values; parsed to shape (time, *shape).
 
     Attributes:
-        shape: of the value of a time step; () for a scalar.
+        shape: shape of the value of a time step; () for a scalar.
         dtype: see `VarLen`.
         allow_missing: whether an absent sequence has no time steps; otherwise it is an error.
     """
@@ -145,7 +145,7 @@ class FixedLenSequence(_Checked):
 
 
 class DataDecoder(Protocol):
-    """What a specification decodes records with."""
+    """Decoder of the records of a specification."""
 
     def list_items(self) -> list[str]:
         """Returns the names of the items."""

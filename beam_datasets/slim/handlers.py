@@ -27,8 +27,8 @@ class SparseTensorValue(NamedTuple):
     """An array of which only some elements are given.
 
     Attributes:
-        indices: where these are; shape (n, dimensions), int64.
-        values: what they are; shape (n,).
+        indices: positions of the values; shape (n, dimensions), int64.
+        values: the values; shape (n,).
         dense_shape: the array's shape; shape (dimensions,), int64.
     """
 
@@ -206,7 +206,7 @@ class SparseTensor(ItemHandler):
         shape_key: the key of the shape, which takes precedence over `shape`.
         shape: the shape, if it is always the same. Without either it is that of the list of indices.
         densify: whether the item is the dense array; otherwise it is a SparseTensorValue.
-        default_value: of the other elements of the dense array; 0 stands for b'' in strings.
+        default_value: value of the other elements of the dense array; 0 stands for b'' in strings.
     """
 
     indices_key: str | None = None
@@ -256,7 +256,7 @@ class Image(ItemHandler):
         shape: the shape of the item, for instance (height, width, channels); None: that of the image, and one
             dimension if it is raw.
         channels: 1 for gray, 3 for RGB, 4 for RGB and alpha, 0 for those of the image.
-        dtype: of the item. Images are decoded as uint8 and cast, without scaling.
+        dtype: dtype of the item. Images are decoded as uint8 and cast, without scaling.
         repeated: whether the key holds any number of images, and the item is a list.
     """
 

@@ -48,7 +48,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is in its file.
+    """Position of a record in its file.
 
     Attributes:
         number: number of the record, from 0.
@@ -113,7 +113,7 @@ class TextLineReader(RecordReader):
 
     Attributes:
         compression: 'gzip' or None.
-        skip_header_lines: how many lines at the beginning of each file are not records.
+        skip_header_lines: number of lines at the beginning of each file that are not records.
     """
 
     skip_header_lines: int = 0
@@ -148,7 +148,7 @@ def _check_start(path: str, start: int, size: int) -> None:
 
 
 class _File(io.RawIOBase):
-    """What `storage.open_reader` returns as Python has files; nothing is sought beyond its end."""
+    """File object over the reader that `storage.open_reader` returns; it cannot be sought beyond its end."""
 
     def __init__(self, reader: storage.Reader) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class DatasetSpecification:
         reader: reads the records of a file.
         decoder: makes items of a record.
         num_samples: number of records as the author gives it; None if unknown.
-        items_to_descriptions: what each item is.
+        items_to_descriptions: description of each item.
     """
 
     def __init__(
@@ -329,15 +329,15 @@ class DatasetDataProvider:
         """Finds the files; opens none yet.
 
         Args:
-            dataset: what to read.
-            num_readers: how many files are read in turns.
+            dataset: the dataset to read.
+            num_readers: number of files that are read in turns.
             shuffle: whether files, and records within the capacity of the queue, are shuffled.
-            num_epochs: how many times each file is read; None for ever.
+            num_epochs: number of times that each file is read; None for ever.
             common_queue_capacity: the window of the shuffle: at most this many records are in memory, and each moves by
                 fewer places.
             common_queue_min: less than the capacity, as in TF-Slim; the order does not depend on it.
             record_key: the name of the item that identifies the record: `<path>:<number in the file>`.
-            seed: of the shuffle, any integer; None means 0.
+            seed: seed of the shuffle, any integer; None means 0.
 
         Raises:
             InputError: a pattern matches no file.

@@ -36,7 +36,7 @@ def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]]
     """Returns the page, the same for the same statistics.
 
     Args:
-        statistics: of slices of a dataset.
+        statistics: statistics of slices of a dataset.
         images: name of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     title, code, style = escape(statistics.dataset), asset("page.js"), asset("page.css")
@@ -208,7 +208,7 @@ def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
 
     Args:
         facts: name of the slice -> name of a column -> HTML.
-        caption: of the table.
+        caption: caption of the table.
     """
     heads = list(dict.fromkeys(head for row in facts.values() for head in row))
     order = [*(head for head in heads if head not in _LAST), *(head for head in _LAST if head in heads)]
@@ -418,9 +418,9 @@ def bars_table(
     """Returns values and their counts in slices as a table with bars of shares.
 
     Args:
-        rows: what to call each value, and its count in each slice; None if it is unknown.
-        slices: of each slice its name, what shares are of, and whether the counts are exact.
-        caption: of the table.
+        rows: name of each value, and its count in each slice; None if it is unknown.
+        slices: name of each slice, total of its shares, and whether its counts are exact.
+        caption: caption of the table.
     """
     highest = max((n / total for _, row in rows for n, (_, total, _) in zip(row, slices) if n and total), default=1)
     lines = []

@@ -46,7 +46,7 @@ class Statistics:
 
     Attributes:
         dataset: its name, config and version.
-        digest: of the published version.
+        digest: digest of the published version.
         directory: the version's.
         slices: name -> {'examples': number, 'features': name -> statistics}; see docs/how-to/stats.md.
         unknown: the names of features of unknown classes, which are left out.
@@ -266,7 +266,7 @@ def constant_size(feature: dict[str, Any]) -> str:
     """Returns the size of images that all have the same, such as '28x28x1'; '' for others.
 
     Args:
-        feature: what is known of it.
+        feature: the feature and its facts.
     """
     sizes = [feature.get(name, {}) for name in SIZES]
     constant = all("min" in size and size["min"] == size["max"] for size in sizes)

@@ -57,7 +57,7 @@ def values_of(codes: Codes, kind: str) -> NDArray[Any]:
     """Returns the numbers of codes.
 
     Args:
-        codes: of numbers.
+        codes: codes of numbers.
         kind: 'f', 'i' or 'u', as of the dtype of the numbers.
 
     >>> values_of(codes_of(np.array([-3, 7])), "i").tolist()
@@ -118,12 +118,12 @@ class DistinctValues:
     """Distinct values.
 
     Attributes:
-        shown: what to show of each value that is kept.
-        hashes: of these values, ascending.
-        counts: of each of these values.
+        shown: display form of each value that is kept.
+        hashes: hashes of these values, ascending.
+        counts: count of each of these values.
         complete: whether all values are kept.
         sampled: the sample: hashes of occurrences, ascending, and hashes of their values.
-        sampled_shown: what to show of each value of the sample.
+        sampled_shown: display form of each value of the sample.
         table: counters, by row and part of the hash.
     """
 
@@ -144,9 +144,9 @@ class DistinctValues:
         """Adds distinct values.
 
         Args:
-            hashes: of each value, all distinct.
-            counts: of each value.
-            shown: what to show of each value.
+            hashes: hash of each value, all distinct.
+            counts: count of each value.
+            shown: display form of each value.
         """
         for row in range(ROWS):
             np.add.at(self.table[row], _columns(hashes, row), counts)

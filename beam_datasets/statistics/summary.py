@@ -86,7 +86,7 @@ class Column:
         values: all values in order: numbers, or a list of bytes.
         counts: number of values of each of these records; an integer if all have the same number.
         lengths: number of items of the outermost sequence of each; None if that is fixed.
-        damaged: how many of the other records have the feature, but with a value that does not decode.
+        damaged: number of other records that have the feature, but with a value that does not decode.
     """
 
     present: NDArray[np.int64]
@@ -134,8 +134,8 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
     """Returns the function from records to the columns of the leaves.
 
     Args:
-        feature: of the dataset.
-        leaves: which leaves of it.
+        feature: feature of the dataset.
+        leaves: leaves of the feature to read.
     """
     tree = stored_tree(feature, {leaf.path for leaf in leaves})
     decode = (lambda records: None) if tree is None else ColumnarDecoder(chosen(tree)).columns
@@ -269,7 +269,7 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
     """Adds a block of records.
 
     Args:
-        summary: of the leaf, changed in place.
+        summary: summary of the leaf, changed in place.
         leaf: the feature.
         column: its values.
         records: the index in the slice of each record.
@@ -375,9 +375,9 @@ class StatisticsRequest:
 
     Attributes:
         full_name: name, config and version of the dataset, such as 'digits/small:1.0.0'.
-        digest: of the published version.
+        digest: digest of the published version.
         directory: the version's.
-        pool: of its shards.
+        pool: pool of its shards.
         features: its features.
         leaves: the features to summarize.
         unknown: the paths of features of unknown classes, which cannot be read.
@@ -419,7 +419,7 @@ class ShardRange:
     """Records of a shard.
 
     Attributes:
-        number: of the slice.
+        number: number of the slice.
         first: the index in the slice of the first one.
         run: the records.
     """
@@ -444,7 +444,7 @@ def prepare(
             in the dataset's order.
         features: names of features such as 'a' or 'b.c', with all that is below them; None for all.
         data_dir: root of the datasets, for a name.
-        storage_options: of the store of the dataset; see `beam_datasets.builder`.
+        storage_options: options of the dataset's store; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: the dataset does not exist.

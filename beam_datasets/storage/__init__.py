@@ -123,7 +123,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
     Nothing is made or changed. A store is not asked: permission to write does not imply permission to read.
 
     Args:
-        path: of the file.
+        path: path of the file.
         in_dir: whether its directory must exist, as for a file that the user names.
 
     Raises:

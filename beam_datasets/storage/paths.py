@@ -139,8 +139,8 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
 
     Args:
         path: a URL; or, without options, any path.
-        options: of the store; None for those that this process uses for the URL already, or of the environment; `{}`
-            for those of the environment.
+        options: options of the store; None for those that this process uses for the URL already, or of the environment;
+            `{}` for those of the environment.
 
     Raises:
         StoreOptionsError: there are options, but the path is local.

@@ -1,4 +1,4 @@
-"""What authors test with: a builder on fake data, without a network; a connector; and the builders of TFDS."""
+"""Test kit for authors: a builder on fake data, without a network; a connector; and the builders of TFDS."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ class DatasetBuilderTestCase(unittest.TestCase):
         DATASET_CLASS: the builder.
         SPLITS: {split: number of examples}.
         BUILDER_CONFIG_NAMES_TO_TEST: the configs; all where this is empty.
-        VERSION: which version is built; None for the builder's.
-        EXAMPLE_DIR: where the fake sources are; None for `dummy_data` beside the test, which `manual_dir` is too.
-        DL_EXTRACT_RESULT, DL_DOWNLOAD_RESULT, DL_EXTRACT_ONLY_RESULT: what `download_and_extract`, `download` and
+        VERSION: version to build; None for the builder's.
+        EXAMPLE_DIR: directory of the fake sources; None for `dummy_data` beside the test, which `manual_dir` is too.
+        DL_EXTRACT_RESULT, DL_DOWNLOAD_RESULT, DL_EXTRACT_ONLY_RESULT: results of `download_and_extract`, `download` and
             `extract` return, with paths within EXAMPLE_DIR; None for that directory.
         OVERLAPPING_SPLITS: splits that may have examples of others.
         SKIP_CHECKSUMS: downloads need no recorded checksum.
@@ -113,7 +113,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
 
     @property
     def dummy_data(self) -> Path:
-        """Where the fake sources are."""
+        """The directory of the fake sources."""
         return Path(self.EXAMPLE_DIR or Path(inspect.getfile(type(self))).parent / "dummy_data")
 
     def setUp(self) -> None:

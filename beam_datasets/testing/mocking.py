@@ -36,9 +36,9 @@ class MockPolicy(enum.Enum):
     """The source of the features and splits of `mock_data`.
 
     Attributes:
-        AUTO: from metadata files, where there are any, else from the builder's class.
-        USE_CODE: from the builder's class.
-        USE_FILES: from metadata files; without them reading is an error.
+        AUTO: uses metadata files if there are any, else the builder's class.
+        USE_CODE: uses the builder's class.
+        USE_FILES: uses metadata files; without them reading is an error.
     """
 
     AUTO = enum.auto()
@@ -63,10 +63,10 @@ def mock_data(
     the dtype that `get_tensor_info` declares.
 
     Args:
-        num_examples: of each split.
+        num_examples: number of examples of each split.
         num_sub_examples: items of a `Dataset` feature.
         max_value: the largest integer; None for 255.
-        policy: what features and splits are taken from.
+        policy: source of features and splits.
         as_dataset_fn: a function `(builder, split=..., **options)` in place of `as_dataset`.
         as_data_source_fn: the same in place of `as_data_source`.
         data_dir: root of metadata files (dataset_info.json, features.json and label files, without shards), in place of

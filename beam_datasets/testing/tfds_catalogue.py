@@ -27,8 +27,8 @@ def load_tfds_builder(module: str, name: str = "Builder") -> Any:
     """Returns a builder class of an installed TensorFlow Datasets, as one of this package.
 
     Args:
-        module: of the class, such as 'tensorflow_datasets.image_classification.mnist'.
-        name: of the class.
+        module: module of the class, such as 'tensorflow_datasets.image_classification.mnist'.
+        name: name of the class.
 
     Raises:
         ModuleNotFoundError: TFDS is not installed, or has no such module.

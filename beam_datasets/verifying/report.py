@@ -28,8 +28,8 @@ class Examination:
     """A dataset that was read.
 
     Attributes:
-        expected: what it should contain.
-        facts: what its shards contain, in the order of `expected.filenames`.
+        expected: its expected content.
+        facts: the content of its shards, in the order of `expected.filenames`.
         decode: whether each record was decoded.
     """
 
@@ -39,7 +39,7 @@ class Examination:
 
     @cached_property
     def shards(self) -> dict[str, ShardFacts]:
-        """What each shard contains, by its name."""
+        """The content of each shard, by its name."""
         return dict(zip(self.expected.filenames, self.facts))
 
     @cached_property
@@ -65,9 +65,9 @@ def verify(
     Args:
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, including images; else one record of each mebibyte is parsed.
-        jobs: how many shards to read at once; None for one a core.
+        jobs: number of shards to read at once; None for one per core.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
-        storage_options: of a URL's store; see `beam_datasets.builder`.
+        storage_options: options of a URL's store; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: the dataset does not exist.
@@ -153,8 +153,8 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
     """Returns the report of a dataset; a pure function.
 
     Args:
-        expected: what the dataset should contain.
-        facts: what each shard contains, in the order of `expected.filenames`.
+        expected: expected content of the dataset.
+        facts: content of each shard, in the order of `expected.filenames`.
     """
     findings, first = list(expected.findings), 0
     for split in expected.splits:

@@ -43,9 +43,9 @@ class Damage:
     Attributes:
         offset: byte where they begin.
         record: number in the file of the first.
-        count: how many there are; None if the rest of the file is lost.
+        count: number of records; None if the rest of the file is lost.
         kind: 'record', 'cut', 'unreadable', 'example' or 'value', as of a finding.
-        problem: what is wrong with the first.
+        problem: description of the first damage.
         key: the sort key of the first in the index; None if there is none.
     """
 
@@ -74,17 +74,17 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """What an index file contains.
+    """Content of an index file.
 
     Attributes:
         problem: why it is not an index; None if it is one. Else the attributes below `crc32c` are empty.
-        crc32c: of the file; None if it cannot be read.
+        crc32c: CRC-32C of the file; None if it cannot be read.
         num_records: in the index.
         has_keys: whether there are sort keys.
         first_key: the first one; None if there is none.
         last_key: the last one.
         descents: the records whose key is not less than that of the next one, up to a maximum number.
-        keys_problem: what is wrong with the keys.
+        keys_problem: description of what is wrong with the keys.
         mismatch: the first difference from the shard.
     """
 
@@ -101,16 +101,16 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """What a shard contains.
+    """Content of a shard.
 
     Attributes:
         problem: why it cannot be read at all; None if it can. Else the attributes below are empty.
         missing: whether the file is missing.
         size: in bytes.
-        crc32c: of the file; None if a record is damaged.
+        crc32c: CRC-32C of the file; None if a record is damaged.
         num_records: records whose place is known, including damaged ones.
         damages: in the order of the file.
-        index: what its index contains; None without an index.
+        index: content of its index; None without an index.
     """
 
     problem: str | None = None
@@ -168,7 +168,7 @@ class RecordChecks:
 
         Args:
             records: to check.
-            sample: how many of the first ones are checked, apart from their files, if not each is.
+            sample: number of records to check first, apart from their files, if not each is checked.
         """
         problems_by_record: dict[int, tuple[str, str]] = {}
         if self.files is not None:
@@ -221,8 +221,8 @@ def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] 
     """Returns what a shard and its index contain; what cannot be read is part of the result, not an error.
 
     Args:
-        path: of the shard.
-        checks: of its records.
+        path: path of the shard.
+        checks: checks of its records.
         progress: called with the number of bytes read since the last call.
     """
     index, index_facts = _read_index(path + INDEX_SUFFIX)
@@ -268,7 +268,7 @@ class _Walk:
     Attributes:
         damages: in the order of the file.
         num_records: records whose place is known, including damaged ones.
-        crc32c: of the good records so far.
+        crc32c: CRC-32C of the good records so far.
         whole: whether all records so far are good.
         mismatch: the first difference between index and file.
     """

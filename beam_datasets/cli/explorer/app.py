@@ -286,7 +286,7 @@ def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, s
     Args:
         dataset: a name shows all versions of its dataset; a directory that version, or the datasets in it.
         data_dir: the root of the datasets, for a name.
-        storage_options: of its store.
+        storage_options: options of its store.
     """
     root = catalog.root_dir(data_dir, storage_options)
     if dataset is None:

@@ -54,7 +54,7 @@ class Catalogue:
     Attributes:
         root: their `data_dir`.
         only: the name of the only dataset, or with `directory` of the only version; '' for all below the root.
-        directory: of the only version.
+        directory: directory of the only version.
     """
 
     root: str
@@ -88,7 +88,7 @@ class Catalogue:
             expression: the slice.
             where: a condition on its examples; '' for none.
             rows: positions of the slice that are shown; None for all.
-            number: of the slice on its page, so that the commands of two make different datasets.
+            number: number of the slice on its page, so that the commands of two make different datasets.
         """
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
@@ -297,7 +297,7 @@ def sample_images(
 
     Args:
         published: the dataset.
-        expression: of the slice.
+        expression: expression of the slice.
         url: returns the URL of an image, by the index of its example, its path, and its number there; '' for none.
 
     Returns:
@@ -362,10 +362,10 @@ def media(
 
     Args:
         published: the dataset.
-        expression: of the slice.
-        index: of the example in it.
-        path: of the feature.
-        item: which one of the feature's images.
+        expression: expression of the slice.
+        index: index of the example in the slice.
+        path: path of the feature.
+        item: index of the image in the feature.
         pixels: the longer side of the image that is returned, at most.
 
     Raises:

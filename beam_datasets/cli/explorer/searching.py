@@ -55,11 +55,11 @@ def search(
     """Returns the indices of examples for which a condition holds or that cannot be read, and where the search ended.
 
     Args:
-        directory: of the version.
-        expression: of the slice.
+        directory: directory of the version.
+        expression: expression of the slice.
         where: the condition.
         start: the first index that is looked at.
-        count: of examples, after which it ends.
+        count: maximum number of examples.
         seconds: after which it ends, or at most `MAX_WAIT` later.
 
     Raises:
