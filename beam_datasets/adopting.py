@@ -100,7 +100,7 @@ def adopt(
     tree: Any = catalog.read_features(features) if is_file else to_feature(features)
     is_new = data_dir is not None
     directory = files.directory if data_dir is None else catalog.root_dir(data_dir)
-    identity = _identity(files, directory, name, version, new=is_new)
+    identity = _make_identity(files, directory, name, version, new=is_new)
     described = DatasetInfo(builder=identity, features=tree, **info)
     checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
@@ -120,7 +120,7 @@ def adopt(
     return builder_from_directory(identity.data_dir)
 
 
-def _identity(
+def _make_identity(
     found: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
 ) -> DatasetIdentity:
     """Returns which dataset it will be, and in which directory."""
@@ -384,7 +384,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     path_counts = Counter(path for files in splits.values() for path in files)
     if twice := [path for path, count in path_counts.items() if count > 1]:
         raise InputError(f"{twice[0]} is matched twice; its examples would be in the dataset twice.")
-    datasets = {shard.dataset for files in splits.values() for shard in _shards(files) or []}
+    datasets = {shard.dataset for files in splits.values() for shard in _parse_shard_names(files) or []}
     return BareFiles(splits, datasets.pop() if len(datasets) == 1 else None)
 
 
@@ -404,7 +404,7 @@ def _matches(patterns: Patterns) -> list[str]:
     return [path for path in matches if path not in indexes]
 
 
-def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
+def _parse_shard_names(paths: Sequence[str]) -> list[ShardFilename] | None:
     """Returns the parts of the names; None if one of them is not of the default form."""
     names = [storage.basename(path) for path in paths]
     return [ShardFilename.parse(name) for name in names] if all(map(ShardFilename.is_valid, names)) else None
@@ -412,7 +412,7 @@ def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
 
 def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
     """Groups paths by the split in their names; all are of `split` if it is given, or of 'train' if a name has none."""
-    shards = _shards(paths)
+    shards = _parse_shard_names(paths)
     if split is not None or shards is None:
         return {split or "train": paths} if paths else {}
     paths_by_split = defaultdict(list)

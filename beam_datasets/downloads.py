@@ -726,13 +726,13 @@ class _Fetcher:
         is_packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though not asked for
         tag = response.headers.get("ETag", "")  # what a later request for the rest must match
         self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
-        length = _number(response.headers.get("Content-Length"))
+        length = _parse_header_number(response.headers.get("Content-Length"))
         with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
             for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
                 file.write(piece)
                 bar.update(len(piece))
         came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
-        total = _number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
+        total = _parse_header_number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
         for got, wanted in ((came, length), (size, total)):
             if wanted is not None and got != wanted:
                 raise _TryAgainError(f"{got:,} of {wanted:,} bytes came", None)
@@ -747,7 +747,7 @@ def _why_unreachable(error: Exception) -> Exception | None:
     return reason if isinstance(reason, urllib3.exceptions.NewConnectionError) else None
 
 
-def _number(header: str | None) -> int | None:
+def _parse_header_number(header: str | None) -> int | None:
     """Returns the number that a header has; None for anything else."""
     return int(header) if header and re.fullmatch("[0-9]{1,15}", header) else None
 

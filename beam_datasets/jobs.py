@@ -138,7 +138,7 @@ def materialize(source: NameOrDir, *, beam_options: Any | Sequence[str] | None =
 
 def run_export(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str:
     """Exports by Beam if a runner or workers are asked for, otherwise in this process; see `run_job`."""
-    return _run("export", "beam_datasets.exporting.run", plan, beam_options, engine)
+    return _run_plan("export", "beam_datasets.exporting.run", plan, beam_options, engine)
 
 
 def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
@@ -153,10 +153,10 @@ def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
         MissingDependencyError: Beam is asked for and not installed.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    return _run("materialize", "beam_datasets.materializing.plan", job, beam_options, engine)
+    return _run_plan("materialize", "beam_datasets.materializing.plan", job, beam_options, engine)
 
 
-def _run(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[str, Any]) -> str:
+def _run_plan(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[str, Any]) -> str:
     """Runs a plan by the pipeline of this name, or by the function `run_in_process` of a module without Beam."""
     if not asks_for_beam(beam_options, engine):
         return str(importlib.import_module(in_process).run_in_process(plan, **engine))

@@ -408,10 +408,10 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
     seen = pipeline | "StagingSeed" >> beam.Impulse()
-    seen | "CheckStagingVisible" >> beam.Map(_check, publication)
+    seen | "CheckStagingVisible" >> beam.Map(_check_launcher, publication)
 
 
-def _check(_: Any, publication: Publication) -> None:
+def _check_launcher(_: Any, publication: Publication) -> None:
     if not publication.is_published:  # a restarted job checks again, maybe after publishing
         publishing.check_is_of_launcher(publication)
 

@@ -60,7 +60,7 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
-        return _write(begin, replace(self._plan.on(engine.name), is_reserved=False))
+        return _write_files(begin, replace(self._plan.on(engine.name), is_reserved=False))
 
 
 def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **engine_options: Any) -> str:
@@ -79,7 +79,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
-        _write(pipeline, plan)
+        _write_files(pipeline, plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None), run=plan)
         check_visible(plan)
     return plan.target
@@ -91,7 +91,7 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})
 
 
-def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
+def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
     """Writes the files, and puts them in their place."""
     files = (
         begin

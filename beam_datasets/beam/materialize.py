@@ -193,11 +193,11 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOpt
 def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]:
     """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
     sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
-    numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
+    numbers = sources | "Ranges" >> beam.FlatMap(_range_numbers).with_output_types(int)
     return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
 
 
-def _numbers(ranges: RecordRanges) -> Iterator[int]:
+def _range_numbers(ranges: RecordRanges) -> Iterator[int]:
     yield from range(len(ranges))
 
 

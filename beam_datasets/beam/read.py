@@ -105,7 +105,7 @@ class ReadDataset(beam.PTransform):
             | "Slice" >> beam.Create([self._runs], reshuffle=False)
             | "ListRuns" >> beam.FlatMap(_numbered)
             | "ReshuffleRuns" >> beam.Reshuffle()
-            | "Cut" >> beam.FlatMap(_cut, self._pool, self._range_bytes)
+            | "Cut" >> beam.FlatMap(_divide_run, self._pool, self._range_bytes)
             | "ReshuffleRanges" >> beam.Reshuffle()
             | "Read"
             >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
@@ -143,7 +143,7 @@ def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
         index += run.take
 
 
-def _cut(
+def _divide_run(
     numbered: tuple[int, FileInstruction], pool: ShardPool, range_bytes: int
 ) -> Iterator[tuple[int, FileInstruction]]:
     index, run = numbered

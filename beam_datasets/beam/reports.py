@@ -139,11 +139,11 @@ def run_verify(
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     verifying = VerifyDataset(name_or_dir, shared_disk=shared_disk, **options)
     _check_place(engine, report, shared_disk=shared_disk, what="the report")
-    report_json = _run(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    report_json = _run_report(engine, "Verify" >> verifying, _format_report, verifying.directory, report)
     return None if report_json is None else Report.from_json(report_json)
 
 
-def _text(report: Report) -> str:
+def _format_report(report: Report) -> str:
     return json.dumps(report.to_json(), indent=1)
 
 
@@ -224,7 +224,7 @@ def run_stats(
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
     _check_place(engine, report, shared_disk=shared_disk, what="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
-    statistics_json = _run(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
+    statistics_json = _run_report(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
     return Statistics.from_json(statistics_json, request.directory)
 
 
@@ -243,7 +243,7 @@ def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: boo
         raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
 
 
-def _run(
+def _run_report(
     engine: engines.Engine,
     transform: beam.PTransform,
     text: Callable[[Any], str],

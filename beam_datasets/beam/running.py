@@ -303,7 +303,7 @@ def _run_job(
             problem = str(error) or "interrupted"
             job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
             raise job.unknown(f"{problem} while it was submitted") from error
-    job = _Job(result, *_identity(result, name, options, cluster), cluster, starts_engine)
+    job = _Job(result, *_identify_job(result, name, options, cluster), cluster, starts_engine)
     if not starts_engine and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
     if not wait:
@@ -349,7 +349,7 @@ def _name(options: Any) -> str:
     return str(cloud.job_name)
 
 
-def _identity(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
+def _identify_job(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
     """Returns (id or name, page) of a job; see `_Job`."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"

@@ -153,11 +153,11 @@ def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> N
         return
     say(splits_table(builder.info.splits))
     say(f"Published in {directory} after {seconds:.1f} s")
-    if note := catalog.note_on_names(_label(builder), builder.dataset_dir, builder.version):
+    if note := catalog.note_on_names(_builder_label(builder), builder.dataset_dir, builder.version):
         say(note)
 
 
-def _label(builder: DatasetBuilder) -> str:
+def _builder_label(builder: DatasetBuilder) -> str:
     """Returns the builder's name and config, without the version."""
     return builder.info.display_name.rpartition(":")[0]
 

@@ -80,7 +80,7 @@ def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector)
     yield ""
     counts = ["same", *(["not_compared"] if any(split.not_compared for split in found.splits.values()) else []), *KINDS]
     header = ["split", "old", "new", *(name.replace("_", " ") for name in counts), "paired by"]
-    yield table(header, [_row(split, counts) for split in found.splits.values()])
+    yield table(header, [_split_row(split, counts) for split in found.splits.values()])
     if found.not_compared:
         yield f"Not compared, because their types changed: {', '.join(path or '(all)' for path in found.not_compared)}"
     for split in found.splits.values():
@@ -99,7 +99,7 @@ def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector)
         yield f"Only {', '.join(found.splits)} was compared: other splits may need more."
 
 
-def _row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
+def _split_row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
     examples = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
     return [split.name, *examples, *(getattr(split, count) for count in counts), split.by or "-"]
 

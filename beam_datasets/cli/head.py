@@ -73,7 +73,7 @@ def run_head(args: Sequence[str]) -> int:
         storage.make_dirs(known.images)
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
     records, undecoded = dataset.raw(), 0
-    shown = _shown(dataset, line_width() - 2)
+    shown = _example_formatter(dataset, line_width() - 2)
     for i in range(min(known.count, len(dataset))):
         lines, problem = shown(i)
         undecoded += bool(problem)
@@ -88,7 +88,7 @@ def run_head(args: Sequence[str]) -> int:
     return UNDECODED_FOUND if undecoded else 0
 
 
-def _shown(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
+def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
     """Returns the function from an index to the lines of the example, and what does not decode in it."""
     features, records = dataset.features, dataset.raw()
     whole = dataset.map(lambda example: list(feature_lines(example, features, width)))
@@ -216,15 +216,19 @@ def run_slices(args: Sequence[str]) -> int:
         for part in AbstractSplit.from_spec(known.slice).to_absolute(published.info.splits)
     ]
     reads = [
-        _read(published, name, run)
+        _describe_read(published, name, run)
         for name, start, stop in parts
         for run in published.info.splits[name].between(start, stop)
     ]
-    say(_json(published, known.slice, reads) if known.json else _text(published, known.slice, parts, reads))
+    say(
+        _reads_to_json(published, known.slice, reads)
+        if known.json
+        else _format_reads(published, known.slice, parts, reads)
+    )
     return 0
 
 
-def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
+def _describe_read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
     """Returns a run of records with its bytes: by the index, or without an index, by reading the shard.
 
     `start` and `stop` are its place in the file; `num_bytes` is without the framing of 16 bytes a record.
@@ -240,7 +244,7 @@ def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[
     return {"split": split, **asdict(run), "start": start, "stop": stop, "num_bytes": num_bytes}
 
 
-def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
+def _reads_to_json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
     """Returns the JSON of a slice and the files that it is read from."""
     summary = {
         "dataset": published.info.display_name,
@@ -253,7 +257,7 @@ def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str,
     return json.dumps(summary, indent=1)
 
 
-def _text(
+def _format_reads(
     published: ReadOnlyBuilder,
     expression: str,
     parts: Sequence[tuple[str, int, int]],

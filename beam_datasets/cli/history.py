@@ -150,7 +150,7 @@ def run_gc(args: Sequence[str]) -> int:
     if not leftovers:
         say(f"nothing is left over in {root}")
         return 0
-    rows = [_row(leftover, root, now) for leftover in leftovers]
+    rows = [_leftover_row(leftover, root, now) for leftover in leftovers]
     say(table(["left over", "size", "changed", ""], rows, left=(0, 3)))
     if known.abandon:
         return _give_up(known.abandon, leftovers, root)
@@ -162,7 +162,7 @@ def run_gc(args: Sequence[str]) -> int:
     return 0
 
 
-def _row(leftover: Leftover, root: str, now: float) -> list[str]:
+def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
     return [path, size_text(leftover.num_bytes), _ago(now - leftover.modified), state]

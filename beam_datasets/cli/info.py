@@ -88,7 +88,7 @@ def run_list(args: Sequence[str]) -> int:
     elif not versions:
         say(f"nothing is published in {root}")
     else:
-        header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, versions))
+        header, rows = ["dataset", "examples", "shards", "size"], list(map(_totals_row, versions))
         if known.versions:
             header += ["files", "published", "tags", "contents"]
             rows = [
@@ -127,7 +127,7 @@ def _history(directory: str) -> dict[str, Any]:
     return known
 
 
-def _row(listed: dict[str, Any]) -> list[Any]:
+def _totals_row(listed: dict[str, Any]) -> list[Any]:
     if "error" in listed:
         say(listed["error"], file=sys.stderr)
         return [listed["dataset"], "?", "?", "?"]

@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from beam_datasets.cli.resolve import import_code
 
             import_code(imports)
-        code = _run(args)
+        code = _run_command(args)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed why
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             error.__suppress_context__ = False  # what a runner raised, too
             raise
         notes = getattr(error, "__notes__", [])
-        say("\n".join([f"beam-datasets: {error if ours else _described(error, frame)}", *notes]), file=sys.stderr)
+        say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -129,12 +129,12 @@ def _foreign_frame(error: Exception) -> str:
     return str(frames.last_of_author(frames.of(error)) or "")
 
 
-def _described(error: Exception, place: str) -> str:
+def _describe_error(error: Exception, place: str) -> str:
     message = error.msg if isinstance(error, SyntaxError) else error
     return f"{type(error).__name__}: {message}\n  (at {place}; --debug shows all of it)"
 
 
-def _run(args: list[str]) -> int:
+def _run_command(args: list[str]) -> int:
     """Imports the module of the command, runs it and returns its exit code; prints the help without arguments.
 
     Raises:

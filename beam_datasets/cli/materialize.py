@@ -72,7 +72,7 @@ def run_materialize(args: Sequence[str]) -> int:
     say(to_come)
     if known.dry_run:
         if known.where is not None:
-            say(_chosen(job, job.count_chosen()))
+            say(_format_chosen(job, job.count_chosen()))
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
@@ -88,12 +88,12 @@ def run_materialize(args: Sequence[str]) -> int:
         splits = builder_from_directory(directory).info.splits
         say(splits_table(splits))
         if known.where is not None:
-            say(_chosen(job, {name: split.num_examples for name, split in splits.items()}))
+            say(_format_chosen(job, {name: split.num_examples for name, split in splits.items()}))
         say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
-def _chosen(job: Job, counts: Mapping[str, int]) -> str:
+def _format_chosen(job: Job, counts: Mapping[str, int]) -> str:
     """Returns how many records the condition selects."""
     return "\n".join(
         f"{split.name}: selected {counts[split.name]:,} of {split.num_examples:,} records" for split in job.splits
@@ -132,7 +132,7 @@ def _labelled(text: str) -> tuple[str, str]:
 
 def _to_come(job: Job) -> str:
     """Returns a table of what is read and what is written."""
-    rows = [_row(split, job.num_shards(split)) for split in job.splits]
+    rows = [_plan_row(split, job.num_shards(split)) for split in job.splits]
     lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]
     if job.lineage.features is not None:
         lines.append(f"features: {', '.join(job.lineage.features)}")
@@ -144,7 +144,7 @@ def _to_come(job: Job) -> str:
     return "\n".join(lines)
 
 
-def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
+def _plan_row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
     """Returns the row of a split in the table of the plan; its size does not include the overhead of the files."""
     files = split.files
     names = {files.filename(run) for run in range(len(files))}

@@ -82,7 +82,7 @@ def run(args: Sequence[str]) -> int:
     say("\n".join(lines(statistics)))
     took = "" if save_status == "saved before" else f" in {time.monotonic() - started:.1f} s"
     say(
-        f"\n{_count(statistics)}{took}{save_status and '; ' + save_status}"
+        f"\n{_format_count(statistics)}{took}{save_status and '; ' + save_status}"
         f"{'; page in ' + known.html if known.html else ''}"
     )
     return 0
@@ -140,7 +140,7 @@ def _save(found: Statistics, request: StatisticsRequest, known: argparse.Namespa
         return ""
 
 
-def _count(found: Statistics) -> str:
+def _format_count(found: Statistics) -> str:
     features = len(next(iter(found.slices.values()))["features"]) if found.slices else 0
     return (
         f"{plural(features, 'feature')} of {plural(sum(part['examples'] for part in found.slices.values()), 'example')}"
@@ -174,13 +174,13 @@ def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
     distinct = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
     size = constant_size(feature)
     kind = f"{feature['type']} {size}" if size else feature["type"]
-    yield [path, kind, feature["values"], feature["missing"], distinct, *_numbers(feature)]
+    yield [path, kind, feature["values"], feature["missing"], distinct, *_format_spread(feature)]
     for name in _PARTS:
         if name in feature and not (size and name in SIZES):
-            yield [f"  {name}", "", "", "", "", *_numbers(feature[name])]
+            yield [f"  {name}", "", "", "", "", *_format_spread(feature[name])]
 
 
-def _numbers(found: dict[str, Any]) -> list[str]:
+def _format_spread(found: dict[str, Any]) -> list[str]:
     if "mean" not in found:
         return [""] * 5
     values = found["min"], found["quantiles"]["0.5"], found["mean"], found["max"], found["std"]

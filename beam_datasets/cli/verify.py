@@ -57,7 +57,7 @@ def run(args: Sequence[str]) -> int:
     parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
     known, rest = parser.parse_known_args(args)
-    _check(known, [*rest, *unchecked], parser)
+    _check_options(known, [*rest, *unchecked], parser)
     if known.beam:
         check_beam_options(rest, parser)
         return _verify_on_beam(known, [*rest, *unchecked])
@@ -65,7 +65,7 @@ def run(args: Sequence[str]) -> int:
     return _repair(directory, known) if known.repair else _verify(directory, known)
 
 
-def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def _check_options(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Checks that the options go together."""
     if rest and not known.beam:
         parser.error(f"unknown option {rest[0]}; options of Beam need --beam")
@@ -144,7 +144,7 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
     yield from _remedies([f for f in report.findings if f.file not in refused or f.kind == "unreadable"])
     yield from (f"not known: {text}" for text in report.not_known)
     rest = "" if seconds is None else f" in {seconds:.1f} s"
-    yield f"{_result(report)}; {_read(report)}{rest}"
+    yield f"{_result(report)}; {_format_counts(report)}{rest}"
 
 
 def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _result(report: Report) -> str:
     return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost}"
 
 
-def _read(report: Report) -> str:
+def _format_counts(report: Report) -> str:
     counts = f"{plural(report.num_shards, 'shard')}, {plural(report.num_records, 'record')}"
     return f"read {counts}, {size_text(report.num_bytes)}"
 

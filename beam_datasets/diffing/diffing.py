@@ -74,7 +74,7 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
         new: blocks of the new split, likewise.
     """
     for (mine, old_keys), (theirs, new_keys) in aligned([old, new]):
-        yield _pair(mine, old_keys, theirs, new_keys)
+        yield _pair_blocks(mine, old_keys, theirs, new_keys)
 
 
 def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
@@ -96,7 +96,7 @@ def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
         left = [(first + count, keys[count:]) for (first, keys), count in zip(left, counts)]
 
 
-def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
+def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
     """Returns the pairs of two blocks of distinct keys; indices begin at `old_first` and `new_first`."""
     if np.array_equal(old, new):
         places = np.arange(len(old))
@@ -555,7 +555,7 @@ def diff(
             f"the new version, {other.info.display_name}, has a lower number than the old one, "
             f"{one.info.display_name}; give the old one first."
         )
-    names = _chosen(one, other, splits)
+    names = _choose_splits(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = VersionReader(one.info.features, other.info.features, shared)
     split_diffs = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
@@ -592,7 +592,7 @@ def open_versions(
     return opened[0], opened[1]
 
 
-def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
+def _choose_splits(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
     """Returns the names of the splits to compare, each once; those of both versions if `splits` is None.
 
     Raises:

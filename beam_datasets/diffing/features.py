@@ -88,10 +88,10 @@ def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Compariso
 
 def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
     """Compares two features as a whole; they share nothing if a reader gets different values or types from them."""
-    if read := _difference(_read(old), _read(new)):
+    if read := _difference(_read_properties(old), _read_properties(new)):
         return Comparison((FeatureChange(path, "changed", read),))
-    stored = _difference(_chosen(old, _STORED), _chosen(new, _STORED))
-    documented = _difference(*({**_documents(one), **_chosen(one, _DOCUMENTING)} for one in (old, new)))
+    stored = _difference(_select_entries(old, _STORED), _select_entries(new, _STORED))
+    documented = _difference(*({**_documents(one), **_select_entries(one, _DOCUMENTING)} for one in (old, new)))
     changes = [FeatureChange(path, "stored", stored)] if stored else []
     changes += [FeatureChange(path, "documented", documented)] if documented else []
     return Comparison(tuple(changes), old, new)
@@ -116,7 +116,7 @@ def _rewrapped(feature: FeatureConnector, inner: FeatureConnector) -> FeatureCon
 # ------------------------------------------------------------------------------------------------- what features are
 
 
-def _read(feature: FeatureConnector) -> dict[str, Any]:
+def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
     """Returns what a reader gets."""
     levels, inner = _unwrapped(feature)
     entries: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
     }
 
 
-def _chosen(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
+def _select_entries(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
     """Returns the entries of a feature in features.json that have one of the names."""
     inner = innermost(feature)
     content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
@@ -209,8 +209,8 @@ class VersionReader:
         kinds = {change.kind for change in shared.changes}
         self.is_partial = shared.old is None or "changed" in kinds
         self.stores_all_alike = kinds <= {"added", "documented"}
-        self.decode_old, self.decode_new = _decoder(old), _decoder(new)
-        self._shared_old, self._shared_new = _decoder(shared.old), _decoder(shared.new)
+        self.decode_old, self.decode_new = _record_flattener(old), _record_flattener(new)
+        self._shared_old, self._shared_new = _record_flattener(shared.old), _record_flattener(shared.new)
         self.problem_old, self.problem_new = _problem_finder(shared.old), _problem_finder(shared.new)
         self._shares_none = shared.old is None
         self._names = _wire_names(shared.old)  # in the old version's records
@@ -279,7 +279,7 @@ def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
     return frozenset(name.encode() for name in feature.wire_names("")) if feature is not None else frozenset()
 
 
-def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, Any]]:
+def _record_flattener(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, Any]]:
     """Returns the function from a record to {path: value}."""
     if feature is None:
         return lambda record: {}

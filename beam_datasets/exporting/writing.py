@@ -192,7 +192,7 @@ def numbers_json(value: Any) -> Any:
     if value.dtype.kind in "biu":
         return value.tolist()
     if value.dtype != np.float64:
-        short = _short if value.dtype.kind == "f" else _short_bfloat16
+        short = _shortest_float if value.dtype.kind == "f" else _short_bfloat16
         value = np.fromiter(map(short, value.reshape(-1)), np.float64, value.size).reshape(value.shape)
     finite = np.isfinite(value)
     if finite.all():
@@ -202,10 +202,10 @@ def numbers_json(value: Any) -> Any:
     return objects.tolist()
 
 
-def _short(number: np.floating[Any]) -> float:
+def _shortest_float(number: np.floating[Any]) -> float:
     """Returns the number of the fewest digits that is `number` in its dtype.
 
-    >>> float(np.float32(0.1)), _short(np.float32(0.1))
+    >>> float(np.float32(0.1)), _shortest_float(np.float32(0.1))
     (0.10000000149011612, 0.1)
     """
     return float(np.format_float_scientific(number))

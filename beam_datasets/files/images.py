@@ -105,15 +105,15 @@ def storable_image(
         if formats.format_of(data) not in (formats.PNG, formats.JPEG):
             return _as_pixels(read_picture(data), field, options, path)
         header = check_image(data)
-        _check(header, field, options, path)
+        _check_image(header, field, options, path)
         orientation = _orientation(data, header, options)
         if (orientation != 1 and options.exif_orientation == "apply") or not _is_decoded_completely(header, field):
             return _as_pixels(read_picture(data), field, options, path)
         try:
-            _decoder(field.channels, field.dtype)(data)
+            _image_decoder(field.channels, field.dtype)(data)
         except ValueError as error:
             raise InputError(f"a damaged image: {error}") from error
-        _count(header, orientation, field, options)
+        _count_properties(header, orientation, field, options)
         return data
     except BeamDatasetsError:
         raise
@@ -122,7 +122,7 @@ def storable_image(
 
 
 @lru_cache(maxsize=16)
-def _decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
+def _image_decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
     return image_codec.decoder(channels, np.dtype(dtype))
 
 
@@ -138,15 +138,15 @@ def _is_decoded_completely(header: ImageHeader, field: Field) -> bool:
 
 def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str) -> NDArray[Any]:
     """Checks and counts a decoded image, and returns its pixels with the channels of the field."""
-    _check(picture, field, options, path)
+    _check_image(picture, field, options, path)
     _refuse_orientation(picture.orientation, options)
-    _count(picture, picture.orientation, field, options)
+    _count_properties(picture, picture.orientation, field, options)
     count(PRINTED, picture.is_cmyk)
     pixels = picture.upright() if options.exif_orientation == "apply" else picture.pixels
     return np.ascontiguousarray(image_codec.with_channels(pixels, field.channels))
 
 
-def _check(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
+def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
     """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field."""
     if image.num_frames > 1 and options.frames == "error":
         frames = _FRAME_WORDS.get(image.format, "frames")
@@ -210,7 +210,7 @@ def _refuse_orientation(orientation: int, options: ImageOptions) -> None:
         )
 
 
-def _count(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
+def _count_properties(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
     """Counts the properties of a stored image that readers will not see."""
     count(ALPHA, image.has_alpha and field.channels in (1, 3))
     count(REDUCED, image.num_frames > 1)

@@ -213,9 +213,11 @@ def rows(
                     without.append(offset)
                     continue
                 if is_empty:
-                    yield from (_row(b"", each, at, decode, is_checked=True) for each, at in enumerate(without))
+                    yield from (
+                        _parse_record(b"", each, at, decode, is_checked=True) for each, at in enumerate(without)
+                    )
                     is_empty = False
-                yield _row(record, number, offset, decode, is_checked=is_checked)
+                yield _parse_record(record, number, offset, decode, is_checked=is_checked)
             if block.problem:
                 number = block.first + len(block.records)
                 yield number, place_of(block.offsets[-1], number), block.problem
@@ -227,7 +229,9 @@ def rows(
         )
 
 
-def _row(record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool) -> Row:
+def _parse_record(
+    record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool
+) -> Row:
     """Returns the row of a record, or the problem of one that is no example."""
     position = place_of(offset, number)
     try:

@@ -154,7 +154,7 @@ class Estimate:
 def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: Mapping[str, float]) -> Estimate:
     """Returns what a run with spilled payload will take, given samples of the splits."""
     known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
-    splits = {split: _whole(split, sample, sharding) for split, sample in known.items()}
+    splits = {split: _scale_sample(split, sample, sharding) for split, sample in known.items()}
     size = sum(split.num_bytes for split in splits.values())
     moved, reads, writes = map(sum, zip(*(_moved(split) for split in splits.values()), (0, 0, 0)))
     encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
@@ -186,7 +186,7 @@ def _moved(split: SplitEstimate) -> tuple[int, int, int]:
     return moved, reads, writes
 
 
-def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
+def _scale_sample(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
     """Returns the split that a sample is of."""
     scale = 1 / (sample.share or 1)
     examples = max(1, round(sample.examples * scale))

@@ -86,7 +86,7 @@ def plan_levels(
         limits: limits that decide when levels are added.
     """
     sizes = level_sizes(len(received), num_bytes, num_blocks, limits)
-    return tuple(MergeLevel(runs, _columns(received, columns)) for runs, columns in sizes)
+    return tuple(MergeLevel(runs, _divide_groups(received, columns)) for runs, columns in sizes)
 
 
 def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimits) -> list[tuple[int, int]]:
@@ -103,7 +103,7 @@ def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimit
     return sizes
 
 
-def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+def _divide_groups(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
     """Returns the last group of each of at most `columns` columns of about as many examples."""
     ends = np.cumsum(received)
     last = np.searchsorted(ends, ends[-1] * (np.arange(1, columns + 1) / columns), side="left")
@@ -160,14 +160,16 @@ class ShardingOptions:
     def _take_integers(self) -> None:
         """Converts all numbers to int: JSON cannot store NumPy's."""
         names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
+        taken: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
         if isinstance(self.num_shards, Mapping):
             asked = self.num_shards.items()
             if others := [split for split in self.num_shards if not isinstance(split, str)]:
                 raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
-            taken["num_shards"] = {split: _integer(f"num_shards[{split!r}]", count) for split, count in asked}
+            taken["num_shards"] = {
+                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in asked
+            }
         else:
-            taken["num_shards"] = _integer("num_shards", self.num_shards)
+            taken["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
         for name, value in taken.items():
             object.__setattr__(self, name, value)
 
@@ -194,7 +196,7 @@ class ShardingOptions:
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
-def _integer(name: str, value: Any) -> int | None:
+def _check_optional_integer(name: str, value: Any) -> int | None:
     return None if value is None else integer(name, value)
 
 
@@ -347,7 +349,7 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
     bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
-    stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before)
+    stops, shards = _cut_groups(np.asarray(ends, np.int64), ranks, bytes_before)
     starts = np.concatenate([[0], stops[:-1]])
     first_bins = np.searchsorted(ranks, starts, side="right") - 1
     last_bins = np.searchsorted(ranks, stops, side="left") - 1
@@ -388,7 +390,7 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
     return num_shards
 
 
-def _cut(
+def _cut_groups(
     ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns (ranks where groups end, shard of each): shard ends, and cuts between bins inside large shards."""
@@ -417,8 +419,8 @@ def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
     """
     ascending = np.frombuffer(block.keys, "S16")
     groups = _groups_near(ascending, plan)
-    firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
-    lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
+    firsts = np.searchsorted(ascending, _keys_to_bytes(plan.lows[groups]), side="left")
+    lasts = np.searchsorted(ascending, _keys_to_bytes(plan.highs[groups]), side="right")
     yield from _cut_block(block, plan.first_group + groups, firsts, lasts)
 
 
@@ -427,7 +429,9 @@ def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[
 
     Blocks are distributed among the runs by their paths, which are random.
     """
-    lasts = np.searchsorted(np.frombuffer(block.keys, "S16"), _as_bytes(plan.highs[level.last_groups]), side="right")
+    lasts = np.searchsorted(
+        np.frombuffer(block.keys, "S16"), _keys_to_bytes(plan.highs[level.last_groups]), side="right"
+    )
     firsts = np.concatenate([[0], lasts[:-1]])
     columns = len(level.last_groups)
     run = zlib.crc32(block.path.encode("utf-8", "surrogateescape")) % level.num_runs
@@ -465,6 +469,6 @@ def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]
     return near[near < len(plan)]
 
 
-def _as_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+def _keys_to_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     """Returns keys (n, 2) as 16 big-endian bytes each, which compare like the numbers."""
     return np.ascontiguousarray(keys.astype(">u8")).view("S16").ravel()

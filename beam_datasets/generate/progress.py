@@ -55,7 +55,7 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
         spill_dir: spill directory of the run; None if it has none.
         in_stores: whether to list directories on an object store, which takes several requests.
     """
-    spilled, staged = _sizes(spill_dir, in_stores), _sizes(staging_dir, in_stores)
+    spilled, staged = _list_sizes(spill_dir, in_stores), _list_sizes(staging_dir, in_stores)
     examples, size = _encoded(spill_dir or "", spilled)
     shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
     written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
@@ -66,7 +66,7 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
 
 def count_units(spill_dirs: Iterable[str]) -> int:
     """Returns how many units of the source the checkpoints in spill directories contain."""
-    return sum(_count_units(_sizes(spill_dir, True)) for spill_dir in spill_dirs)
+    return sum(_count_units(_list_sizes(spill_dir, True)) for spill_dir in spill_dirs)
 
 
 def _count_units(names: Iterable[str]) -> int:
@@ -99,7 +99,7 @@ def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable
     return total
 
 
-def _sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
+def _list_sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
     """Returns {path: size, or None if unknown} of the files in a directory; on a store, also of those below it."""
     try:
         if directory is None or (storage.is_remote(directory) and not in_stores):

@@ -363,8 +363,8 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision."""
     if publication.is_remote:
         runs.reserve(publication)
-    columns = {split.split: _columns(split, shards) for split in plan.splits}
-    texts = _metadata(publication, columns)
+    columns = {split.split: _make_shard_columns(split, shards) for split in plan.splits}
+    texts = _make_metadata_files(publication, columns)
     libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
     manifest = Manifest(
         name=publication.info.name,
@@ -672,13 +672,13 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     return split_shards
 
 
-def _columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
+def _make_shard_columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
     """Returns what the manifest records of a split's shards, after checking them."""
     split_shards = complete_split(split, shards)
     return ShardColumns(*([getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)))
 
 
-def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
+def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it."""
     features = publication.info.features
     texts = {

@@ -122,7 +122,7 @@ def repair(
     steps = []
     for step in plan.steps():
         if not dry_run:
-            _write(step, before.expected.directory, copy)
+            _write_file(step, before.expected.directory, copy)
             if on_step is not None:
                 on_step(step)
         steps.append(step)
@@ -132,7 +132,7 @@ def repair(
     return Repair(before.report, tuple(steps), plan.refused, None if dry_run else after.report)
 
 
-def _write(step: FileRepair, directory: str, copy: str | None) -> None:
+def _write_file(step: FileRepair, directory: str, copy: str | None) -> None:
     path = storage.join(directory, step.file)
     if step.content is not None:
         storage.write_bytes(path, step.content)

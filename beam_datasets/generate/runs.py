@@ -133,7 +133,7 @@ class Run:
 
     def to_json(self) -> bytes:
         """Returns the content of the run's reservation."""
-        return _json(
+        return _encode_json(
             {
                 "owner": asdict(self.owner),
                 "marker": self.marker,
@@ -193,7 +193,7 @@ class Decision:
 
     def to_json(self) -> bytes:
         """Returns the content of the decision's file."""
-        return _json({name: getattr(self, name) for name in self.__slots__})
+        return _encode_json({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: bytes) -> Decision:
@@ -594,5 +594,5 @@ def _damaged(path: str, error: Exception) -> StorageError:
     )
 
 
-def _json(content: Any) -> bytes:
+def _encode_json(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True).encode()

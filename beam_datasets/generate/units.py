@@ -173,14 +173,14 @@ def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, 
         BeamDatasetsError: two units have the same name.
     """
     label = ", ".join(splits)
-    named = [(f"{label}: {_short(repr(unit))}", unit) for unit in units]
+    named = [(f"{label}: {_shorten_name(repr(unit))}", unit) for unit in units]
     name, count = Counter(name for name, _ in named).most_common(1)[0] if named else ("", 0)
     if count > 1:
         raise BeamDatasetsError(f"{name}: expected units that differ in their repr, got {count} such. Give each once.")
     return named
 
 
-def _short(text: str) -> str:
+def _shorten_name(text: str) -> str:
     if len(text) <= MAX_NAME:
         return text
     return f"{text[: MAX_NAME - 36]}... {hashlib.md5(text.encode('utf-8', 'replace')).hexdigest()}"
@@ -375,22 +375,26 @@ def fingerprint(builder: Any) -> dict[str, str]:
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
     left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
-    arguments = {name: _text(value) for name, value in vars(builder).items() if name not in left_out}
+    arguments = {name: _describe_value(value) for name, value in vars(builder).items() if name not in left_out}
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
-    libraries = {name: version for name in _CODECS if (version := _version(name))}
+    libraries = {name: version for name in _CODECS if (version := _library_version(name))}
     return {
         "beam_datasets": __version__,
         "python": ".".join(map(str, sys.version_info[:2])),
         **{f"library {name}": version for name, version in libraries.items()},
         "features": _digest(schema.encode()),
         "disable_shuffling": str(builder.info.disable_shuffling),
-        **{f"code of {name}": digest for kind in _kinds(builder, features) for name, digest in _modules(kind)},
+        **{
+            f"code of {name}": digest
+            for kind in _classes_of_builder(builder, features)
+            for name, digest in _modules(kind)
+        },
         **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
     }
 
 
-def _kinds(builder: Any, features: Any) -> set[type]:
+def _classes_of_builder(builder: Any, features: Any) -> set[type]:
     """Returns the classes of a builder and of its features."""
     connectors = [innermost(feature) for _, _, feature in below(features)]
     return {type(builder), *(type(getattr(feature, "connector", feature)) for feature in connectors)}
@@ -412,24 +416,29 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
         yield module, _digest(source.encode())
 
 
-def _text(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values."""
-    plain = _plain(value)
+    plain = _describe_contents(value)
     return plain if len(plain) <= _MAX_TEXT else f"{plain[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
-def _plain(value: Any) -> str:
+def _describe_contents(value: Any) -> str:
     """Returns a text for the value and all it contains; if it cannot be pickled, one that differs from every other."""
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_plain(key)}: {_plain(item)}' for key, item in value.items())}}}"
+        return (
+            f"{{{', '.join(f'{_describe_contents(key)}: {_describe_contents(item)}' for key, item in value.items())}}}"
+        )
     if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(_plain, value)))}}}"
+        return f"{{{', '.join(sorted(map(_describe_contents, value)))}}}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(map(_describe_contents, value))}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = (f"{field.name}={_plain(getattr(value, field.name, None))}" for field in dataclasses.fields(value))
+        fields = (
+            f"{field.name}={_describe_contents(getattr(value, field.name, None))}"
+            for field in dataclasses.fields(value)
+        )
         return f"{type(value).__name__}({', '.join(fields)})"
     try:
         return f"{type(value).__name__} {_digest(pickle.dumps(value))}"
@@ -437,7 +446,7 @@ def _plain(value: Any) -> str:
         return f"{type(value).__name__} of process {os.getpid()} at {time.time()}"  # differs from every other
 
 
-def _version(library: str) -> str | None:
+def _library_version(library: str) -> str | None:
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:

@@ -63,7 +63,7 @@ def _exact(nanos: Any, seconds: Any) -> Any:
         mask = pa.array(nanos.is_null().to_pylist(), pa.bool_())
         return pa.StructArray.from_arrays(members, [kind.field(i).name for i in range(kind.num_fields)], mask=mask)
     if types.is_map(kind):
-        keys, items = (_exact(*pair) for pair in zip(_entries(nanos), _entries(seconds)))
+        keys, items = (_exact(*pair) for pair in zip(_map_entries(nanos), _map_entries(seconds)))
         return pa.MapArray.from_arrays(_starts(nanos), keys, items)
     if types.is_list(kind) or types.is_large_list(kind):
         array = pa.ListArray if types.is_list(kind) else pa.LargeListArray
@@ -78,18 +78,18 @@ def _starts(lists: Any) -> Any:
     import pyarrow as pa
 
     starts, start = [], 0
-    for size in [*_sizes(lists), 0]:
+    for size in [*_list_lengths(lists), 0]:
         starts.append(None if size is None else start)
         start += size or 0
     return pa.array(starts, pa.int64() if pa.types.is_large_list(lists.type) else pa.int32())
 
 
-def _sizes(lists: Any) -> list[int | None]:
+def _list_lengths(lists: Any) -> list[int | None]:
     offsets, is_null = lists.offsets.to_pylist(), lists.is_null().to_pylist()
     return [None if null else stop - start for start, stop, null in zip(offsets, offsets[1:], is_null)]
 
 
-def _entries(maps: Any) -> tuple[Any, Any]:
+def _map_entries(maps: Any) -> tuple[Any, Any]:
     """Returns the keys and the items of the maps that are not null."""
     import pyarrow as pa
 
@@ -109,7 +109,7 @@ def _times(column: Any) -> Iterator[Any]:
         for inner in column.flatten():
             yield from _times(inner)
     elif types.is_map(column.type):
-        for inner in _entries(column):
+        for inner in _map_entries(column):
             yield from _times(inner)
     elif types.is_nested(column.type):
         yield from _times(column.flatten())

@@ -71,7 +71,7 @@ def directories(data: bytes) -> list[Directory]:
     Raises:
         DamagedError: the file is damaged.
     """
-    return list(_read(data, subfiles=True))
+    return list(_read_directories(data, subfiles=True))
 
 
 def first_directory(data: bytes) -> Directory:
@@ -80,10 +80,10 @@ def first_directory(data: bytes) -> Directory:
     Raises:
         DamagedError: it is damaged.
     """
-    return next(_read(data, subfiles=False))
+    return next(_read_directories(data, subfiles=False))
 
 
-def _read(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
+def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
     """Yields the directories; see there."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     if order is None or len(data) < 8:

@@ -250,7 +250,7 @@ def plan_append(
         parent.dataset_dir,
         tuple(splits),
         options.sharding,
-        _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
+        _make_lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
         tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
         moved,
@@ -527,7 +527,7 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
     return parent.info.replace(version=version, data_dir=directory)
 
 
-def _lineage(
+def _make_lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
     """Returns the lineage of the next version: the sources of each split, and the numbers of changed examples."""

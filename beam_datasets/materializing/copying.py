@@ -110,7 +110,7 @@ def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], shardin
             )
         longest_last = sorted(parts, key=lambda part: part.file.skip + part.file.take)
         indexes = {part.file.filename: part.index_path for part in longest_last if part.index_path is not None}
-        files, num_bytes = _columns([part.file for part in parts]), sum(part.num_bytes for part in parts)
+        files, num_bytes = _to_file_instructions([part.file for part in parts]), sum(part.num_bytes for part in parts)
         splits.append(_split_copy(split, files, num_bytes, sharding, indexes))
     return CopyPlan(tuple(splits), storage.sum_requests(part.requests for part in in_order))
 
@@ -127,7 +127,7 @@ def _split_copy(
     return SplitCopy(split.name, num_shards, split.keyed, files, num_bytes, indexes)
 
 
-def _columns(files: Sequence[FileInstruction]) -> FileInstructions:
+def _to_file_instructions(files: Sequence[FileInstruction]) -> FileInstructions:
     skip, take, examples = (
         np.array([getattr(file, name) for file in files], np.int64) for name in ("skip", "take", "examples_in_shard")
     )

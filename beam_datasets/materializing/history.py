@@ -125,7 +125,7 @@ def plan_prune(
     root = catalog.root_dir(data_dir, storage_options)
     folder = storage.dirname(catalog.find_dataset_dir(f"{name}:latest", root))
     all_versions = list(_published(root))
-    versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_version)
+    versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_parse_version)
     label = versions[-1].name.rpartition(":")[0]
     reasons = {each.name: f"one of the highest {keep}" for each in versions[-keep:]}
     tagged = {f"{label}:{version}": tag for tag, version in tags_in(folder).items()}
@@ -137,9 +137,9 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: published for each in all_versions if (published := _opened(each)) is not None}
+    opened = {each.name: published for each in all_versions if (published := _open_judged(each)) is not None}
     digests = {name: described(published).digest for name, published in opened.items()}
-    needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
+    needs = {name: set(_source_names(published.lineage, digests)) for name, published in opened.items()}
     while more := {
         need: f"the lineage of {by} names it"
         for by, names in needs.items()
@@ -151,7 +151,7 @@ def plan_prune(
     return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
 
 
-def _opened(judged: Judged) -> ReadOnlyBuilder | None:
+def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
     """Returns a version, or None if another process has removed it meanwhile."""
     try:
         return builder_from_directory(judged.directory)
@@ -169,7 +169,7 @@ def _half_removed(folder: str) -> list[str]:
     return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]
 
 
-def _version(judged: Judged) -> Version:
+def _parse_version(judged: Judged) -> Version:
     return Version(storage.basename(judged.directory))
 
 
@@ -179,7 +179,7 @@ def _published(root: str) -> Iterator[Judged]:
             yield Judged(full, storage.join(root, full.replace(":", "/")))
 
 
-def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
+def _source_names(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the datasets that a lineage names, except those that were appended to.
 
     What was appended may have been built for it, by a builder with the name of a published version. Then its digest
@@ -192,7 +192,7 @@ def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]
             yield dataset.full_name
         if dataset.source is not None:
             source = Lineage.from_json(dataset.source, path=f"the lineage of {dataset.full_name}")
-            yield from _named(source, digests)
+            yield from _source_names(source, digests)
 
 
 def remove_version(version: Judged) -> bool:

@@ -459,11 +459,11 @@ def merge_split(
     for one in counted:
         counts = counts.plus(one.counts)
     keys_to_delete = {key: is_published for one in counted for key, is_published in one.found.items()}
-    borders, shared = _shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
+    borders, shared = _divide_into_shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
     return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), keys_to_delete
 
 
-def _shards(
+def _divide_into_shards(
     name: str,
     ranges: KeyRanges,
     sharding: ShardingOptions,

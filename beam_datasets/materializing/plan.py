@@ -225,13 +225,13 @@ def plan_job(
         transform = Transform(tuple(builder.info.features for builder in builders), names, chosen, condition)
     criteria = [] if where is None else [f"where {' '.join(where.split())}"]
     criteria += [] if chosen is None else [chosen.name]
-    identity = _identity(to, first, builders[0].info, root)
+    identity = _resolve_identity(to, first, builders[0].info, root)
     info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in builders:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
         tuple(map(described, builders)),
-        {one.name: _lineage(one, reshuffle) for one in selected},
+        {one.name: _split_lineage(one, reshuffle) for one in selected},
         " and ".join(criteria) or None,
         None if kept is None else tuple(kept),
         reshuffle,
@@ -330,7 +330,7 @@ def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) 
 # -------------------------------------------------------------------------------------------------------- description
 
 
-def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
+def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
     """Returns which dataset is written.
 
     Args:
@@ -425,7 +425,7 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
             )
 
 
-def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
+def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
     lineage = split.lineage()
     if reshuffle is None or lineage.keys is None:
         return lineage

@@ -422,7 +422,9 @@ class Transform:
             try:
                 answer = chosen(example)
             except Exception as error:
-                raise BeamDatasetsError(f"{where(place)}: the filter {name} raised {_described(error)}") from error
+                raise BeamDatasetsError(
+                    f"{where(place)}: the filter {name} raised {_describe_user_error(error)}"
+                ) from error
             if not isinstance(answer, (bool, np.bool_)):
                 raise BeamDatasetsError(
                     f"{where(place)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
@@ -448,7 +450,7 @@ def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp],
         )
 
 
-def _described(error: Exception) -> str:
+def _describe_user_error(error: Exception) -> str:
     """Returns what was raised and where in the user's code, without frames of this package."""
     user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
     places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]

@@ -245,7 +245,7 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
                 f"split is {splits!r}; needed: {{name: expression}}, one or several 'NAME=EXPRESSION', or None."
             )
         splits = {}
-        for name, expression in map(_named, texts):
+        for name, expression in map(_split_output_name, texts):
             if name in splits:
                 raise BeamDatasetsError(f"split {name!r} is given twice; join the two expressions with '+'.")
             splits[name] = expression
@@ -256,7 +256,7 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
     return dict(splits)
 
 
-def _named(text: Spec) -> tuple[str, Spec]:
+def _split_output_name(text: Spec) -> tuple[str, Spec]:
     """Returns (name of the output split, expression); the default name is that of the only split that is read.
 
     Raises:
@@ -360,13 +360,13 @@ def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
     index = read_index(first) if source.pool.indexed else None  # the split's other shards are taken to be alike
     for rules, start, stop in between(source.ascents(read.split), read.start, read.stop):
         files = FileInstructions.between(start, stop, split.offsets, paths)
-        num_bytes, exact = _sizes(source, read.split, files, indexed=index is not None)
+        num_bytes, exact = _run_sizes(source, read.split, files, indexed=index is not None)
         rules = rules if index is not None and index.has_keys else ()
         built_from = source.built_from if isinstance(source, Built) else ""
         yield SortedRun(read.dataset, name, read.split, start, rules, files, num_bytes, exact, built_from)
 
 
-def _sizes(
+def _run_sizes(
     source: ReadOnlyBuilder, name: str, files: FileInstructions, *, indexed: bool
 ) -> tuple[NDArray[np.int64], bool]:
     """Returns the framed size of each file instruction in bytes, and whether it is exact.

@@ -85,7 +85,7 @@ class Where:
         """
         duckdb = framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
-        optional_columns = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
+        optional_columns = {name: _arrow_converter(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in optional_columns.items() if column is not None}
         connection = _connected(duckdb)
         names = self._names(connection, features, columns)
@@ -180,7 +180,7 @@ class Where:
         """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names."""
         labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
         for label in labels:
-            for text in map(_text, sides):
+            for text in map(_constant_text, sides):
                 if isinstance(label, ClassLabel) and label.names and text is not None and text not in label.names:
                     message = f"{text!r} is not a label: expected one of {', '.join(label.names[:_MAX_NAMES])}"
                     more = ", ..." if len(label.names) > _MAX_NAMES else ""
@@ -283,7 +283,7 @@ def _divided(node: Any) -> list[str]:
     return [name for part in parts for name in part] if all(parts) else []
 
 
-def _text(node: Any) -> str | None:
+def _constant_text(node: Any) -> str | None:
     """Returns the text of a constant; None for other nodes."""
     literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
     if node["class"] != "CONSTANT":
@@ -312,7 +312,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(inner)
 
 
-def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
+def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     """Returns the Arrow type of a feature, and the function from its decoded values to an array; None for neither."""
     if isinstance(feature, ClassLabel):
         if not feature.names:
@@ -320,7 +320,9 @@ def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
         named = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
         return pa.string(), lambda values: pa.array([named.get(value) for value in values], pa.string())
     if isinstance(feature, FeaturesDict):
-        fields = {name: column for name, child in feature.items() if (column := _column(pa, child)) is not None}
+        fields = {
+            name: column for name, child in feature.items() if (column := _arrow_converter(pa, child)) is not None
+        }
         if not fields:
             return None
         kind = pa.struct([(name, column[0]) for name, column in fields.items()])

@@ -470,7 +470,7 @@ _EXPECTED = {str: "a string", int: "an integer of 64 bits, as a string or a numb
 
 def to_text(values: Mapping[str, Any]) -> str:
     """Returns the text of dataset_info.json for values by their names in snake_case."""
-    return json.dumps(_write(_INFO, values), indent=2, sort_keys=True)
+    return json.dumps(_value_to_json(_INFO, values), indent=2, sort_keys=True)
 
 
 def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
@@ -488,7 +488,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MetadataError(f"{path} is not JSON: {error}.") from error
     try:
-        return dict(_read(_INFO, content, ""))
+        return dict(_parse_value(_INFO, content, ""))
     except MetadataError as error:
         raise MetadataError(f"{path}: {error}") from None
 
@@ -502,7 +502,7 @@ def camel_case(name: str) -> str:
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
-def _read(schema: Any, value: Any, where: str) -> Any:
+def _parse_value(schema: Any, value: Any, where: str) -> Any:
     """Validates a JSON value against a schema and converts it to Python; errors name the path `where`.
 
     Raises:
@@ -511,17 +511,17 @@ def _read(schema: Any, value: Any, where: str) -> Any:
     if schema == [int] and (numbers := _integers(value)) is not None:
         return numbers
     if isinstance(schema, list):
-        return [_read(schema[0], item, f"{where}[{i}]") for i, item in enumerate(_of_type(list, value, where))]
+        return [_parse_value(schema[0], item, f"{where}[{i}]") for i, item in enumerate(_of_type(list, value, where))]
     if schema is object:
         return _of_type(dict, value, where)
     if isinstance(schema, dict):
         content: dict[str, Any] = _of_type(dict, value, where)
         if "*" not in schema:
             return _read_message(schema, content, where)
-        keys = [_read(str, key, f"a key of {where}") for key in content]
-        return {key: _read(schema["*"], content[key], f"{where}.{key}") for key in keys}
+        keys = [_parse_value(str, key, f"a key of {where}") for key in content]
+        return {key: _parse_value(schema["*"], content[key], f"{where}.{key}") for key in keys}
     if schema is int:
-        number = _integer(value)
+        number = _json_to_int64(value)
         if number is None:
             raise _wrong(where, value, _EXPECTED[int])
         return number
@@ -549,7 +549,7 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
         if name in message:
             raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
         if item is not None:
-            message[name] = _read(schema[name], item, path)
+            message[name] = _parse_value(schema[name], item, path)
     return message
 
 
@@ -563,7 +563,7 @@ def _wrong(where: str, value: Any, expected: str) -> MetadataError:
     return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
 
 
-def _integer(value: Any) -> int | None:
+def _json_to_int64(value: Any) -> int | None:
     """Returns an integer of 64 bits, which JSON may have as a number or as a string; None for other values."""
     kind = type(value)
     is_integer = kind is int or (kind is float and value.is_integer())
@@ -585,19 +585,19 @@ def _integers(value: Any) -> list[int] | None:
     return numbers if 0 <= min(numbers, default=0) <= max(numbers, default=0) < 2**63 else None
 
 
-def _write(schema: Any, value: Any) -> Any:
-    """Converts a value to JSON, the inverse of `_read`: integers become strings, and default values are omitted."""
+def _value_to_json(schema: Any, value: Any) -> Any:
+    """Converts a value to JSON, the inverse of `_parse_value`: integers become strings, defaults are omitted."""
     if schema is int:
         return str(value)
     if isinstance(schema, list):
-        return [_write(schema[0], item) for item in value]
+        return [_value_to_json(schema[0], item) for item in value]
     if not isinstance(schema, dict):
         return value
     if "*" in schema:
-        return {key: _write(schema["*"], item) for key, item in value.items()} or None
+        return {key: _value_to_json(schema["*"], item) for key, item in value.items()} or None
     # Default values are left out, except messages and the one choice of several.
     kept = {k: v for k, v in value.items() if v or isinstance(v, Mapping) or k == "feature_key"}
-    written = {camel_case(name): _write(schema[name], item) for name, item in kept.items()}
+    written = {camel_case(name): _value_to_json(schema[name], item) for name, item in kept.items()}
     return {name: item for name, item in written.items() if item is not None}
 
 

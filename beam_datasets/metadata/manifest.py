@@ -341,7 +341,7 @@ class Manifest:
     def _body(self) -> str:
         content = {name: value for name, value in self.__dict__.items() if name in _FIELDS}
         splits = {name: columns._to_json() for name, columns in self.splits.items()}
-        return _text({**content, "splits": splits, "format_version": FORMAT_VERSION, "needs": NEEDS})
+        return _format_json({**content, "splits": splits, "format_version": FORMAT_VERSION, "needs": NEEDS})
 
     @classmethod
     def from_text(cls, text: str | bytes, *, path: str) -> Manifest:
@@ -429,10 +429,10 @@ def _digest_of(text: str) -> str | None:
     return hashlib.sha256((text[: match.start()] + "\n}").encode()).hexdigest() if match else None
 
 
-def _text(value: Any, indent: str = "\n") -> str:
+def _format_json(value: Any, indent: str = "\n") -> str:
     if not isinstance(value, Mapping) or not value:
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    entries = (f"{json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value))
+    entries = (f"{json.dumps(key)}: {_format_json(value[key], indent + ' ')}" for key in sorted(value))
     return "{" + ",".join(f"{indent} {entry}" for entry in entries) + f"{indent}}}"
 
 

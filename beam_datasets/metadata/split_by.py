@@ -74,7 +74,7 @@ class SplitByHash:
         Raises:
             ValueError: a value is not a text, number, bool, date or time.
         """
-        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_text, values)]
+        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_lookup_text, values)]
         text = "\x00".join(texts).encode("utf-8", "surrogatepass")
         hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
         return self.names[bisect_right(self._stops, hashed)]
@@ -99,7 +99,7 @@ def meaning_of(options: str) -> Any:
     """
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
-    for name, value in _options(options):
+    for name, value in _parse_options(options):
         key, _, rest = value.partition("=")
         if name == "splits":
             splits.setdefault(key, []).append(rest)
@@ -119,12 +119,12 @@ def meaning_of(options: str) -> Any:
     return ways, meaning
 
 
-def _options(text: str) -> Iterator[tuple[str, str]]:
+def _parse_options(text: str) -> Iterator[tuple[str, str]]:
     """Yields name and value of each option of a text, whose values may be quoted as in a shell.
 
     Values were not quoted by earlier versions of the library: the words up to the next option are one value.
 
-    >>> list(_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
+    >>> list(_parse_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
     [('split_by', 'column=part'), ('splits', 'train=x --y'), ('splits', 'test=a b')]
     """
     try:
@@ -150,7 +150,7 @@ def _check_dict(name: str, value: Any) -> None:
         raise TypeError(f"{name}: expected a dict with what belongs to each split, got {value!r:.100}")
 
 
-def _text(value: Any) -> str:
+def _lookup_text(value: Any) -> str:
     """Converts a value to the text that `SplitByValue` looks up; whole floats are written as integers.
 
     Raises:
@@ -298,7 +298,7 @@ class SplitByValue:
         Raises:
             ValueError: it is the value of none.
         """
-        text = _text(value).strip()
+        text = _lookup_text(value).strip()
         if text not in self._split_of:
             known = ", ".join(map(repr, self._split_of))
             raise ValueError(f"expected a value of a split: {known}; got {text!r}. Name it for a split")

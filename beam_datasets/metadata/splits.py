@@ -170,7 +170,7 @@ class ReadInstruction(AbstractSplit):
             if not is_number:
                 raise SplitError(f"{what}, got {value!r:.100}, which is not a number.")
             if not -100 <= value <= 100:
-                raise SplitError(f"{what} within [-100%, 100%], got {_number(value)}%.")
+                raise SplitError(f"{what} within [-100%, 100%], got {_format_limit(value)}%.")
             return int(value) if isinstance(value, numbers.Integral) else float(value)
         try:
             return operator.index(value)
@@ -229,7 +229,7 @@ class ReadInstruction(AbstractSplit):
         examples = percent * (total // 100)
         if examples != int(examples):
             raise SplitError(
-                f"split {str(self)!r}: {_number(percent)}% of {total} examples is {examples} with "
+                f"split {str(self)!r}: {_format_limit(percent)}% of {total} examples is {examples} with "
                 "rounding='pct1_dropremainder'. Give a whole percentage, or use rounding='closest'."
             )
         return int(examples)
@@ -238,7 +238,9 @@ class ReadInstruction(AbstractSplit):
         """Returns the slice as it is written in the language of splits."""
         if self.from_ is None and self.to is None:
             return self.split_name
-        begin, end = ("" if item is None else _number(item) + _SUFFIX[self.unit] for item in (self.from_, self.to))
+        begin, end = (
+            "" if item is None else _format_limit(item) + _SUFFIX[self.unit] for item in (self.from_, self.to)
+        )
         return f"{self.split_name}[{begin}:{end}]"
 
     def __repr__(self) -> str:
@@ -246,7 +248,7 @@ class ReadInstruction(AbstractSplit):
         return f"ReadInstruction({str(self)!r}{rounding})"
 
 
-def _number(value: float) -> str:
+def _format_limit(value: float) -> str:
     return repr(int(value) if value == value // 1 else float(value))
 
 
@@ -433,9 +435,9 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) 
     """
     begin, end = borders
     if begin and end and begin[1] != end[1]:
-        one, other = (_number(number) + _SUFFIX[unit] for number, unit in (begin, end))
+        one, other = (_format_limit(number) + _SUFFIX[unit] for number, unit in (begin, end))
         units = [_SUFFIX[unit] for _, unit in (begin, end)]
-        readings = [f"{name}[{_number(begin[0])}{unit}:{_number(end[0])}{unit}]" for unit in units]
+        readings = [f"{name}[{_format_limit(begin[0])}{unit}:{_format_limit(end[0])}{unit}]" for unit in units]
         raise SplitError(
             f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
             f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}."

@@ -64,13 +64,13 @@ class VarLen(_Checked):
 
     def parse(self, key: str, feature: Any) -> NDArray[Any]:
         """Returns the values of a Feature message, of shape (n,); no values if it is None."""
-        values = _read(self.dtype, key, feature)
+        values = _read_list(self.dtype, key, feature)
         return np.asarray([] if values is None else values, self.dtype)
 
     def parse_steps(self, key: str, steps: Steps | None) -> RaggedArray:
         """Returns the values of each time step; no steps if they are None."""
         rows = _read_steps(self.dtype, key, steps)
-        return RaggedArray(_joined(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
+        return RaggedArray(_concatenate_rows(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FixedLen(_Checked):
 
     def parse(self, key: str, feature: Any) -> Any:
         """Returns the value of a Feature message, of the feature's shape."""
-        values = _read(self.dtype, key, feature)
+        values = _read_list(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
                 raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
@@ -114,7 +114,7 @@ class FixedLen(_Checked):
         if given.size != size:
             raise ValueError(f"default {self.default!r} has {given.size} values, but shape {self.shape} {size}")
         if self.dtype == STRING:
-            return np.asarray([_as_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
+            return np.asarray([_text_to_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
             raise ValueError(f"default {self.default!r} does not have the dtype {self.dtype}")
         return given.astype(self.dtype).reshape(self.shape)
@@ -141,7 +141,7 @@ class FixedLenSequence(_Checked):
         rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
             _check_count(key, f"time step {step}", len(row), self.shape)
-        return _joined(self.dtype, rows).reshape(len(rows), *self.shape)
+        return _concatenate_rows(self.dtype, rows).reshape(len(rows), *self.shape)
 
 
 class DataDecoder(Protocol):
@@ -282,7 +282,7 @@ def _quoted(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
+def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
     """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent."""
     if feature is None or feature.WhichOneof("kind") is None:
         return None
@@ -294,7 +294,7 @@ def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
     """Returns the list of each time step; no list without steps."""
-    rows = [_read(dtype, key, step) for step in steps or ()]
+    rows = [_read_list(dtype, key, step) for step in steps or ()]
     return [[] if row is None else row for row in rows]
 
 
@@ -305,12 +305,12 @@ def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
         )
 
 
-def _joined(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
+def _concatenate_rows(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
     """Returns the values of all rows, one after the other."""
     return np.concatenate([np.empty(0, dtype), *(np.asarray(row, dtype) for row in rows)])
 
 
-def _as_bytes(value: Any) -> bytes:
+def _text_to_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8")
     if not isinstance(value, bytes):

@@ -54,7 +54,7 @@ class SparseTensorValue(NamedTuple):
         if len(distinct) < len(places):
             twice = np.unravel_index(distinct[counts.argmax()], shape)
             raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
-        out = _filled(shape, self.values.dtype, default_value)
+        out = _full_array(shape, self.values.dtype, default_value)
         out.reshape(-1)[places] = self.values
         return out
 
@@ -167,7 +167,7 @@ class LookupTensor(Tensor):
         """
         super().__init__(key, shape_keys, shape, default_value)
         self._table = table
-        self._entries = None if hasattr(table, "lookup") else _entries(table)
+        self._entries = None if hasattr(table, "lookup") else _table_entries(table)
         self._unknown = unknown
         results = np.asarray([*(self._entries or {}).values(), *([] if unknown is None else [unknown])])
         self._dtype = STRING if results.dtype.kind in "US" else results.dtype
@@ -188,7 +188,7 @@ class LookupTensor(Tensor):
         return np.array(results, self._dtype).reshape(np.shape(value))[()]
 
 
-def _entries(table: Any) -> dict[Any, Any]:
+def _table_entries(table: Any) -> dict[Any, Any]:
     """Returns the value of each element of a mapping, or its number in a sequence."""
     if isinstance(table, (str, bytes)) or not isinstance(table, (Mapping, Sequence)):
         raise TypeError(f"table must be a mapping, a sequence of names or have a method `lookup`, got {table!r}")
@@ -319,12 +319,12 @@ def dense(value: Any, default_value: Any) -> Any:
         return value
     [lengths] = value.row_lengths
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    out = _filled(inside.shape, value.flat_values.dtype, default_value)
+    out = _full_array(inside.shape, value.flat_values.dtype, default_value)
     out[inside] = value.flat_values
     return out
 
 
-def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
+def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
     """Returns an array full of the default; 0 and '' mean each other in strings and numbers."""
     if isinstance(default_value, str):
         default_value = default_value.encode("utf-8")

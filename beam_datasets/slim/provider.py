@@ -94,7 +94,7 @@ class TFRecordReader(RecordReader):
     def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the records of a file, starting with the one of this number, which begins at byte `start`."""
         if self.compression is not None:
-            with _opened(path, self.compression, start) as stream:
+            with _open_uncompressed(path, self.compression, start) as stream:
                 for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
                     yield RecordPlace(number, start, stop), data
                     number, start = number + 1, stop
@@ -120,7 +120,7 @@ class TextLineReader(RecordReader):
 
     def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the lines of a file, starting with the one of this number, which begins at byte `start`."""
-        with _opened(path, self.compression, start) as stream:
+        with _open_uncompressed(path, self.compression, start) as stream:
             while line := stream.readline():
                 location = RecordPlace(number, start, start + len(line))
                 if number >= self.skip_header_lines:
@@ -129,7 +129,7 @@ class TextLineReader(RecordReader):
 
 
 @contextlib.contextmanager
-def _opened(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
+def _open_uncompressed(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
     """Opens the uncompressed bytes of a file, from byte `start` on."""
     with storage.open_reader(path) as file, io.BufferedReader(_File(file), CHUNK_BYTES) as packed:
         stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES) if compression else packed

@@ -94,7 +94,7 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         notes = f'<td class="long">{marks}</td>' if (marks := _marks(parts)) else "<td></td>"
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
-            f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_kinds(parts))}</td>'
+            f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_format_types(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
             f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
@@ -120,9 +120,9 @@ def _feature(
         for url, text in images
     )
     return (
-        f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
+        f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_format_types(found))}</span> '
         f"{_marks(found)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"
-        f"{_numbers(facts, 'numbers')}{''.join(_plots(found, example_url))}{_tables(found)}</section>"
+        f"{_facts_table(facts, 'numbers')}{''.join(_plots(found, example_url))}{_tables(found)}</section>"
     )
 
 
@@ -130,7 +130,7 @@ def _title(path: str) -> str:
     return escape(path) or "(no name)"
 
 
-def _kinds(found: Mapping[str, dict[str, Any] | None]) -> str:
+def _format_types(found: Mapping[str, dict[str, Any] | None]) -> str:
     return ", ".join(dict.fromkeys(part["type"] for part in found.values() if part is not None))
 
 
@@ -203,7 +203,7 @@ def _spread(found: dict[str, Any], name: str, example_url: Callable[[str, int], 
     return {"min": extreme("min"), **middle, "max": extreme("max"), **moments}
 
 
-def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
+def _facts_table(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
     """Returns a table with a row for each slice.
 
     Args:
@@ -241,7 +241,7 @@ def _plots(found: Mapping[str, dict[str, Any] | None], example_url: Callable[[st
                 yield f'<p class="soft">{caption}: {number_text(sizes.pop())} each</p>'
             continue
         rows = {label: _spread(spread, label, example_url) for label, spread in spreads.values()}
-        facts = "" if name == "values" else _numbers(rows, caption)
+        facts = "" if name == "values" else _facts_table(rows, caption)
         yield f"<figure><figcaption>{caption}</figcaption>{histogram_plot(spreads, caption)}</figure>{facts}"
 
 
@@ -260,7 +260,7 @@ def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
     counts: dict[str, dict[int, int]] = {}
     for index, feature in enumerate(found.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
-        top = [(_shown(value), count) for value, count in (feature or {}).get("top", ())]
+        top = [(_format_value(value), count) for value, count in (feature or {}).get("top", ())]
         for name, count in labels or top[:_TOP]:
             counts.setdefault(name, {})[index] = counts.get(name, {}).get(index, 0) + count
         for name, count in top[_TOP:]:  # of what is among the first of another slice
@@ -277,7 +277,7 @@ def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return value.replace("\n", "\u23ce").replace("\t", "\u21e5") or "(empty)"
     return number_text(value)
@@ -468,7 +468,7 @@ def _cells(found: dict[str, Any]) -> list[str]:
     labels = sorted(found.get("labels", ()), key=lambda label: -label[2])
     top = [(number if name is None else name, count) for number, name, count in labels] or found.get("top", [])
     numbers = (number_text(found[name]) if name in found else "" for name in ("min", "mean", "max"))
-    frequent = ", ".join(f"{_shown(value)} ({count:,})" for value, count in top[:3])
+    frequent = ", ".join(f"{_format_value(value)} ({count:,})" for value, count in top[:3])
     return [found["type"], f"{found['values']:,}", f"{found['missing']:,}", _distinct(found), *numbers, frequent]
 
 

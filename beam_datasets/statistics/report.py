@@ -208,7 +208,7 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
         statistics |= _spread(summary.spreads["values"])
     if leaf.kind == LABEL:
         return statistics | _labels(leaf.feature, summary)
-    return statistics | _values(leaf, summary)
+    return statistics | _summarize_values(leaf, summary)
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
@@ -240,18 +240,18 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
     return {"labels": labels, "distinct": len(counts), "distinct_exact": True}
 
 
-def _values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
+def _summarize_values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     """Returns the number of distinct values and, of texts and numbers, the most frequent that occur more than once."""
     values: Any = summary.values
     statistics = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
     if leaf.kind not in (TEXT, "number"):
         return statistics
     total = summary.counts["values"]
-    top = [(_shown(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
+    top = [(_value_to_json(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
     return statistics | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
 
 
-def _shown(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
+def _value_to_json(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
     if leaf.kind != TEXT:
         return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
     if len(value) <= SHOWN_BYTES:

@@ -149,7 +149,7 @@ class DistinctValues:
             shown: display form of each value.
         """
         for row in range(ROWS):
-            np.add.at(self.table[row], _columns(hashes, row), counts)
+            np.add.at(self.table[row], _counter_indices(hashes, row), counts)
         self._keep(hashes, counts, shown)
 
     def sample(self, occurrences: Codes, pick: Callable[[NDArray[np.intp]], tuple[Codes, NDArray[Any]]]) -> None:
@@ -215,7 +215,7 @@ class DistinctValues:
         else:
             hashes, first = np.unique(self.sampled[1], return_index=True)
             shown = self.sampled_shown[first]
-            counts = np.stack([self.table[row][_columns(hashes, row)] for row in range(ROWS)]).min(axis=0)
+            counts = np.stack([self.table[row][_counter_indices(hashes, row)] for row in range(ROWS)]).min(axis=0)
             frequent = counts >= max(MIN_SHARE * total, 2)
             shown, hashes, counts = shown[frequent], hashes[frequent], counts[frequent]
         order = np.lexsort((hashes, -counts))
@@ -224,7 +224,7 @@ class DistinctValues:
         return [(shown[i], int(counts[i])) for i in order[:number].tolist()]
 
 
-def _columns(hashes: Codes, row: int) -> NDArray[Any]:
+def _counter_indices(hashes: Codes, row: int) -> NDArray[Any]:
     """Returns which counter of a row belongs to each hash."""
     return (mixed(hashes ^ np.uint64(row << 56)) % np.uint64(COLUMNS)).astype(np.intp)
 

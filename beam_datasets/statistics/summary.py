@@ -110,13 +110,15 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
         elif isinstance(node, UnknownFeature):
             unknown.append("/".join(keys))
         else:
-            leaves.append(LeafFeature(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
+            leaves.append(
+                LeafFeature(keys, _kind_of_feature(node), node, sequences, not sequences and _has_fixed_size(node))
+            )
 
     visit(feature.decoded(), (), 0)
     return leaves, unknown
 
 
-def _kind(feature: FeatureConnector) -> str:
+def _kind_of_feature(feature: FeatureConnector) -> str:
     if isinstance(feature, ClassLabel):
         return LABEL
     if feature.file_kind:
@@ -146,7 +148,7 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
             values = decode(records)
         except FeatureError:
             return [one_by_one[leaf](records) for leaf in leaves]
-        return [_column(leaf.value_of(values), leaf) for leaf in leaves]
+        return [_leaf_column(leaf.value_of(values), leaf) for leaf in leaves]
 
     return columns
 
@@ -170,13 +172,13 @@ def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[
                 good.append(number)
         if not good:
             return Column(np.zeros(0, np.int64), [], 0, damaged=len(records))
-        good_column = _column(leaf.value_of(decode([records[number] for number in good])), leaf)
+        good_column = _leaf_column(leaf.value_of(decode([records[number] for number in good])), leaf)
         return replace(good_column, present=np.array(good)[good_column.present], damaged=len(records) - len(good))
 
     return column
 
 
-def _column(values: Any, leaf: LeafFeature) -> Column:
+def _leaf_column(values: Any, leaf: LeafFeature) -> Column:
     """Returns the column of the values of each record: an array, or a list with None where they are missing."""
     if isinstance(values, np.ndarray):
         return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
@@ -328,11 +330,11 @@ def _add_bytes(
     counter = Counter(values)
     unique, counts = list(counter), np.fromiter(counter.values(), np.int64, len(counter))
     kept: Any = summary.values
-    kept.add(hashes_of(unique), counts, _shown(unique, kind))
+    kept.add(hashes_of(unique), counts, _truncate_texts(unique, kind))
 
     def pick(indices: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         picked = [values[i] for i in indices.tolist()]
-        return hashes_of(picked), _shown(picked, kind)
+        return hashes_of(picked), _truncate_texts(picked, kind)
 
     kept.sample(where, pick)
     if kind == IMAGE:
@@ -355,7 +357,7 @@ def image_size(data: bytes) -> tuple[int, int, int] | None:
         return None
 
 
-def _shown(values: list[bytes], kind: str) -> NDArray[Any]:
+def _truncate_texts(values: list[bytes], kind: str) -> NDArray[Any]:
     """Returns what to show of texts; nothing for files, which are only counted."""
     shown = np.empty(len(values), STRING)
     shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
@@ -463,14 +465,14 @@ def prepare(
         published.dataset_dir,
         published.pool,
         info.features,
-        tuple(leaves if features is None else _chosen(leaves, info.features, features, info.display_name)),
+        tuple(leaves if features is None else _select_leaves(leaves, info.features, features, info.display_name)),
         tuple(unknown) if features is None else (),
         tuple((str(expression), info.splits[expression].file_instructions) for expression in expressions),
         splits is None and features is None,
     )
 
 
-def _chosen(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
+def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
     """Returns the features of names, and those below them."""
     wanted = [record_name(name.strip("/"), tree) for name in names]
     for name in wanted:

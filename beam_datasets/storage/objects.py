@@ -115,19 +115,19 @@ class ObjectWriter(Writer):
         super().__init__(path)
         self._num_bytes = 0
         obstore, store, key = _at(path)
-        with _named(path):
+        with _naming_object(path):
             self._file = obstore.open_writer(store, key, buffer_size=_PART_SIZE, max_concurrency=_PARTS_AT_ONCE)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers."""
-        with _named(self.path):
-            for piece in _joined(buffers, _PART_SIZE):
+        with _naming_object(self.path):
+            for piece in _join_buffers(buffers, _PART_SIZE):
                 self._file.write(piece)
                 self._num_bytes += len(piece)
 
     def commit(self) -> None:
         """Completes the upload."""
-        with _named(self.path):
+        with _naming_object(self.path):
             self._file.close()
         parts = -(-self._num_bytes // _PART_SIZE)
         count_write(self._num_bytes, 1 if parts < 2 else parts + 2)  # it is begun and completed
@@ -279,7 +279,7 @@ def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     listing = _read_again(path, batches)
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 for batch in listing:
                     yield from batch
                     last[:] = [batch[-1]["path"]] if batch else last
@@ -320,7 +320,7 @@ def client(root: str, options: StoreOptions) -> Any:
             raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
     given = dict(options.values)
-    with _named(root, options), _checked(root, options):
+    with _naming_object(root, options), _checking_options(root, options):
         _check_names(given)
         client: Any = dict(given.pop("client_options", None) or {})
         if kind in ("http", "https"):
@@ -329,19 +329,19 @@ def client(root: str, options: StoreOptions) -> Any:
             return HTTPStore.from_url(root, client_options=client, **given)
         if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
             given.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
-        if any(_is_plain(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
+        if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url
         return connect(root, **given, **({"client_options": client} if client else {}))
 
 
-def _is_plain(address: object) -> bool:
+def _is_unencrypted(address: object) -> bool:
     """Returns whether a setting leads to a server without encryption: an address, or a key of Google's that has one."""
     return isinstance(address, str) and "http://" in address
 
 
 @contextlib.contextmanager
-def _checked(root: str, options: StoreOptions) -> Iterator[None]:
+def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
     """Makes an error of the options one that says so; the libraries' own may show what an option holds."""
     from obstore import exceptions
 
@@ -383,7 +383,7 @@ def _is_web(path: str) -> bool:
     return scheme(path) in ("http", "https")
 
 
-def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
+def _join_buffers(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
     """Yields the buffers joined to pieces of at least `enough` bytes, so that a write is not a call a record."""
     waiting: list[Buffer] = []
     num_bytes = 0
@@ -405,7 +405,7 @@ def _read_again(path: str, read: Callable[[], T]) -> T:
     """Returns what `read` does; if an answer was cut off, calls it again, as obstore does for other failures."""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 return read()
         except _CutError:
             if number == _MAX_ATTEMPTS - 1:
@@ -418,7 +418,7 @@ def _retried(path: str, call: Callable[[int], None]) -> None:
     """Calls with the number of the attempt until it succeeds: obstore itself repeats only what it knows is harmless."""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 call(number)
             return
         except (PathNotFoundError, PathExistsError, PathPermissionError):
@@ -430,7 +430,7 @@ def _retried(path: str, call: Callable[[int], None]) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
+def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[None]:
     """Makes an error of obstore an error of the project that names the path, and shows no value of its options."""
     from obstore import exceptions
 

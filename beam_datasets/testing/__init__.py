@@ -144,7 +144,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
                 if not had_tensorflow and "tensorflow" in sys.modules:
                     print(f"note: {self.DATASET_CLASS.name} imports TensorFlow while it generates", file=sys.stderr)
                 self._check(first)
-                self.assertEqual(_shards(first), _shards(second), "two runs gave different bytes")
+                self.assertEqual(_read_shard_files(first), _read_shard_files(second), "two runs gave different bytes")
 
     def _configs(self) -> list[Any]:
         return list(self.BUILDER_CONFIG_NAMES_TO_TEST) or list(self.DATASET_CLASS.configs()) or [None]
@@ -177,20 +177,20 @@ class DatasetBuilderTestCase(unittest.TestCase):
         for name in splits:
             for example in builder.as_dataset(name):
                 if name not in self.OVERLAPPING_SPLITS:
-                    other = seen.setdefault(_identity(example), name)
+                    other = seen.setdefault(_comparable(example), name)
                     self.assertEqual(other, name, f"{name} has an example of {other}; OVERLAPPING_SPLITS allows it")
 
 
-def _identity(example: Any) -> Any:
+def _comparable(example: Any) -> Any:
     """Returns a value that equal examples share."""
     if isinstance(example, Mapping):
-        return tuple((name, _identity(value)) for name, value in sorted(example.items()))
+        return tuple((name, _comparable(value)) for name, value in sorted(example.items()))
     if isinstance(example, (list, tuple)):
-        return tuple(map(_identity, example))
+        return tuple(map(_comparable, example))
     return example.tobytes() if hasattr(example, "tobytes") else repr(example)
 
 
-def _shards(builder: DatasetBuilder) -> dict[str, bytes]:
+def _read_shard_files(builder: DatasetBuilder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(builder.dataset_dir).glob("*.tfrecord*"))}
 
 

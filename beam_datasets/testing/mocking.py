@@ -160,7 +160,7 @@ class _Mocked:
     def value(self, feature: Any, random: np.random.Generator) -> Any:
         """Returns a random value of a feature."""
         if isinstance(feature, F.TranslationVariableLanguages):
-            return {language: _text(random) for language in feature.languages or ("en",)}
+            return {language: _random_text(random) for language in feature.languages or ("en",)}
         if isinstance(feature, F.FeaturesDict):
             return {name: self.value(child, random) for name, child in feature.items()}
         if isinstance(feature, F.Video):
@@ -195,7 +195,7 @@ class _Mocked:
         if dtype == STRING:
             texts = np.empty(shape, object)
             for index in np.ndindex(shape):
-                texts[index] = _text(random)
+                texts[index] = _random_text(random)
             return texts
         if dtype.kind == "b":
             return random.integers(2, size=shape).astype(np.bool_)
@@ -236,7 +236,7 @@ def _lengths(shape: Any, random: np.random.Generator) -> Iterator[int]:
     return (int(random.integers(1, _MAX_ITEMS)) if length is None else length for length in shape)
 
 
-def _text(random: np.random.Generator) -> str:
+def _random_text(random: np.random.Generator) -> str:
     return "".join(random.choice(_LETTERS, size=int(random.integers(10, 20))))
 
 

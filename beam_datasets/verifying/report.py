@@ -90,7 +90,7 @@ def examine(
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     expected = read_expected(storage.with_options(dataset_dir, storage_options))
     counter = _Counter(progress, expected.file_bytes)
-    return Examination(expected, _read(expected, expected.filenames, decode, jobs, counter), decode)
+    return Examination(expected, _read_shards(expected, expected.filenames, decode, jobs, counter), decode)
 
 
 def examine_again(old: Examination, changed: Collection[str]) -> Examination:
@@ -102,12 +102,12 @@ def examine_again(old: Examination, changed: Collection[str]) -> Examination:
     """
     expected = read_expected(old.expected.directory)
     names = [name for name in expected.filenames if name in changed or name not in old.shards]
-    read = dict(zip(names, _read(expected, names, old.decode, None, _Counter(None, None))))
+    read = dict(zip(names, _read_shards(expected, names, old.decode, None, _Counter(None, None))))
     facts = tuple(read.get(name) or old.shards[name] for name in expected.filenames)
     return Examination(expected, facts, old.decode)
 
 
-def _read(
+def _read_shards(
     expected: Expected, names: Sequence[str], decode: bool, jobs: int | None, counter: _Counter
 ) -> list[ShardFacts]:
     """Returns what shards contain, in the order of their names."""

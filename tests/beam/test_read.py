@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets.beam import ReadDataset
-from beam_datasets.beam.read import _cut, _numbered, _ReadRange
+from beam_datasets.beam.read import _divide_run, _numbered, _ReadRange
 from beam_datasets.reading.decoding import Decode
 from tests.cases import cases
 from tests.published import flip
@@ -142,7 +142,7 @@ def test_a_split_at_any_record_loses_and_doubles_nothing(datasets: Any, fraction
     builder = datasets((25, 6), True)
     fn = _ReadRange(builder.pool, Decode(builder.info.features), ids)
     [first, second] = _numbered(builder.info.splits["train[4:29]"].file_instructions)
-    [element] = _cut(second, builder.pool, 10**6)
+    [element] = _divide_run(second, builder.pool, 10**6)
     assert element == second
     for element in (first, second):
         expected = list(map(with_id, fn.process(element, OffsetRestrictionTracker(fn.initial_restriction(element)))))

@@ -28,14 +28,14 @@ _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
 
 @lru_cache(64)
-def _opened(directory: str, state: object) -> ReadOnlyBuilder:
+def _open_version(directory: str, state: object) -> ReadOnlyBuilder:
     return builder_from_directory(directory)
 
 
 def opened(directory: str) -> ReadOnlyBuilder:
     """Returns the version of a directory, opened again if `build --overwrite` has replaced it on this disk."""
     state = os.stat(directory) if os.path.isdir(directory) else None
-    return _opened(directory, state and (state.st_ino, state.st_mtime_ns))
+    return _open_version(directory, state and (state.st_ino, state.st_mtime_ns))
 
 
 def start_process(target: Callable[..., object] = int, *args: Any) -> Any:
