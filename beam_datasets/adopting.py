@@ -106,17 +106,17 @@ def adopt(
     _check_free(identity.data_dir, new=is_new)
     templates = {}
     for one in files.splits:
-        template = DEFAULT_FILENAME_TEMPLATE if is_new else _template(files, one, identity)
+        template = DEFAULT_FILENAME_TEMPLATE if is_new else _make_template(files, one, identity)
         templates[one] = FilenameTemplate(described.name, one, template=template)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_staged(identity.data_dir)) if is_new else identity.data_dir
+        folder = stack.enter_context(_staging(identity.data_dir)) if is_new else identity.data_dir
         write = stack.enter_context(_undone_on_error())
         splits: dict[str, ShardColumns] = {}
         for one, paths in files.splits.items():
             places = zip(paths, templates[one].filenames(len(paths)))
-            rows = [_shard(checks, path, storage.join(folder, file), write) for path, file in places]
+            rows = [_adopt_shard(checks, path, storage.join(folder, file), write) for path, file in places]
             splits[one] = ShardColumns(*map(list, zip(*rows)))
-        _describe(described, templates, splits, folder, write)
+        _write_metadata(described, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
 
@@ -137,7 +137,7 @@ def _make_identity(
     return DatasetIdentity(name, chosen, storage.join(directory, name, str(chosen)) if new else directory)
 
 
-def _template(found: BareFiles, split: str, identity: DatasetIdentity) -> str:
+def _make_template(found: BareFiles, split: str, identity: DatasetIdentity) -> str:
     """Returns the template that names a split's files where they are."""
     template = found.template(split, identity.name, identity.data_dir)
     if template is None:
@@ -189,12 +189,12 @@ class _Checks:
         return self.block is not None and self.block(records)  # type: ignore[arg-type]
 
 
-def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
+def _adopt_shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
     """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
     crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
         writer = None if path == target else stack.enter_context(storage.open_writer(target))
-        for chunk in _scan(reader, path):
+        for chunk in _read_checked(reader, path):
             records = chunk.records()
             _check_records(checks, path, chunk, records)
             is_empty = is_empty and not any(map(has_features, records))
@@ -211,7 +211,7 @@ def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, 
     return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
 
 
-def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
+def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
     """Yields the checked chunks of a file.
 
     Raises:
@@ -282,7 +282,7 @@ def _undone_on_error() -> Iterator[Write]:
 
 
 @contextlib.contextmanager
-def _staged(directory: str) -> Iterator[str]:
+def _staging(directory: str) -> Iterator[str]:
     """Provides a directory that is renamed to `directory` at the end; if an error occurs, it is removed."""
     with storage.empty_new_dirs_removed(directory), beside(directory) as folder:
         staging = storage.join(folder, storage.basename(directory))
@@ -291,7 +291,7 @@ def _staged(directory: str) -> Iterator[str]:
         storage.rename_dir(staging, directory)
 
 
-def _describe(
+def _write_metadata(
     info: DatasetInfo,
     templates: Mapping[str, FilenameTemplate],
     splits: Mapping[str, ShardColumns],
@@ -348,7 +348,7 @@ class BareFiles:
     def template(self, split: str, dataset: str, directory: str) -> str | None:
         """Returns the template of the names of a split's files, relative to a directory; None if there is none."""
         names = [path[len(directory.rstrip("/")) + 1 :] for path in self.splits[split]]
-        for template in _templates(names[0], len(names)):
+        for template in _possible_templates(names[0], len(names)):
             try:
                 expected = FilenameTemplate(dataset, split, template=template).filenames(len(names))
                 if list(expected) == names:
@@ -373,9 +373,9 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     if isinstance(pattern, Mapping):
         if split is not None:
             raise ValueError(f"split={split!r} means nothing where patterns are given for each split: leave it out.")
-        splits = {name: _matches(patterns) for name, patterns in pattern.items()}
+        splits = {name: _match_files(patterns) for name, patterns in pattern.items()}
     else:
-        splits = _by_split(_matches(pattern), split)
+        splits = _by_split(_match_files(pattern), split)
     if not splits:
         raise InputError("expected patterns of the files to adopt, got none.")
     for name, files in splits.items():
@@ -388,7 +388,7 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     return BareFiles(splits, datasets.pop() if len(datasets) == 1 else None)
 
 
-def _matches(patterns: Patterns) -> list[str]:
+def _match_files(patterns: Patterns) -> list[str]:
     """Returns the files that match, in the order of the patterns, each one's sorted by name; no index files."""
     listed = [patterns] if isinstance(patterns, (str, os.PathLike)) else list(patterns)
     matches: list[str] = []
@@ -436,7 +436,7 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
             )
 
 
-def _templates(first: str, count: int) -> list[str]:
+def _possible_templates(first: str, count: int) -> list[str]:
     """Returns possible templates of the first file's name: the default, then those made of its own text."""
     width = max(NUM_DIGITS, len(str(count)))
     zero, total = "0" * width, f"{count:0{width}d}"

@@ -435,7 +435,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         parts = posixpath.normpath(name).split("/")
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
-        member = io.BufferedReader(_MemberFile(Path(path), _guarded(Path(path), open_member)))
+        member = io.BufferedReader(_MemberFile(Path(path), _call_guarded(Path(path), open_member)))
         yield posixpath.normpath(name) if name else "", member
 
 
@@ -452,8 +452,8 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
         if method not in _SINGLE:
             temporary.mkdir()
         for name, open_member in members:
-            with _guarded(path, open_member) as source, _created(temporary / name, path) as sink:
-                while piece := _guarded(path, source.read, _PIECE):
+            with _call_guarded(path, open_member) as source, _create_member(temporary / name, path) as sink:
+                while piece := _call_guarded(path, source.read, _PIECE):
                     left -= len(piece)
                     if left < 0:
                         raise DownloadError(
@@ -463,7 +463,7 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                     sink.write(piece)
 
 
-def _created(place: Path, archive: Path) -> IO[bytes]:
+def _create_member(place: Path, archive: Path) -> IO[bytes]:
     """Returns a new file for a member of an archive; two may have paths of which one is below the other."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -486,7 +486,7 @@ def _members(
         return
     generator = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
     with contextlib.closing(generator) as members:
-        while (member := _guarded(path, next, members, None)) is not None:
+        while (member := _call_guarded(path, next, members, None)) is not None:
             name, is_link, open_member = member
             parts = name.replace("\\", "/").split("/")
             if not (parts[0] and set(parts) - {"", "."}) or ".." in parts or "\0" in name or name[1:2] == ":":
@@ -507,7 +507,7 @@ def _leads_to_member(open_link: Callable[[], Any]) -> bool:
         return False
 
 
-def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Returns what a function of an archive returns; what libraries raise of damage becomes a `DownloadError`."""
     try:
         return function(*arguments)
@@ -533,15 +533,15 @@ class _MemberFile(io.RawIOBase):
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        position: int = _guarded(self._path, self._file.seek, offset, whence)
+        position: int = _call_guarded(self._path, self._file.seek, offset, whence)
         return position
 
     def readall(self) -> bytes:
-        data: bytes = _guarded(self._path, self._file.read)
+        data: bytes = _call_guarded(self._path, self._file.read)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        data = _guarded(self._path, self._file.read, len(buffer))
+        data = _call_guarded(self._path, self._file.read, len(buffer))
         buffer[: len(data)] = data
         return len(data)
 

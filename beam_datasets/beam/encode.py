@@ -227,10 +227,10 @@ class _ReuseUnits(beam.DoFn):
             yield from (beam.pvalue.TaggedOutput(_DAMAGED, unit) for unit in units)
             return
         self._units.inc(len(units))
-        yield from _reused(checkpoint, self._hash_shift)
+        yield from _read_checkpoint(checkpoint, self._hash_shift)
 
 
-def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
+def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
     """Yields the blocks of a checkpoint, each followed by its histogram."""
     for block in checkpoint.blocks:
         yield block
@@ -332,7 +332,7 @@ class _EncodeUnits(beam.DoFn):
             if checkpoint.is_whole:
                 for name in checkpoint.units:
                     del self._held[name]
-                yield from map(in_window, _reused(checkpoint, self._hash_shift))
+                yield from map(in_window, _read_checkpoint(checkpoint, self._hash_shift))
         for element in self._held.values():
             yield from map(in_window, self._encode(element))
         yield from map(in_window, self._flush())

@@ -98,7 +98,7 @@ def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) ->
         | "Plan" >> beam.Create([plan], reshuffle=False)
         | "Shards" >> beam.FlatMap(ExportPlan.shards)
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Write" >> beam.Map(_written, plan)
+        | "Write" >> beam.Map(_write_shard, plan)
     )
     return (
         begin
@@ -107,5 +107,5 @@ def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) ->
     )
 
 
-def _written(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
+def _write_shard(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
     return count_written(write_shard(plan, *shard))

@@ -160,7 +160,7 @@ def generate(
 
     ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
-        counted = _counted(ended.result)
+        counted = _read_counters(ended.result)
         if counted and ended.restarts:
             print(
                 f"{engine.name} has repeated a part of the job (restarts: {ended.restarts}). It reports what the last "
@@ -223,10 +223,12 @@ def prepare(
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    return PreparedRun(engine, *_resumed(builder, publication, resume))
+    return PreparedRun(engine, *_resume_runs(builder, publication, resume))
 
 
-def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
+def _resume_runs(
+    builder: DatasetBuilder, publication: Publication, resume: bool | str
+) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
     target = storage.url(publication.target)
     resumable = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
@@ -281,7 +283,7 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
     yield from iterated(split, builder, builder.split_generators(engines.unused_pipeline())[split])
 
 
-def _counted(result: PipelineResult) -> dict[str, Any]:
+def _read_counters(result: PipelineResult) -> dict[str, Any]:
     """Returns the counters and sets of strings that are not this package's own; empty where the runner reports none."""
     try:
         query_result = result.metrics().query()

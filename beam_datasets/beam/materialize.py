@@ -159,7 +159,7 @@ def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOption
         plan
         | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Copy" >> beam.Map(_copied, beam.pvalue.AsSingleton(plan), destination)
+        | "Copy" >> beam.Map(_copy_shard, beam.pvalue.AsSingleton(plan), destination)
     )
     written = beam.pvalue.AsList(shards)
     start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
@@ -222,7 +222,7 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
     return publication
 
 
-def _copied(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
+def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
     return counted(count_written(copy_shard(plan, shard, destination)))
 
 

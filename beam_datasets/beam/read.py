@@ -103,7 +103,7 @@ class ReadDataset(beam.PTransform):
         return (
             begin
             | "Slice" >> beam.Create([self._runs], reshuffle=False)
-            | "ListRuns" >> beam.FlatMap(_numbered)
+            | "ListRuns" >> beam.FlatMap(_number_runs)
             | "ReshuffleRuns" >> beam.Reshuffle()
             | "Cut" >> beam.FlatMap(_divide_run, self._pool, self._range_bytes)
             | "ReshuffleRanges" >> beam.Reshuffle()
@@ -135,7 +135,7 @@ def _range_bytes(splits: Any, num_examples: int) -> int:
     return min(int(Read.get_desired_chunk_size(num_bytes)), _MAX_RANGE)
 
 
-def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
+def _number_runs(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
     """Yields each run after the index in the slice of its first example."""
     index = 0
     for run in runs:
@@ -168,7 +168,7 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         return OffsetRestrictionTracker(restriction)
 
     def restriction_size(self, element: tuple[int, FileInstruction], restriction: OffsetRange) -> int:
-        return ranges.size_of(_restricted(element[1], restriction), self._pool)
+        return ranges.size_of(_restrict_run(element[1], restriction), self._pool)
 
     def process(
         self,
@@ -176,7 +176,7 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008  # Beam's way to ask for it
     ) -> Iterator[Any]:
         first, whole = element
-        run = _restricted(whole, tracker.current_restriction())
+        run = _restrict_run(whole, tracker.current_restriction())
         name, shift, count = storage.basename(run.filename), first - whole.skip, 0
         for number, value in ranges.read_range(run, self._pool, (self._step,), tracker.try_claim):
             count += 1
@@ -187,6 +187,6 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         self._examples.inc(count)
 
 
-def _restricted(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
+def _restrict_run(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
     start, stop = restriction.start, restriction.stop
     return FileInstruction(run.filename, start, stop - start, run.examples_in_shard)

@@ -213,7 +213,7 @@ class _Job:
         """
         for seconds in (*RETRY_SECONDS, None):
             try:
-                state = _within(ANSWER_SECONDS, lambda: self.result.state)
+                state = _call_with_timeout(ANSWER_SECONDS, lambda: self.result.state)
                 if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
                     return PipelineState.RUNNING  # the job server lost its connection to the cluster
                 return str(state)
@@ -235,7 +235,7 @@ class _Job:
         try:
             for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may not cancel Flink's job
                 try:
-                    _within(ANSWER_SECONDS, cancel)
+                    _call_with_timeout(ANSWER_SECONDS, cancel)
                 except Exception as error:  # the state shows whether the job has ended
                     problems.append(f"{type(error).__name__}: {error}")
             deadline = time.monotonic() + CANCEL_SECONDS
@@ -373,7 +373,7 @@ def _is_lost_contact(error: BaseException) -> bool:
     return isinstance(error, tuple(kinds))
 
 
-def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+def _call_with_timeout(seconds: float, ask: Callable[[], _T]) -> _T:
     """Returns what a function returns, or raises TimeoutError; a call without an answer is abandoned."""
     answer: futures.Future[_T] = futures.Future()
 

@@ -286,7 +286,7 @@ def write_blocks(
         keyless=keyless,
     )
     write = _WriteGroup(destination, publication.shard_records)
-    routed, merges = _routed(blocks, plan, engine)
+    routed, merges = _route_blocks(blocks, plan, engine)
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
@@ -299,7 +299,7 @@ def write_blocks(
     return publish_shards(start, publication, plan, shards, merges)
 
 
-def _routed(
+def _route_blocks(
     blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions
 ) -> tuple[beam.PCollection, Any]:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
@@ -487,14 +487,14 @@ class _Route(beam.DoFn):
     def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:
         """Yields what is sent of an inline block, or of some spilled blocks when they are enough."""
         for block in blocks.load():
-            yield from map(_tagged, self._collector.send(_route(block, plan, self._level)))
+            yield from map(_tag_runs, self._collector.send(_route(block, plan, self._level)))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields what is sent of the last spilled blocks."""
-        yield from map(in_window, map(_tagged, self._collector.flush()))
+        yield from map(in_window, map(_tag_runs, self._collector.flush()))
 
 
-def _tagged(sent: tuple[Any, AnyBlock]) -> Any:
+def _tag_runs(sent: tuple[Any, AnyBlock]) -> Any:
     return sent if isinstance(sent[0], int) else beam.pvalue.TaggedOutput(_RUNS, sent)
 
 
@@ -556,14 +556,14 @@ Decided = tuple[publishing.Publication, Decision]
 
 
 def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
-    return _published(publication, publishing.publish(publication, _counting(plan, merges), shards))
+    return _finish_publishing(publication, publishing.publish(publication, _with_merge_counts(plan, merges), shards))
 
 
 def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
-    return publication, publishing.decide(publication, _counting(plan, merges), shards)
+    return publication, publishing.decide(publication, _with_merge_counts(plan, merges), shards)
 
 
-def _counting(plan: Any, merges: Sequence[storage.Requests]) -> Any:
+def _with_merge_counts(plan: Any, merges: Sequence[storage.Requests]) -> Any:
     """Returns the plan with what merging has read and written, if anything was merged."""
     return dataclasses.replace(plan, requests=storage.sum_requests([plan.requests, *merges])) if merges else plan
 
@@ -578,10 +578,10 @@ def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
 
 
 def _make_visible(decided: Decided, _: Any) -> str:
-    return _published(decided[0], publishing.make_visible(*decided))
+    return _finish_publishing(decided[0], publishing.make_visible(*decided))
 
 
-def _published(publication: publishing.Publication, directory: str) -> str:
+def _finish_publishing(publication: publishing.Publication, directory: str) -> str:
     if not publication.is_awaited:
         publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory

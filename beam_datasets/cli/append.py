@@ -78,7 +78,7 @@ def run(args: Sequence[str]) -> int:
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
-    builders = {text: _request(text) for text in texts if not _is_published(text)}
+    builders = {text: _parse_request(text) for text in texts if not _is_published(text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)
     for text in texts if parser.parse_known_args(args)[1] else ():
@@ -92,7 +92,7 @@ def run(args: Sequence[str]) -> int:
         keys = dict.fromkeys(key for path in known.delete or () for key in _read_keys(path))
         options = AppendOptions(**given(known, AppendOptions) | {"delete": keys})
         builders = {text: _with_config_of(known.dataset, options, request) for text, request in builders.items()}
-        new = [_builder(builders[text], known) if text in builders else text for text in texts]
+        new = [_create_builder(builders[text], known) if text in builders else text for text in texts]
         taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
         with build_sources(known.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
@@ -118,7 +118,7 @@ def _is_published(text: str) -> bool:
     return not is_builder(text)
 
 
-def _request(text: str) -> BuilderRequest:
+def _parse_request(text: str) -> BuilderRequest:
     with importing_beam():  # if the module does it: what is small is appended without
         return resolve(text)
 
@@ -132,7 +132,7 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
     return replace(request, config=info.config_name) if is_known else request
 
 
-def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
+def _create_builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
     """Creates the builder; in its errors `--split` becomes `--splits`, because this command has its own `--split`.
 
     Raises:

@@ -103,7 +103,7 @@ def run(args: Sequence[str]) -> int:
         return 0
     say(f"{builder.info.display_name} -> {builder.dataset_dir}")
     if known.trial is not None:
-        return _try(builder, known, beam_options)
+        return _try_build(builder, known, beam_options)
     if known.check_against:
         with as_usage_errors("--check_against"):
             earlier = compatibility.earlier_version(builder.dataset_dir, known.check_against)
@@ -180,7 +180,7 @@ def _confirm_overwrite(builder: DatasetBuilder, known: argparse.Namespace) -> No
         raise UsageError("--overwrite: nothing was replaced; a new version number keeps the published one")
 
 
-def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+def _try_build(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Builds the first examples of each split in a temporary place, and shows them."""
     from beam_datasets.cli import head
 

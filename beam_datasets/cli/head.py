@@ -164,14 +164,14 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
             files = [value] if isinstance(value, bytes) else list(files_in(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
-                data = _visible(data, leaf)
+                data = _image_to_file(data, leaf)
                 target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{ending_of(data)}")
                 storage.write_bytes(target, data)
                 written.append(target)
     return written
 
 
-def _visible(data: bytes, feature: FeatureConnector) -> bytes:
+def _image_to_file(data: bytes, feature: FeatureConnector) -> bytes:
     """Returns the file of an image, or for one of floats a picture of them."""
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data

@@ -165,13 +165,13 @@ def run_gc(args: Sequence[str]) -> int:
 def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
-    return [path, size_text(leftover.num_bytes), _ago(now - leftover.modified), state]
+    return [path, size_text(leftover.num_bytes), _format_age(now - leftover.modified), state]
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     """Returns how long ago something was, for people.
 
-    >>> _ago(30), _ago(5400), _ago(200_000)
+    >>> _format_age(30), _format_age(5400), _format_age(200_000)
     ('0 min ago', '1.5 h ago', '2.3 days ago')
     """
     if seconds < 3600:

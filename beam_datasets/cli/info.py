@@ -82,7 +82,7 @@ def run_list(args: Sequence[str]) -> int:
         raise PathNotFoundError(f"{root}: the directory does not exist. Give the directory of the datasets: --data_dir")
     versions = [listed for name in names for listed in list_dataset(name, root)]
     if known.versions:
-        versions = [each | _history(each["directory"]) for each in versions]
+        versions = [each | _read_history(each["directory"]) for each in versions]
     if known.json:
         say(json.dumps(versions, indent=1))
     elif not versions:
@@ -97,7 +97,7 @@ def run_list(args: Sequence[str]) -> int:
                     size_text(each["file_bytes"]),
                     each["published"] or "?",
                     ", ".join(each["tags"]),
-                    _contents(each),
+                    _format_contents(each),
                 ]
                 for row, each in zip(rows, versions)
             ]
@@ -105,12 +105,12 @@ def run_list(args: Sequence[str]) -> int:
     return 0
 
 
-def _contents(found: dict[str, Any]) -> str:
+def _format_contents(found: dict[str, Any]) -> str:
     splits = ", ".join(f"{name} {split['examples']:,}" for name, split in found.get("splits", {}).items())
     return "; ".join([splits, *found["contents"]])
 
 
-def _history(directory: str) -> dict[str, Any]:
+def _read_history(directory: str) -> dict[str, Any]:
     """Returns the size of a version's files, when it was published, its tags, and of what it is, as far as known."""
     known: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
     with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):

@@ -120,10 +120,10 @@ def _job(known: argparse.Namespace, beam_options: Sequence[str]) -> Job:
 
             check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
         make_importable(os.path.dirname(os.path.abspath(file)))
-    return plan_job(**given(known, plan_job) | {"sources": dict(map(_labelled, known.sources or ()))})
+    return plan_job(**given(known, plan_job) | {"sources": dict(map(_parse_source, known.sources or ()))})
 
 
-def _labelled(text: str) -> tuple[str, str]:
+def _parse_source(text: str) -> tuple[str, str]:
     label, equals, source = text.partition("=")
     if not (label and equals and source):
         raise UsageError(f"--source is {text!r}; write --source LABEL=SOURCE, such as --source more=/data/digits/1.0.0")
@@ -201,7 +201,7 @@ def run_export(args: Sequence[str]) -> int:
     with as_usage_errors("export"):
         plan = plan_export(**given(known, plan_export))
     say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
-    say(_exported(plan))
+    say(_format_export(plan))
     if known.dry_run:
         say("Nothing was run (--dry_run).")
         return 0
@@ -214,7 +214,7 @@ def run_export(args: Sequence[str]) -> int:
     return 0
 
 
-def _exported(plan: ExportPlan) -> str:
+def _format_export(plan: ExportPlan) -> str:
     """Returns a table of what is read and what is written, and the features."""
     rows = [
         [

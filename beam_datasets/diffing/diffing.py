@@ -174,7 +174,7 @@ def _diff_split(
     undecodable = _Undecodable()
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
-        changed, num_alike = _changed(old, new, reader, pairs, undecodable)
+        changed, num_alike = _compare_pairs(old, new, reader, pairs, undecodable)
         rewritten += num_alike
         same += len(pairs.old) - len(changed)
         kinds["changed"].add(*changed.T)
@@ -221,7 +221,7 @@ class _Undecodable:
             self.places.append(f"{records.place_of(index)}: {problem}")
 
 
-def _changed(
+def _compare_pairs(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs, undecodable: _Undecodable
 ) -> tuple[Ints, int]:
     """Returns the pairs that are read differently, and how many of other bytes are read alike."""

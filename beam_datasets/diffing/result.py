@@ -231,7 +231,7 @@ class Verdict:
     @property
     def lowest(self) -> Version:
         """The lowest version number that suffices."""
-        return _bumped(self.old, self.needed)
+        return _bump(self.old, self.needed)
 
     def __str__(self) -> str:
         if self.given is None:
@@ -270,15 +270,15 @@ def judge(
         old=old.version,
         new=new.version,
         needed=max((reason.needs for reason in reasons), key=LEVELS.index, default="NONE"),
-        given=_promised(old.version, new.version) if comparable else None,
+        given=_promised_level(old.version, new.version) if comparable else None,
         reasons=tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.needs))),
     )
 
 
-def _bumped(version: Version, level: Level) -> Version:
+def _bump(version: Version, level: Level) -> Version:
     """Returns the next version of a level.
 
-    >>> [str(_bumped(Version("1.2.3"), level)) for level in LEVELS]
+    >>> [str(_bump(Version("1.2.3"), level)) for level in LEVELS]
     ['1.2.3', '1.2.4', '1.3.0', '2.0.0']
     """
     kept = len(LEVELS) - 1 - LEVELS.index(level)
@@ -286,10 +286,10 @@ def _bumped(version: Version, level: Level) -> Version:
     return Version(".".join(map(str, numbers[:3])))
 
 
-def _promised(old: Version, new: Version) -> Level:
+def _promised_level(old: Version, new: Version) -> Level:
     """Returns what a step from one version number to a higher one promises.
 
-    >>> _promised(Version("1.0.0"), Version("1.0.1")), _promised(Version("1.0.1"), Version("2.0.0"))
+    >>> _promised_level(Version("1.0.0"), Version("1.0.1")), _promised_level(Version("1.0.1"), Version("2.0.0"))
     ('PATCH', 'MAJOR')
     """
     levels = zip(reversed(LEVELS), old.tuple, new.tuple)

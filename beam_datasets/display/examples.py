@@ -80,11 +80,11 @@ def dataset_html(ds: Any) -> str:
         hint = paragraph("Functions are not called to show this. bd.show_examples(ds) shows examples.")
         return title + hint + (features_table(ds.features) if ds.features is not None else "")
     if ds._steps[0].kind == "batch":
-        return title + "".join(map(batch_table, _first(ds, 1)))
-    return title + examples_table(_first(ds, _SHOWN), ds.features, _keys_of(ds))
+        return title + "".join(map(batch_table, _first_items(ds, 1)))
+    return title + examples_table(_first_items(ds, _SHOWN), ds.features, _keys_of(ds))
 
 
-def _first(ds: Any, count: int) -> list[Any]:
+def _first_items(ds: Any, count: int) -> list[Any]:
     """Returns the first `count` items; if reading fails, those before it, followed by the error."""
     items: list[Any] = []
     try:

@@ -292,7 +292,7 @@ def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
     yield named[0], checksum(named[1])
 
 
-def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
+def _find_unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
     """Returns the names of the files that have not changed since they were recorded.
 
     A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
@@ -522,7 +522,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if compare_checksums and (unknown := sorted(name for name in old if name not in known.checksums)):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
-        same = _unchanged(old, known, compare_checksums=compare_checksums)
+        same = _find_unchanged(old, known, compare_checksums=compare_checksums)
         self._published_types, self._may_lack = known.columns, may_lack
         self._records_keys = True
         stamps = {name: (old[name].size, old[name].modified) for name in same}
@@ -950,7 +950,7 @@ def assignment(
         return None
     if not ways and not splits:
         return None
-    split_of = _assigning(way, splits, pattern)
+    split_of = _make_assignment(way, splits, pattern)
     missing = by.missing if by else None
     if missing is not None and way == "stratify":
         raise ValueError(f"missing: expected none with --stratify: rows without {column!r} are a label of their own")
@@ -975,7 +975,7 @@ def as_options(
     return shlex.join(word for option in options for word in option)
 
 
-def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
+def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
     """Returns the rule that assigns the rows of one pattern to splits; None if the column's values name the splits.
 
     Raises:

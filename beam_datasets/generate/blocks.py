@@ -160,7 +160,7 @@ class NewBlock(NamedTuple):
     loaded: Block
 
 
-def _listed(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
+def _read_spilled(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
     """Returns the content of `SpilledBlocks`, in buffers; an empty path is that of the list."""
     paths = "\0".join([payload.path for _, payload in blocks]).encode("utf-8", "surrogateescape")
     listed = b"".join([_LISTED.pack(len(block), payload.start, payload.stop) for block, payload in blocks])
@@ -214,7 +214,7 @@ class BlockCollector:
         path, stops = storage.join(self._directory, f"{uuid.uuid4().hex}.list"), [0]
         with storage.open_writer(path) as writer:
             for blocks in collected.values():
-                content = _listed(blocks)
+                content = _read_spilled(blocks)
                 writer.write(content)
                 stops.append(stops[-1] + sum(map(len, content)))
         for (task, blocks), (start, stop) in zip(collected.items(), itertools.pairwise(stops)):
@@ -457,7 +457,7 @@ def spill(
     count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
     start = _LIST.size + _LISTED.size + count * HEAD_BYTES
-    listed = _listed([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
+    listed = _read_spilled([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
     with storage.open_writer(path) as writer:
         writer.write(itertools.chain(listed, payload))
     return SpilledBlocks(split, path, 0, start)
@@ -536,7 +536,7 @@ class BlockBuilder:
         try:
             keys = make(self._keys)
         except InvalidKeyError as error:
-            raise InvalidKeyError(f"split {self._split!r}{_after(self._keys, make)}: {error}") from None
+            raise InvalidKeyError(f"split {self._split!r}{_find_previous_key(self._keys, make)}: {error}") from None
         block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
         self._forget(True)
         self._num_blocks += 1
@@ -545,7 +545,7 @@ class BlockBuilder:
         return block
 
 
-def _after(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
+def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
     """Returns after which key the first unusable one comes."""
     after = ""
     with contextlib.suppress(InvalidKeyError):

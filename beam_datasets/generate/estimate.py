@@ -87,18 +87,18 @@ def take_samples(
         began, weight, is_whole = time.monotonic(), 0.0, True
         deadline = began + (end - began) / (len(together) - number)
         for unit in chosen:
-            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
-            weight += _weight(unit)
+            is_whole = _add_unit(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
+            weight += _size_of_unit(unit)
             if time.monotonic() > deadline:
                 break
         seconds = (time.monotonic() - began) / len(splits)
-        total = sum(map(_weight, one.units))
+        total = sum(map(_size_of_unit, one.units))
         known = weight / total if total and is_whole else None
         samples |= {split: Sample(known, tallies[split][0], tallies[split][1], seconds) for split in splits}
     return samples
 
 
-def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], end: float) -> bool:
+def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], end: float) -> bool:
     """Adds the examples of a unit; returns False if it was not read to its end in time, and some were left out."""
     for item in source.read(unit):
         (_, example), splits = pair_and_splits(item, keeps)
@@ -111,7 +111,7 @@ def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[st
     return True
 
 
-def _weight(unit: Any) -> float:
+def _size_of_unit(unit: Any) -> float:
     return float(getattr(unit, "num_bytes", 1) or 1)
 
 
@@ -156,7 +156,7 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: M
     known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
     splits = {split: _scale_sample(split, sample, sharding) for split, sample in known.items()}
     size = sum(split.num_bytes for split in splits.values())
-    moved, reads, writes = map(sum, zip(*(_moved(split) for split in splits.values()), (0, 0, 0)))
+    moved, reads, writes = map(sum, zip(*(_estimate_io(split) for split in splits.values()), (0, 0, 0)))
     encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
     moving = moved / 1e6 / prices["megabytes_per_core_second"]
     hours = (encoding + moving) / 3600
@@ -174,7 +174,7 @@ def cost_of(core_hours: float, reads: int, writes: int, prices: Mapping[str, flo
     return core_hours * prices["core_hour"] + requests / 1000
 
 
-def _moved(split: SplitEstimate) -> tuple[int, int, int]:
+def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
     """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))

@@ -73,7 +73,7 @@ ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
-def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
+def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
     """Yields the blocks; inline ones without payload once `INLINE_BYTES` of it are in memory, and what reads theirs.
 
     All blocks are needed before the first record is written. An engine that streams them holds none of them.
@@ -99,7 +99,7 @@ def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
     return os.pread(file, stop - start, at + start)
 
 
-def _reads(block: Block, stack: contextlib.ExitStack | None) -> Read:
+def _block_reader(block: Block, stack: contextlib.ExitStack | None) -> Read:
     """Returns what reads bytes [start, stop) of a block's payload; with a stack, its file is open until that ends."""
     payload = block.payload
     if isinstance(payload, bytes):
@@ -137,7 +137,7 @@ class Merge:
     @classmethod
     def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
-        blocks_and_reads = list(_held(blocks, stack))
+        blocks_and_reads = list(_hold_blocks(blocks, stack))
         remote = any(storage.is_remote(each.path) for each, _ in blocks_and_reads)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
         held: list[Read] = []
@@ -145,7 +145,7 @@ class Merge:
         for loaded, read in for_all(lambda each: (each[0].load(), each[1]), blocks_and_reads):
             for block in loaded:
                 keeps_open = remote or len(held) < MAX_OPEN_FILES  # a process has a limit
-                held.append(read or _reads(block, stack if keeps_open else None))
+                held.append(read or _block_reader(block, stack if keeps_open else None))
                 parts.append(block.keys)
                 sizes.append(np.frombuffer(block.sizes, "<u4").astype(np.uint32, copy=False))
         joined = b"".join(parts)

@@ -123,15 +123,15 @@ def _is_there(pid: int) -> bool:
         return False
     except OSError:
         pass  # another user's
-    return (_stat(pid) or ["R"])[0] not in "ZX"  # dead, but its parent has not waited for it
+    return (_read_stat(pid) or ["R"])[0] not in "ZX"  # dead, but its parent has not waited for it
 
 
 def _start_ticks(pid: int) -> int | None:
-    stat = _stat(pid)
+    stat = _read_stat(pid)
     return int(stat[19]) if stat is not None else None
 
 
-def _stat(pid: int) -> list[str] | None:
+def _read_stat(pid: int) -> list[str] | None:
     """Returns the fields of /proc/PID/stat from the state on (man proc_pid_stat); None if the file does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:

@@ -56,7 +56,7 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
         in_stores: whether to list directories on an object store, which takes several requests.
     """
     spilled, staged = _list_sizes(spill_dir, in_stores), _list_sizes(staging_dir, in_stores)
-    examples, size = _encoded(spill_dir or "", spilled)
+    examples, size = _count_encoded(spill_dir or "", spilled)
     shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
     written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
     size += _sum(spill_dir, spilled, [path for path in spilled if path.endswith(".records")])
@@ -73,7 +73,7 @@ def _count_units(names: Iterable[str]) -> int:
     return sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, names) if name)
 
 
-def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
+def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
     """Returns (examples, bytes of their records): for each split, the greater of what was spilled and reported."""
     spilled: dict[str, Counter[str]] = {}
     reports: dict[str, Counter[str]] = {}
@@ -129,7 +129,7 @@ def watch(
     if report is None:
         yield
         return
-    with _every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
+    with _call_every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
         yield
 
 
@@ -155,12 +155,12 @@ def reported(
             if storage.is_dir(spill_dir):  # otherwise the launcher has ended the run and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
-    with _every(seconds, write):
+    with _call_every(seconds, write):
         yield
 
 
 @contextlib.contextmanager
-def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+def _call_every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     """Context manager: calls `do` every `seconds` seconds from another thread."""
     stop = threading.Event()
 

@@ -315,7 +315,7 @@ def _give_up(run: Run, error: BaseException) -> None:
         if not isinstance(error, ResultKeptError):
             storage.remove_tree(run.staging_dir)
         elif run.is_remote:
-            _tidy(run.staging_dir, {RESULT_DIR})
+            _remove_extra_files(run.staging_dir, {RESULT_DIR})
     except StorageError as failed:
         if failed.__cause__ is error:
             raise  # else the run's own error is what matters; gc finds what is left
@@ -389,7 +389,7 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
         written[path] = (facts[0], facts[1])
     files = stage(publication, texts, written)
     if publication.check_against:
-        compatibility.check(publication.check_against, _result(publication, files))
+        compatibility.check(publication.check_against, _make_result(publication, files))
     if not publication.is_remote:
         return Decision(publication.job, runs.PUBLISH, manifest.digest, files)
     return runs.decide(publication, files, manifest.digest)
@@ -444,11 +444,11 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, (_, checksum) in staged.items()]
 
 
-def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
+def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
     """Returns a directory that holds the complete version and nothing else, unpublished."""
     root = publication.staging_dir
     if not publication.is_remote:
-        _tidy(root, {file.name for file in files})
+        _remove_extra_files(root, {file.name for file in files})
         return root
     result = storage.join(root, RESULT_DIR)
     with ThreadPoolExecutor(runs.COPIES_AT_ONCE) as executor:
@@ -503,7 +503,7 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     """
     sizes = {file.name: file.num_bytes for file in files}
     taken, new_dir = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
-    _tidy(run.staging_dir, {*sizes, OWNER_FILE})
+    _remove_extra_files(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
         # The manifest goes last: with it, `gc` would take what a killed process leaves for a result that was kept.
@@ -565,7 +565,7 @@ def replace_published(made: str, target: str) -> None:
     storage.remove_tree(old)
 
 
-def _tidy(directory: str, wanted: set[str]) -> None:
+def _remove_extra_files(directory: str, wanted: set[str]) -> None:
     """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
     for name in storage.list_dir(directory):
         if name not in wanted:
@@ -599,7 +599,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
         raise StorageError(f"{result}: expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}.")
     manifest = Manifest.from_text(storage.read_bytes(path), path=path)
     info = builder_from_directory(result).info
-    publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
+    publication = _announce_renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
     compatibility.check_number(publication.target, result)
     columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
     shards = [shard for split in columns for shard in kept_shards(manifest.name, split, columns[split])]
@@ -618,7 +618,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     return directory
 
 
-def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
+def _announce_renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
     """Announces a complete result under the version that a directory names; returns the publication."""
     publication = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),

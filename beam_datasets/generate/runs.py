@@ -287,7 +287,7 @@ def holder(target: str) -> Holder | None:
     try:
         run = Run.from_json(text, target=target)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
     return Holder(int(last[1]), run, decision_of(target, run.job))
 
 
@@ -303,7 +303,7 @@ def decision_of(target: str, job: str) -> Decision | None:
     except PathNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
 def reserve(run: Run) -> None:
@@ -321,7 +321,7 @@ def reserve(run: Run) -> None:
         _check_not_complete(run.target)
         decision = decision_of(run.target, run.job)
         if decision is not None and decision.kind == ABANDON:
-            raise _abandoned(run, decision)
+            raise _abandoned_error(run, decision)
         held = holder(run.target)
         if held is None or (held.decision is not None and held.decision.kind == ABANDON):
             number = held.number + 1 if held else 1
@@ -376,7 +376,7 @@ def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
     if decision is None:
         raise StorageError(f"{_decision_path(run.target, run.job)}: expected a record, but it was deleted.")
     if decision.kind == ABANDON:
-        raise _abandoned(run, decision)
+        raise _abandoned_error(run, decision)
     if decision.digest != digest:
         raise AlreadyPublishedError(
             f"{run.target}: another attempt of run {run.job} has decided to publish other content (digest "
@@ -584,11 +584,11 @@ def _decision_path(target: str, job: str) -> str:
     return storage.join(runs_dir(target), f"{job}.decision.json")
 
 
-def _abandoned(run: Run, decision: Decision) -> AbandonedError:
+def _abandoned_error(run: Run, decision: Decision) -> AbandonedError:
     return AbandonedError(f"{run.target}: run {run.job} was given up by {decision.by}; it published nothing.")
 
 
-def _damaged(path: str, error: Exception) -> StorageError:
+def _damaged_error(path: str, error: Exception) -> StorageError:
     return StorageError(
         f"{path}: expected the record of a run, got something else ({error}). Delete the file if no run is active."
     )

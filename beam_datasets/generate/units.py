@@ -469,7 +469,7 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
         ResumeError: the builder has changed, or a run of this machine is still active.
     """
     attempts, accepted = [], {own.digest}
-    earlier_runs = list(_earlier(run))
+    earlier_runs = list(_find_earlier_runs(run))
     for attempt, earlier in earlier_runs:
         owner = Owner.read(attempt.spill_dir) or Owner.read(attempt.staging_dir)
         if owner is not None and owner.is_here and owner.is_running and owner.is_local:
@@ -479,7 +479,7 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
         attempts.append(attempt)
     others = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
     if others and resume != CHANGED:
-        changes = "\n  ".join(_changes(others[-1].fingerprint, own.fingerprint))
+        changes = "\n  ".join(_describe_changes(others[-1].fingerprint, own.fingerprint))
         raise ResumeError(
             f"{own.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\nIf its finished "
             f"units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
@@ -488,7 +488,7 @@ def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[li
     return attempts, dataclasses.replace(own, accepted=sorted(accepted - {own.digest}))
 
 
-def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
+def _find_earlier_runs(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
     """Yields the earlier runs of a version that have finished units."""
     target = run.target
     for folder in dict.fromkeys((storage.dirname(target), storage.dirname(run.spill_dir or target))):
@@ -502,7 +502,7 @@ def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
                 yield Attempt(match["job"], runs.staging_dir(target, match["job"]), spill_dir), earlier
 
 
-def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     for name in dict.fromkeys([*before, *now]):
         if before.get(name) != now.get(name):
             yield f"{name}: {before.get(name, 'missing')} -> {now.get(name, 'missing')}"
@@ -577,7 +577,7 @@ class ShardRecords:
                 content = json.loads(storage.read_bytes(storage.join(directory, name)))
                 shard = WrittenShard(**{**content, "requests": storage.Requests()})
                 if _is_staged(shard):
-                    return _taken(shard, destination.group_path(plan.group(number)))
+                    return _take_shard(shard, destination.group_path(plan.group(number)))
             except (StorageError, ValueError, TypeError):  # missing, damaged, or deleted in the meantime
                 continue
         return None
@@ -590,7 +590,7 @@ def _is_staged(shard: WrittenShard) -> bool:
     )
 
 
-def _taken(shard: WrittenShard, path: str) -> WrittenShard:
+def _take_shard(shard: WrittenShard, path: str) -> WrittenShard:
     storage.make_dirs(storage.dirname(path))
     for suffix in ("", ".index"):
         storage.remove(path + suffix)  # of an attempt of the engine before

@@ -93,12 +93,12 @@ def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
         offset = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)[0]
         if not offset:
             raise DamagedError("it has no directory")
-        yield from _chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles)
+        yield from _read_chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles)
     except struct.error:
         raise DamagedError(f"the file ends at byte {len(data)}, in a directory") from None
 
 
-def _chain(
+def _read_chain(
     data: bytes, order: str, offset: int, seen: set[int], *, is_big: bool, subfiles: bool
 ) -> Iterator[Directory]:
     """Yields the directory at an offset, its subfiles, and those that follow."""
@@ -117,7 +117,7 @@ def _chain(
         directory = Directory(order, data, tags)
         yield directory
         for inner in directory.numbers(SUBFILES) if subfiles else ():
-            yield from _chain(data, order, inner, seen, is_big=is_big, subfiles=False)
+            yield from _read_chain(data, order, inner, seen, is_big=is_big, subfiles=False)
         (offset,) = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, offset + size + count * step)
 
 

@@ -124,7 +124,7 @@ def plan_prune(
         raise ValueError(f"expected a dataset without a version, got {name!r}")
     root = catalog.root_dir(data_dir, storage_options)
     folder = storage.dirname(catalog.find_dataset_dir(f"{name}:latest", root))
-    all_versions = list(_published(root))
+    all_versions = list(_list_published(root))
     versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_parse_version)
     label = versions[-1].name.rpartition(":")[0]
     reasons = {each.name: f"one of the highest {keep}" for each in versions[-keep:]}
@@ -148,7 +148,7 @@ def plan_prune(
     }:
         reasons |= more
     judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in versions]
-    return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
+    return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _find_half_removed(folder)), *judged]
 
 
 def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
@@ -162,7 +162,7 @@ def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
         raise BeamDatasetsError(f"{problem} Mend it, or move it away.") from error
 
 
-def _half_removed(folder: str) -> list[str]:
+def _find_half_removed(folder: str) -> list[str]:
     """Returns the versions whose removal from an object store was not completed."""
     marks = _mark_path(folder)
     names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
@@ -173,7 +173,7 @@ def _parse_version(judged: Judged) -> Version:
     return Version(storage.basename(judged.directory))
 
 
-def _published(root: str) -> Iterator[Judged]:
+def _list_published(root: str) -> Iterator[Judged]:
     for name in catalog.list_datasets(root):
         for full in catalog.list_published(name, root):
             yield Judged(full, storage.join(root, full.replace(":", "/")))

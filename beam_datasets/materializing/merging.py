@@ -162,7 +162,7 @@ class KeyRanges:
         """
         cuts = [_pivots(run, cut_at_shards and not run_number) for run_number, run in enumerate(runs)]
         pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
-        columns = [_places(run, pivots) for run in runs]
+        columns = [_count_before_pivots(run, pivots) for run in runs]
         listed = sorted(delete)
         delete_in = np.array([(delete[key].start, delete[key].stop) for key in listed], np.int64).reshape(-1, 2)
         cuts_of_runs = np.stack(columns, axis=1)
@@ -223,15 +223,15 @@ class KeyRanges:
             firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
-                differing = _differ(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
+                differing = _compare_records(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
                 shown = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
                 more = "" if shown is None else ", and differ"
                 raise self._duplicate(number, merge, int(firsts[shown or 0]), int(repeats[shown or 0]), more)
             if self.on_duplicate == "replace" and is_counted:
                 chosen = lasts & published[firsts]
-                replaced = sum(_differ(merge, firsts[chosen], repeats[chosen]))
+                replaced = sum(_compare_records(merge, firsts[chosen], repeats[chosen]))
             elif self.on_duplicate == "skip_identical" and is_counted:
-                for first, rank, differs in zip(firsts, repeats, _differ(merge, firsts, repeats)):
+                for first, rank, differs in zip(firsts, repeats, _compare_records(merge, firsts, repeats)):
                     if differs:
                         raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
             keep = np.ones(len(merge), np.bool_)
@@ -282,7 +282,7 @@ class KeyRanges:
             run_number = int(np.searchsorted(ends, position, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
-            shown.append((run.example(index), show(_framed(merge, position)[12:-4])))
+            shown.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
@@ -308,7 +308,7 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
     return np.concatenate(pivots)
 
 
-def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
+def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Returns how many keys of a run are before each pivot; first 0, and last how many there are."""
     places = np.zeros(len(pivots) + 2, np.int64)
     done = before = 0
@@ -338,16 +338,16 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
     )
 
 
-def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
+def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
     """Returns of pairs of ranks whether their records differ."""
 
     def differ(one: int, other: int) -> bool:
-        return bool(merge.sizes[one] != merge.sizes[other]) or _framed(merge, one) != _framed(merge, other)
+        return bool(merge.sizes[one] != merge.sizes[other]) or _read_framed(merge, one) != _read_framed(merge, other)
 
     return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
 
 
-def _framed(merge: Merge, place: int) -> bytes:
+def _read_framed(merge: Merge, place: int) -> bytes:
     start = int(merge.starts[place])
     return merge.reads[int(merge.block_of[place])](start, start + int(merge.sizes[place]))
 

@@ -59,7 +59,7 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
     Raises:
         MetadataError: an index is damaged or missing.
     """
-    for source_split, keys in _together(rows()):
+    for source_split, keys in _group_keys(rows()):
         for split, split_runs in runs.items():
             selected = [run for run in split_runs if (run.dataset, run.split) == (number, source_split)]
             if not selected:
@@ -67,14 +67,20 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
             taken = np.zeros(len(keys), np.bool_)
             sort_keys = _sort_keys(selected[0].rules[0], keys)
             for run in selected:
-                taken |= _has(run, sort_keys)
+                taken |= _contains_keys(run, sort_keys)
             keys_taken = [key for key, is_taken in zip(keys, taken.tolist()) if is_taken]
             sort_keys = sort_keys[taken]
-            for other, run_number, rule in _earlier(runs, split, number):
+            for other, run_number, rule in _earlier_runs(runs, split, number):
                 others = _sort_keys(rule, keys_taken)
-                for at in np.flatnonzero(_has(runs[other][run_number], others)).tolist():
+                for at in np.flatnonzero(_contains_keys(runs[other][run_number], others)).tolist():
                     yield Found(
-                        keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), run_number
+                        keys_taken[at],
+                        split,
+                        _pad_key(sort_keys[at]),
+                        selected[0],
+                        other,
+                        _pad_key(others[at]),
+                        run_number,
                     )
 
 
@@ -99,7 +105,9 @@ def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | No
     )
 
 
-def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -> Iterator[tuple[str, int, KeyRule]]:
+def _earlier_runs(
+    runs: Mapping[str, Sequence[SortedRun]], split: str, number: int
+) -> Iterator[tuple[str, int, KeyRule]]:
     """Yields the runs of other splits that are of a dataset or of those before it, by each of their rules."""
     for other, split_runs in runs.items():
         for run_number, run in enumerate(split_runs):
@@ -107,7 +115,7 @@ def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -
                 yield from ((other, run_number, rule) for rule in run.rules)
 
 
-def _together(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
+def _group_keys(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
     """Yields (split, keys), at least `KEYS_AT_ONCE` at a time; at the end the remaining keys of each split."""
     held: dict[str, list[Key]] = {}
     for keys in rows:
@@ -130,11 +138,11 @@ def _as_text(key: Any) -> Any:
         return key
 
 
-def _raw(key: bytes) -> bytes:
+def _pad_key(key: bytes) -> bytes:
     return key.ljust(16, b"\0")  # NumPy drops zeros at the end
 
 
-def _has(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
     """Returns of each sort key whether a run has it."""
     order = np.argsort(sort_keys)
     wanted, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)

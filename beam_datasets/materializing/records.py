@@ -398,7 +398,7 @@ class Transform:
                     try:
                         places([record])
                     except (BeamDatasetsError, FeatureError, ExampleError) as error:
-                        raise type(error)(f"{_where(whole, records, first + index)}: {error}") from error
+                        raise type(error)(f"{_describe_record(whole, records, first + index)}: {error}") from error
                 raise
 
         return choose
@@ -412,7 +412,7 @@ class Transform:
             return None
         decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
 
-        where = partial(_where, whole, records)
+        where = partial(_describe_record, whole, records)
 
         def keep(place: int, record: bytes) -> bool:
             try:
@@ -435,7 +435,7 @@ class Transform:
         return keep
 
 
-def _where(whole: RecordRange, records: Records, place: int) -> str:
+def _describe_record(whole: RecordRange, records: Records, place: int) -> str:
     """Returns where a record is, for errors."""
     file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
     return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
@@ -445,7 +445,7 @@ def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp],
     """Raises an error for records at these places whose size in bytes, not framed, is too large to be copied."""
     for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
         raise BeamDatasetsError(
-            f"{_where(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
+            f"{_describe_record(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
             f"{sizes[i]:,}. Leave it out by another slice, or copy whole files."
         )
 
@@ -491,7 +491,7 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
     with storage.open_writer(path) as writer:
-        for places, framed_sizes, framed in _framed(whole, records, transform):
+        for places, framed_sizes, framed in _frame_records(whole, records, transform):
             writer.write([framed])
             sizes.append(framed_sizes)
             kept.append(places)
@@ -501,7 +501,7 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     return FileInstruction(path, 0, len(index), len(index)), index.shard_size
 
 
-def _framed(
+def _frame_records(
     whole: RecordRange, records: Records, transform: Transform | None
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Buffer]]:
     """Yields (places within the range, framed sizes, framed records) of those that are kept, a chunk at a time.
@@ -540,7 +540,7 @@ def blocks(
     sizes: list[NDArray[np.int64]] = []
     buffers: list[Buffer] = []
     records = Opener().open(whole.file, keyed=whole.keyed)
-    for places, framed_sizes, framed in _framed(whole, records, transform):
+    for places, framed_sizes, framed in _frame_records(whole, records, transform):
         keys += _old_keys(whole, records, places)
         sizes.append(framed_sizes)
         buffers.append(framed)

@@ -265,7 +265,7 @@ def _split_output_name(text: Spec) -> tuple[str, Spec]:
     match = _NAMED.match(text) if isinstance(text, str) else None
     if match:
         return match["name"].strip(), match["expression"].strip()
-    names = {split.partition("[")[0] for _, split in _parted(str(text))}
+    names = {split.partition("[")[0] for _, split in _divide_expression(str(text))}
     name = names.pop()
     if names or name == "all":
         raise BeamDatasetsError(f"{str(text)!r} needs a split name: write NAME={text}")
@@ -296,7 +296,7 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     """Returns an expression in a form that does not depend on where the sources are, and what it means."""
     reads: list[Read] = []
     texts = []
-    for number, term in _terms(expression, sources):
+    for number, term in _parse_terms(expression, sources):
         source = sources.opened[number]
         parts = term.to_absolute(source.info.splits)
         source_name = source.display_name if isinstance(source, Built) else source.info.display_name
@@ -317,21 +317,21 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     return text, reads
 
 
-def _terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
+def _parse_terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
     """Returns (number of the dataset, what is read of it) for each term."""
     if not isinstance(expression, str):
         given = AbstractSplit.from_spec(expression)
         return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
     return [
         (0 if source is None else sources.open(source), AbstractSplit.from_spec(split))
-        for source, split in _parted(expression)
+        for source, split in _divide_expression(expression)
     ]
 
 
-def _parted(expression: str) -> Iterator[tuple[str | None, str]]:
+def _divide_expression(expression: str) -> Iterator[tuple[str | None, str]]:
     """Yields (source, split) of each term; a source may have '+' in its name.
 
-    >>> list(_parted("train[:5] + /data/c++/things/1.0.0:test"))
+    >>> list(_divide_expression("train[:5] + /data/c++/things/1.0.0:test"))
     [(None, 'train[:5]'), ('/data/c++/things/1.0.0', 'test')]
     """
     parts: list[str] = []

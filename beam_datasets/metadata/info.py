@@ -523,7 +523,7 @@ def _parse_value(schema: Any, value: Any, where: str) -> Any:
     if schema is int:
         number = _json_to_int64(value)
         if number is None:
-            raise _wrong(where, value, _EXPECTED[int])
+            raise _field_error(where, value, _EXPECTED[int])
         return number
     if schema is str and type(value) is str and not is_unicode(value):
         raise MetadataError(
@@ -555,11 +555,11 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
 
 def _of_type(kind: Any, value: Any, where: str) -> Any:
     if type(value) is not kind:
-        raise _wrong(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
+        raise _field_error(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
     return value
 
 
-def _wrong(where: str, value: Any, expected: str) -> MetadataError:
+def _field_error(where: str, value: Any, expected: str) -> MetadataError:
     return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
 
 

@@ -144,23 +144,23 @@ class SplitLineage:
         """Returns what `to_json` made."""
         keys = value["keys"]
         if keys is not None:
-            ascents = [(_typed(int, start), rules) for start, rules in keys]
+            ascents = [(_check_type(int, start), rules) for start, rules in keys]
             keys = tuple(Ascent(start, tuple(map(_rule, rules))) for start, rules in ascents)
             if [a.start for a in keys] != sorted({a.start for a in keys}) or (keys and keys[0].start):
                 raise ValueError("the stretches of the keys do not follow one another")
         return cls(
-            _typed(str, value["expression"]),
-            tuple(Read(*map(_typed, (int, str, int, int), read)) for read in value["reads"]),
+            _check_type(str, value["expression"]),
+            tuple(Read(*map(_check_type, (int, str, int, int), read)) for read in value["reads"]),
             keys,
         )
 
 
 def _rule(value: Any) -> KeyRule:
     split, *salts = value
-    return KeyRule(split if split is None else _typed(str, split), tuple(_typed(str, salt) for salt in salts))
+    return KeyRule(split if split is None else _check_type(str, split), tuple(_check_type(str, salt) for salt in salts))
 
 
-def _typed(kind: type, value: Any) -> Any:
+def _check_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.100} is not a {kind.__name__}")
     return value
@@ -442,7 +442,7 @@ Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
 
 
-def _dotted(options: str | None) -> str:
+def _dotted_options(options: str | None) -> str:
     """Returns options that decide the key or the split of a row, where fields of objects are named with dots."""
     return (options or "").replace("/", ".")
 
@@ -476,9 +476,11 @@ class Inputs:
         Raises:
             InputError: they do not.
         """
-        is_key_other = None not in (self.key, other.key) and _dotted(self.key) != _dotted(other.key)
+        is_key_other = None not in (self.key, other.key) and _dotted_options(self.key) != _dotted_options(other.key)
         known = None not in (self.splits, other.splits)
-        if is_key_other or (known and meaning_of(_dotted(self.splits)) != meaning_of(_dotted(other.splits))):
+        if is_key_other or (
+            known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
+        ):
             raise InputError(
                 f"expected the options by which the published version was built, {self._options}, got "
                 f"{other._options}. Give the same ones, or examples are doubled or move to another split; to change "

@@ -80,7 +80,7 @@ class DatasetName:
         for part in ("config", "version"):
             if match[part] is not None and part in kwargs:
                 raise ValueError(f"{text!r} gives {part} twice: {match[part]!r} and {kwargs[part]!r}.")
-        config, version = (_taken(kwargs, part) or match[part] for part in ("config", "version"))
+        config, version = (_pop_text(kwargs, part) or match[part] for part in ("config", "version"))
         if config is not None:
             check_config_name(config)
         return cls(camel_to_snake(match["name"]), config, version, kwargs, match["namespace"])
@@ -126,7 +126,7 @@ def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
     return kwargs
 
 
-def _taken(kwargs: dict[str, Scalar], name: str) -> str | None:
+def _pop_text(kwargs: dict[str, Scalar], name: str) -> str | None:
     return str(kwargs.pop(name)) if name in kwargs else None
 
 

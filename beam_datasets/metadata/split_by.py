@@ -202,7 +202,7 @@ class SplitByTime:
             try:
                 if not dots:
                     raise ValueError(f"expected a range START..STOP, such as ..2026-01-01, got {text!r}")
-                first, last = (_moment(bound) if bound.strip() else None for bound in (start, stop))
+                first, last = (_to_comparable_time(bound) if bound.strip() else None for bound in (start, stop))
                 parsed_ranges.append((first, last, split))
             except ValueError as error:
                 raise ValueError(f"split {split!r}: {error}") from None
@@ -226,14 +226,14 @@ class SplitByTime:
         Raises:
             ValueError: the value is not a time, or not a number if the ranges are of numbers.
         """
-        moment = _moment(value)
+        moment = _to_comparable_time(value)
         if self._starts and isinstance(moment, datetime.datetime) != isinstance(self._starts[0], datetime.datetime):
             kind = "number" if isinstance(moment, datetime.datetime) else "date or time"
             raise ValueError(f"expected a {kind}, like the bounds of {dict(self.ranges)}, got {value!r:.60}")
         return str(self._sorted[bisect_right(self._starts, moment)][2])
 
 
-def _moment(value: Any) -> Any:
+def _to_comparable_time(value: Any) -> Any:
     """Returns a time as a datetime with a zone, and a number as an int or float."""
     if isinstance(value, np.generic):
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()

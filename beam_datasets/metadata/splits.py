@@ -179,7 +179,7 @@ class ReadInstruction(AbstractSplit):
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
-        split = _known(self.split_name, splits)
+        split = _find_split(self.split_name, splits)
         total = split.num_examples
         start = 0 if self.from_ is None else self._index(self.from_, split)
         stop = total if self.to is None else self._index(self._end(self.to, split), split)
@@ -365,7 +365,7 @@ def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
     return function(nest)
 
 
-def _known(name: str, splits: Mapping[str, Any]) -> Any:
+def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
     if name in splits:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"

@@ -140,10 +140,10 @@ class Version:
         return hash(self.tuple)
 
     def __eq__(self, other: object) -> bool:
-        return other is not None and self.tuple == _operand(other)
+        return other is not None and self.tuple == _to_version(other)
 
     def __lt__(self, other: VersionOrStr) -> bool:
-        return self.tuple < _operand(other)
+        return self.tuple < _to_version(other)
 
 
 def _parse(version: VersionOrStr) -> tuple[int, int, int]:
@@ -163,7 +163,7 @@ def _parse(version: VersionOrStr) -> tuple[int, int, int]:
     return int(match[1]), int(match[2]), int(match[3])
 
 
-def _operand(other: object) -> tuple[int, int, int]:
+def _to_version(other: object) -> tuple[int, int, int]:
     if isinstance(other, (Version, str)):
         return _parse(other)
     raise TypeError(

@@ -161,8 +161,8 @@ class _Decoder(abc.ABC):
         for item, handler in items_to_handlers.items():
             if missing := [key for key in handler.keys if key not in features]:
                 raise ValueError(
-                    f"item {item!r} needs the keys {_quoted(missing)}, which have no feature; there are features of "
-                    f"{_quoted(features) or 'none'}"
+                    f"item {item!r} needs the keys {_quote_names(missing)}, which have no feature; "
+                    f"there are features of {_quote_names(features) or 'none'}"
                 )
         self._handlers = dict(items_to_handlers)
 
@@ -245,7 +245,9 @@ class TFSequenceExampleDecoder(_Decoder):
         _check_features(keys_to_context_features, "keys_to_context_features", (FixedLen, VarLen))
         _check_features(keys_to_sequence_features, "keys_to_sequence_features", (FixedLenSequence, VarLen))
         if both := sorted(set(keys_to_context_features) & set(keys_to_sequence_features)):
-            raise ValueError(f"keys {_quoted(both)} are in the context and in the sequences; an item could mean either")
+            raise ValueError(
+                f"keys {_quote_names(both)} are in the context and in the sequences; an item could mean either"
+            )
         super().__init__(items_to_handlers, {**keys_to_context_features, **keys_to_sequence_features})
         self._context = dict(keys_to_context_features)
         self._sequences = dict(keys_to_sequence_features)
@@ -268,7 +270,7 @@ def check_items(items: Sequence[str], known: Collection[str]) -> None:
     if isinstance(items, str):
         raise TypeError(f"items must be a list of names, got the text {items!r}; write [{items!r}]")
     if missing := [item for item in items if item not in known]:
-        raise ValueError(f"no item {_quoted(missing)}; known are {_quoted(known) or 'none'}")
+        raise ValueError(f"no item {_quote_names(missing)}; known are {_quote_names(known) or 'none'}")
 
 
 def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:
@@ -278,7 +280,7 @@ def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, .
             raise TypeError(f"{name}[{key!r}] must be a {expected}, got {feature!r}")
 
 
-def _quoted(names: Collection[str]) -> str:
+def _quote_names(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 

@@ -67,7 +67,7 @@ class ItemHandler(abc.ABC):
     """
 
     def __init__(self, keys: str | Sequence[str]) -> None:
-        self.keys = _listed(keys)
+        self.keys = _to_list(keys)
 
     @abc.abstractmethod
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
@@ -131,14 +131,14 @@ class Tensor(ItemHandler):
             raise ValueError(
                 f"item of {self.key!r}: got shape_keys={self.shape_keys!r} and shape={self.shape!r}; give one of them"
             )
-        super().__init__([self.key, *_listed(self.shape_keys or ())])
+        super().__init__([self.key, *_to_list(self.shape_keys or ())])
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns the array; a NumPy scalar or `bytes` if its shape is ()."""
         value, shape = dense(keys_to_tensors[self.key], self.default_value), self.shape
         if self.shape_keys:
             shape = np.concatenate([flat(keys_to_tensors[key]) for key in self.keys[1:]]).tolist()
-        return value if shape is None else _reshaped(value, shape, self.key)
+        return value if shape is None else _reshape(value, shape, self.key)
 
 
 class LookupTensor(Tensor):
@@ -281,7 +281,7 @@ class Image(ItemHandler):
         if not self.repeated and len(files) != 1:
             raise FeatureValueError(f"{key}: {len(files)} images, not one; is the item `repeated`?")
         images = map(self._raw if is_raw else self._pixels, files)
-        shaped = [image if self.shape is None else _reshaped(image, self.shape, key) for image in images]
+        shaped = [image if self.shape is None else _reshape(image, self.shape, key) for image in images]
         return shaped if self.repeated else shaped[0]
 
     def _raw(self, data: bytes) -> NDArray[Any]:
@@ -334,7 +334,7 @@ def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any
     return np.full(shape, (b"" if dtype == STRING else 0) if is_empty else default_value, dtype)
 
 
-def _reshaped(value: Any, shape: Sequence[int], key: str) -> Any:
+def _reshape(value: Any, shape: Sequence[int], key: str) -> Any:
     """Returns a value in another shape; a NumPy scalar or `bytes` if that is ()."""
     try:
         return flat(value).reshape(tuple(shape))[()]
@@ -344,7 +344,7 @@ def _reshaped(value: Any, shape: Sequence[int], key: str) -> Any:
         ) from None
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
+def _to_list(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
@@ -415,7 +415,7 @@ class BoundingBoxSequence(_Coordinates):
         whole = self._joined([np.asarray(dense(side, self._default_value)) for side in sides])
         if self._return_dense:
             return whole
-        given = np.stack([_is_given(side) for side in sides], axis=-1)
+        given = np.stack([_mark_given(side) for side in sides], axis=-1)
         return SparseTensorValue(np.argwhere(given), whole[given], np.array(whole.shape, np.int64))
 
 
@@ -446,9 +446,9 @@ class NumBoxesSequence(ItemHandler):
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[np.int64]:
         """Returns the numbers of boxes."""
         first, *others = self.keys
-        counts = _counts(first, keys_to_tensors[first])
+        counts = _count_items(first, keys_to_tensors[first])
         for key in others if self._check_consistency else ():
-            other = _counts(key, keys_to_tensors[key])
+            other = _count_items(key, keys_to_tensors[key])
             if not np.array_equal(counts, other):
                 raise FeatureValueError(
                     f"{first} has {counts.tolist()} boxes at the time steps, but {key} has {other.tolist()}"
@@ -456,13 +456,13 @@ class NumBoxesSequence(ItemHandler):
         return counts.copy()
 
 
-def _counts(key: str, value: Any) -> NDArray[np.int64]:
+def _count_items(key: str, value: Any) -> NDArray[np.int64]:
     if not isinstance(value, RaggedArray):
         raise FeatureValueError(f"{key}: to count the boxes of each time step it must be a VarLen sequence")
     return value.row_lengths[0]
 
 
-def _is_given(side: Any) -> NDArray[np.bool_]:
+def _mark_given(side: Any) -> NDArray[np.bool_]:
     """Returns whether each element of a padded side was there before."""
     if not isinstance(side, RaggedArray):
         return np.ones(np.shape(side), np.bool_)

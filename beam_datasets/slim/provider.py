@@ -222,13 +222,13 @@ class DatasetSpecification:
             InputError: a source matches no file.
         """
         sources = [self.data_sources] if isinstance(self.data_sources, (str, os.PathLike)) else self.data_sources
-        paths = [path for source in sources for path in _matching(source)]
+        paths = [path for source in sources for path in _find_matching(source)]
         if not paths:
             raise InputError("the dataset has no data sources; give a path, a pattern, or a list of them")
         return paths
 
 
-def _matching(source: PathLike) -> list[str]:
+def _find_matching(source: PathLike) -> list[str]:
     """Returns the normalized path, or the paths that match it if it has wildcards.
 
     Raises:

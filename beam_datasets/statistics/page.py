@@ -96,7 +96,7 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(
             f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_format_types(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
-            f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
+            f'<td class="number">{_format_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
     numbers = ("missing", "distinct", "drift")
     columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)
@@ -134,7 +134,7 @@ def _format_types(found: Mapping[str, dict[str, Any] | None]) -> str:
     return ", ".join(dict.fromkeys(part["type"] for part in found.values() if part is not None))
 
 
-def _distinct(feature: dict[str, Any]) -> str:
+def _format_distinct(feature: dict[str, Any]) -> str:
     return f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
 
 
@@ -178,7 +178,7 @@ def _facts(feature: dict[str, Any]) -> dict[str, str]:
     """Returns the counts of a feature, as HTML."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
-    facts["distinct"] = _distinct(feature)
+    facts["distinct"] = _format_distinct(feature)
     if size := constant_size(feature):
         facts["size"] = size
     return facts
@@ -307,7 +307,7 @@ def _drift(found: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bo
     for name in _CAPTIONS:
         spreads = list(_spreads(found, name).values())
         for other in spreads[1:]:
-            _, (first, second) = _common([spreads[0][1]["histogram"], other[1]["histogram"]])
+            _, (first, second) = _align_histograms([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
     known = [part for part in found.values() if part is not None]
     counted = [_shares_of_values(part) for part in known if part["values"]]
@@ -339,9 +339,9 @@ def _gap(first: Sequence[float], second: Sequence[float]) -> float:
     return float(abs(np.cumsum(first) - np.cumsum(second)).max(initial=0))
 
 
-def _common(found: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
+def _align_histograms(found: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
     """Returns edges of bars for all histograms, and the shares of each in them."""
-    low, high = min(h["edges"][0] for h in found), max(_last(h["edges"]) for h in found)
+    low, high = min(h["edges"][0] for h in found), max(_last_number(h["edges"]) for h in found)
     edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in found))
     return edges, [_shares(histogram, edges) for histogram in found]
 
@@ -356,7 +356,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     histograms = [spread["histogram"] for _, spread in spreads.values()]
     edges, heights = histograms[0]["edges"], [histograms[0]["counts"]]
     if len(histograms) > 1:  # shares, because slices have different sizes
-        edges, heights = _common(histograms)
+        edges, heights = _align_histograms(histograms)
     highest = max(map(max, heights), default=0) or 1
     bars, notes = [], []
     for (colour, (name, spread)), values in zip(spreads.items(), heights):
@@ -374,7 +374,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     if len(histograms) == 2:
         notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
-    first, last = number_text(max(edges[0], low)), number_text(min(_last(edges), high))
+    first, last = number_text(max(edges[0], low)), number_text(min(_last_number(edges), high))
     note = escape(", ".join([most, *notes]))
     return (
         f'<svg class="plot" viewBox="0 0 {max(len(edges) - 1, 1)} 100" preserveAspectRatio="none" role="img" '
@@ -397,7 +397,7 @@ def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
     return between
 
 
-def _last(edges: Sequence[Any]) -> Any:
+def _last_number(edges: Sequence[Any]) -> Any:
     """Returns the largest number that bars hold."""
     return edges[-1] - _is_whole(edges)
 
@@ -469,7 +469,7 @@ def _cells(found: dict[str, Any]) -> list[str]:
     top = [(number if name is None else name, count) for number, name, count in labels] or found.get("top", [])
     numbers = (number_text(found[name]) if name in found else "" for name in ("min", "mean", "max"))
     frequent = ", ".join(f"{_format_value(value)} ({count:,})" for value, count in top[:3])
-    return [found["type"], f"{found['values']:,}", f"{found['missing']:,}", _distinct(found), *numbers, frequent]
+    return [found["type"], f"{found['values']:,}", f"{found['missing']:,}", _format_distinct(found), *numbers, frequent]
 
 
 def number_text(value: Any) -> str:

@@ -301,10 +301,10 @@ class Spread:
         """Adds counts of bins of codes without their last `shift` bits; omits more bits if there are too many bins."""
         common = max(shift, self.shift)
         both = np.concatenate([self.bins >> np.uint64(common - self.shift), bins >> np.uint64(common - shift)])
-        merged_bins, sums = _summed(both, np.concatenate([self.counts, counts]))
+        merged_bins, sums = _sum_by_code(both, np.concatenate([self.counts, counts]))
         more = _bits_too_many(merged_bins)
         if more:
-            merged_bins, sums = _summed(merged_bins >> np.uint64(more), sums)
+            merged_bins, sums = _sum_by_code(merged_bins >> np.uint64(more), sums)
         self.shift, self.bins, self.counts = common + more, merged_bins, sums
 
     # ----------------------------------------------------------------------------------------------------- what follows
@@ -387,7 +387,7 @@ def _root(number: Fraction) -> float:
     return float(Fraction(float(scaled) ** 0.5) * Fraction(2) ** shift)
 
 
-def _summed(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
+def _sum_by_code(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
     """Returns the different codes, ascending, and the sum of the counts of each."""
     if not len(codes):
         return codes, counts

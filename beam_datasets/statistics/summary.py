@@ -184,7 +184,7 @@ def _leaf_column(values: Any, leaf: LeafFeature) -> Column:
         return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
     present = np.flatnonzero([value is not None for value in values])
     present_values = [value for value in values if value is not None]
-    parts = [_flat(value) for value in present_values]
+    parts = [_flatten_value(value) for value in present_values]
     counts: Any = np.fromiter(map(len, parts), np.int64, len(parts))
     lengths = None
     if leaf.fixed_size:
@@ -197,14 +197,14 @@ def _leaf_column(values: Any, leaf: LeafFeature) -> Column:
     return Column(present, numbers, counts, lengths)
 
 
-def _flat(value: Any) -> Any:
+def _flatten_value(value: Any) -> Any:
     """Returns the numbers of a value as an array, or its texts or files as a list."""
     if isinstance(value, bytes):
         return [value]
     if isinstance(value, RaggedArray):
-        return _flat(value.flat_values)
+        return _flatten_value(value.flat_values)
     if isinstance(value, list):  # of arrays of different shapes
-        parts = list(map(_flat, value))
+        parts = list(map(_flatten_value, value))
         return np.concatenate(parts) if parts and isinstance(parts[0], np.ndarray) else list(chain.from_iterable(parts))
     flat = np.reshape(value, -1)
     return flat.tolist() if flat.dtype == STRING else flat

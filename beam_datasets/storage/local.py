@@ -190,7 +190,7 @@ def _stat(path: str) -> os.stat_result | None:
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
     with _naming_path(path):
-        return _regular(path).st_size
+        return _stat_regular(path).st_size
 
 
 def list_dir(path: str) -> list[str]:
@@ -227,7 +227,7 @@ def check_writable(path: str) -> None:
     """Checks that a file can be written; see `storage.check_writable`."""
     with _naming_path(path):
         if os.path.exists(path):
-            _regular(path)  # anything else would be replaced
+            _stat_regular(path)  # anything else would be replaced
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
@@ -403,11 +403,11 @@ def memory_map(path: str) -> Buffer:
 
 def _open_regular(path: str, flags: int) -> int:
     """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
-    _regular(path)
+    _stat_regular(path)
     return os.open(path, flags)
 
 
-def _regular(path: str) -> os.stat_result:
+def _stat_regular(path: str) -> os.stat_result:
     """Returns what the system says of a regular file; of anything else, an OSError says what it is."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):

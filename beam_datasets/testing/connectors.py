@@ -37,7 +37,7 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
     if not given:
         raise ValueError("values: expected at least one, got none")
     for value in given:
-        decoded.append(_through(connector, value))
+        decoded.append(_round_trip(connector, value))
         _check_declared(decoded[-1], connector.decoded(), repr(connector))
     items = [index for index, value in enumerate(decoded) if _is_complete(value)]
     _check_items(connector, [given[index] for index in items], [decoded[index] for index in items])
@@ -50,10 +50,10 @@ def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:
     for tree, nested in ((many, given), (F.Sequence(many), [[], given])):
         if not _can_be_encoded(tree):
             break
-        empty = _through(tree, [])
+        empty = _round_trip(tree, [])
         if tree is many:
             _check_declared(empty, connector.decoded(), f"{tree!r} without items", 0)
-        items = _through(tree, nested)
+        items = _round_trip(tree, nested)
         items = items if tree is many else _item(items, 1)
         for index, alone in enumerate(expected):
             assert identical(item := _item(items, index), alone), (
@@ -71,7 +71,7 @@ def _can_be_encoded(tree: Any) -> bool:
     return True
 
 
-def _through(feature: Any, value: Any) -> Any:
+def _round_trip(feature: Any, value: Any) -> Any:
     """Returns a value as it is read after it was encoded."""
     tree = F.FeaturesDict({"value": feature})
     encode = F.compile_encoder(tree)

@@ -231,7 +231,7 @@ def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] 
             walk = _Walk(reader, path, index, checks, progress)
             walk.run()
     except StorageError as error:
-        return ShardFacts(_without(path, error), isinstance(error, PathNotFoundError), index=index_facts)
+        return ShardFacts(_strip_path(path, error), isinstance(error, PathNotFoundError), index=index_facts)
     if index_facts is not None:
         index_facts = replace(index_facts, mismatch=walk.mismatch)
     crc = walk.crc32c if walk.whole else None
@@ -245,17 +245,17 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
     except PathNotFoundError:
         return None, None
     except StorageError as error:
-        return None, IndexFacts(_without(path, error), None)
+        return None, IndexFacts(_strip_path(path, error), None)
     crc = crc32c(content)
     try:
         index = Index.from_bytes(content, path=path)
     except MetadataError as error:
-        return None, IndexFacts(_without(path, error), crc)
+        return None, IndexFacts(_strip_path(path, error), crc)
     facts = IndexFacts(None, crc, len(index), index.has_keys)
     try:
         keys = index.keys
     except MetadataError as error:
-        return index, replace(facts, keys_problem=_without(path, error))
+        return index, replace(facts, keys_problem=_strip_path(path, error))
     if keys is not None and len(keys):
         descents = tuple(index.descents[:_MAX_DESCENTS].tolist())
         facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes(), descents=descents)
@@ -302,7 +302,7 @@ class _Walk:
                 if not self._skip(error):
                     return
             except StorageError as error:
-                self._note(self._offset, self.num_records, None, "unreadable", _without(self._path, error))
+                self._note(self._offset, self.num_records, None, "unreadable", _strip_path(self._path, error))
                 return
         if self._index is not None and self.whole and self.mismatch is None and len(self._index) > self.num_records:
             indexed = int(self._index.offsets[self.num_records])
@@ -394,7 +394,7 @@ class _Walk:
         return None if self._keys is None or record >= len(self._keys) else self._keys[record].tobytes()
 
 
-def _without(path: str, error: Exception) -> str:
+def _strip_path(path: str, error: Exception) -> str:
     """Returns the message of an error without the path at its beginning."""
     return _without_advice(str(error).removeprefix(path).lstrip(": "))
 

@@ -85,14 +85,14 @@ def search(
             answer, problem = None, f"its process ended with {name}; an error of it is where explore was started"
     process.kill()
     if answer is None:
-        raise _stopped(where, problem)
+        raise _stopped_error(where, problem)
     if isinstance(answer, BeamDatasetsError):
         raise answer
     indices, stop = answer
     return indices, stop
 
 
-def _stopped(where: str, problem: str) -> BeamDatasetsError:
+def _stopped_error(where: str, problem: str) -> BeamDatasetsError:
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
@@ -106,7 +106,7 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
     except (BeamDatasetsError, MemoryError) as error:
         lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
         text = str(error)  # which can be sent, as not all errors can
-        pipe.send(_stopped(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
+        pipe.send(_stopped_error(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
 
 
 def _search(
