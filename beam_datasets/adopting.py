@@ -121,13 +121,13 @@ def adopt(
 
 
 def _make_identity(
-    found: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
+    files: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
 ) -> DatasetIdentity:
     """Returns which dataset it will be, and in which directory."""
     folder = storage.basename(directory)
     is_version = not new and Version.is_valid(folder)
     above = storage.basename(storage.dirname(directory)) if is_version else None
-    name = name or found.dataset or above
+    name = name or files.dataset or above
     if name is None:
         raise ValueError("the names of the files say no dataset: give adopt(name=...).")
     check_dataset_name(name)
@@ -137,11 +137,11 @@ def _make_identity(
     return DatasetIdentity(name, chosen, storage.join(directory, name, str(chosen)) if new else directory)
 
 
-def _make_template(found: BareFiles, split: str, identity: DatasetIdentity) -> str:
+def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> str:
     """Returns the template that names a split's files where they are."""
-    template = found.template(split, identity.name, identity.data_dir)
+    template = files.template(split, identity.name, identity.data_dir)
     if template is None:
-        paths = found.splits[split]
+        paths = files.splits[split]
         raise InputError(
             f"split {split!r}: dataset_info.json names files by a template with five-digit numbers, and there is none "
             f"for {paths[0]} ... {paths[-1]}. Give adopt(data_dir=...) for a directory of its own with usual names."

@@ -315,7 +315,7 @@ class DownloadManager:
         self._note(url, path)
         return path
 
-    def _checked(self, path: Path, url: str, known: Checksum | None) -> Path:
+    def _checked(self, path: Path, url: str, recorded: Checksum | None) -> Path:
         """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
 
         Raises:
@@ -323,26 +323,26 @@ class DownloadManager:
         """
         if not path.exists():
             raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
-        if known and path.is_file() and (path.stat().st_size != known.size or _sha256(path) != known.sha256):
-            raise DownloadError(f"{path} is not the file that was recorded for {url} ({known}).")
+        if recorded and path.is_file() and (path.stat().st_size != recorded.size or _sha256(path) != recorded.sha256):
+            raise DownloadError(f"{path} is not the file that was recorded for {url} ({recorded}).")
         if path.is_file() and self.register_checksums:
             self._note(url, path)
         return path
 
-    def _cached(self, url: str, known: Checksum | None) -> Path | None:
+    def _cached(self, url: str, recorded: Checksum | None) -> Path | None:
         """Returns the file of a URL from the manual or download directory; None if it must be fetched.
 
         Raises:
             DownloadError: a required checksum is missing or differs, or a worker would have to fetch it.
         """
         settings = self._settings
-        if known is None and settings.force_checksums and not self.register_checksums:
+        if recorded is None and settings.force_checksums and not self.register_checksums:
             raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
-        if known and known.filename and (by_hand := settings.manual_files / known.filename).is_file():
-            if by_hand.stat().st_size != known.size or _sha256(by_hand) != known.sha256:
-                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({known}).")
+        if recorded and recorded.filename and (by_hand := settings.manual_files / recorded.filename).is_file():
+            if by_hand.stat().st_size != recorded.size or _sha256(by_hand) != recorded.sha256:
+                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({recorded}).")
             return by_hand
-        path = self._kept(self._place(url, None if self.register_checksums else known))
+        path = self._kept(self._place(url, None if self.register_checksums else recorded))
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
         if settings.offline:
@@ -352,10 +352,10 @@ class DownloadManager:
             )
         return None
 
-    def _place(self, url: str, known: Checksum | None) -> Path:
+    def _place(self, url: str, recorded: Checksum | None) -> Path:
         """Returns where the file of a URL is kept; with another checksum it is another file."""
-        name = (known and known.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
-        key = hashlib.sha256(f"{url} {known.sha256 if known else ''}".encode()).hexdigest()[:16]
+        name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
+        key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{_end_of(name)}"
 
     def _kept(self, path: Path) -> Path:
@@ -363,7 +363,7 @@ class DownloadManager:
         same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
-    def _fetch(self, url: str, known: Checksum | None) -> Path:
+    def _fetch(self, url: str, recorded: Checksum | None) -> Path:
         """Fetches a URL into the download directory; returns the file, named as the server names it if it does.
 
         Raises:
@@ -371,27 +371,27 @@ class DownloadManager:
         """
         with needs("downloads need pooch", "download"):
             import pooch
-        path = self._place(url, known)
+        path = self._place(url, recorded)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
             self._kept(path).unlink(missing_ok=True)  # what is recorded is what is there now
-        fetcher = _Fetcher(path.with_name(f".{path.name}.part"), known, self._settings.verify_ssl)
+        fetcher = _Fetcher(path.with_name(f".{path.name}.part"), recorded, self._settings.verify_ssl)
         try:
             pooch.retrieve(
                 url,
-                known_hash=known and f"sha256:{known.sha256}",
+                known_hash=recorded and f"sha256:{recorded.sha256}",
                 fname=path.name,
                 path=path.parent,
                 downloader=fetcher,
             )
         except ValueError as error:  # what pooch raises of a hash that differs
-            if known is None:
+            if recorded is None:
                 raise
             raise DownloadError(
-                f"{url}: the file that was fetched is not the recorded one ({known}). If it changed on purpose, "
+                f"{url}: the file that was fetched is not the recorded one ({recorded}). If it changed on purpose, "
                 f"record its checksum by --register_checksums. {error}"
             ) from error
-        if fetcher.name and not (known and known.filename):  # its ending says how the file is unpacked
+        if fetcher.name and not (recorded and recorded.filename):  # its ending says how the file is unpacked
             path = path.replace(path.with_name(f"{path.name.partition('-')[0]}-{fetcher.name}"))
         return path
 
@@ -463,11 +463,11 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                     sink.write(piece)
 
 
-def _create_member(place: Path, archive: Path) -> IO[bytes]:
+def _create_member(target: Path, archive: Path) -> IO[bytes]:
     """Returns a new file for a member of an archive; two may have paths of which one is below the other."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place.open("wb")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("wb")
     except (OSError, RecursionError) as error:
         raise DownloadError(f"{archive} has a member that cannot be unpacked: {error!s:.300}") from error
 
@@ -615,8 +615,8 @@ def _replacing(target: Path) -> Iterator[Path]:
 class _Fetcher:
     """Fetches a URL for pooch: goes on with what is there, and tries again what may pass."""
 
-    def __init__(self, part: Path, known: Checksum | None, verify_ssl: bool) -> None:
-        self._part, self._known, self._verify_ssl = part, known, verify_ssl
+    def __init__(self, part: Path, recorded: Checksum | None, verify_ssl: bool) -> None:
+        self._part, self._known, self._verify_ssl = part, recorded, verify_ssl
         self._tag = part.with_name(part.name + ".etag")
         self.name = ""  # that the server gives the file
 

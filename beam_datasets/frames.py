@@ -77,9 +77,9 @@ def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in installed if not (is_own(frame.file) or _is_running(frame.file))), None)
 
 
-def placed(where: Sequence[str], found: Sequence[Frame]) -> str:
+def placed(where: Sequence[str], frames: Sequence[Frame]) -> str:
     """Returns words and the place in the author's code, as they end a message; '' if there are none."""
-    frame = last_of_author(found) or entry_of_installed(found)
+    frame = last_of_author(frames) or entry_of_installed(frames)
     words = ", ".join([*where, f"at {frame}"] if frame else where)
     return f"\n  ({words})" if words else ""
 

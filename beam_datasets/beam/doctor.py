@@ -128,10 +128,10 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
 
 
 @contextlib.contextmanager
-def _temporary_dir(place: str) -> Iterator[str]:
-    """Context manager: creates a directory in `place` and removes it; `gc` removes it if this process dies."""
+def _temporary_dir(parent_dir: str) -> Iterator[str]:
+    """Context manager: creates a directory in `parent_dir` and removes it; `gc` removes it if this process dies."""
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
-    folder = storage.join(place, f"incomplete.{owner.job}_doctor")
+    folder = storage.join(parent_dir, f"incomplete.{owner.job}_doctor")
     with storage.empty_new_dirs_removed(folder):
         storage.make_dirs(folder)
         try:

@@ -95,13 +95,13 @@ class _ReadShards(beam.DoFn):
         yield number, read_shard(storage.join(self._directory, name), self._checks)
 
 
-def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
+def _conclude(numbered_facts: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
     """Returns the report of the shards' facts, after checking that there is one result for each shard.
 
     Raises:
         LostExamplesError: results are missing or duplicated.
     """
-    facts = sorted(found, key=lambda numbered: numbered[0])
+    facts = sorted(numbered_facts, key=lambda numbered: numbered[0])
     if [number for number, _ in facts] != list(range(len(expected.filenames))):
         raise LostExamplesError(
             f"{expected.directory}: {len(facts)} results arrived for {len(expected.filenames)} shards. "
@@ -273,5 +273,5 @@ def _run_report(
         return json.loads(storage.read_bytes(path)) if engine.waits else None
 
 
-def _save(found: Any, text: Callable[[Any], str], path: str) -> None:
-    storage.write_bytes(path, text(found).encode())
+def _save(result: Any, text: Callable[[Any], str], path: str) -> None:
+    storage.write_bytes(path, text(result).encode())

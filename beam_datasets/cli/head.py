@@ -54,36 +54,36 @@ Values that do not decode are named, with the reason and the record. The exit co
 
 def run_head(args: Sequence[str]) -> int:
     """Prints the first examples of a split or a slice, in dataset order."""
-    known = HEAD.parse(args)
-    if known.count < 0:
-        raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
-    if known.json and known.images:
+    parsed = HEAD.parse(args)
+    if parsed.count < 0:
+        raise UsageError(f"--count is {parsed.count}; expected how many examples, 0 or more")
+    if parsed.json and parsed.images:
         raise UsageError("--json writes no images: leave out --images or --json")
-    published = open_published(known.dataset, known.data_dir, known.storage_options)
-    split = known.split or next(iter(published.info.splits), "train")
-    if known.json:
-        summary = head_json(published, split, known.count)
+    published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
+    split = parsed.split or next(iter(published.info.splits), "train")
+    if parsed.json:
+        summary = head_json(published, split, parsed.count)
         say(json.dumps(summary, indent=1))
         return UNDECODED_FOUND if summary["undecoded"] else 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
-    if known.images:
+    if parsed.images:
         if not skip_decoding(features, *_PICTURES):
-            raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
-        storage.make_dirs(known.images)
+            raise UsageError(f"{published.info.display_name} has no images for --images {parsed.images}")
+        storage.make_dirs(parsed.images)
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
     records, undecoded = dataset.raw(), 0
     shown = _example_formatter(dataset, line_width() - 2)
-    for i in range(min(known.count, len(dataset))):
+    for i in range(min(parsed.count, len(dataset))):
         lines, problem = shown(i)
         undecoded += bool(problem)
         say(f"\nexample {i}")
         say("\n".join(f"  {line}" for line in lines))
-        if known.images:
-            for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
+        if parsed.images:
+            for path in write_images(records[i], features, parsed.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
     if undecoded:
-        shown_examples = min(known.count, len(dataset))
+        shown_examples = min(parsed.count, len(dataset))
         say(f"\nvalues that do not decode: in {undecoded:,} of these {shown_examples:,} examples; {_NAMES_ALL}")
     return UNDECODED_FOUND if undecoded else 0
 
@@ -209,11 +209,11 @@ slice SLICE  such as 'train[10%:20%]+test'
 
 def run_slices(args: Sequence[str]) -> int:
     """Prints what a slice reads."""
-    known = SLICES.parse(args)
-    published = open_published(known.dataset, known.data_dir, known.storage_options)
+    parsed = SLICES.parse(args)
+    published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     parts = [
         (part.splitname, part.start, part.stop)
-        for part in AbstractSplit.from_spec(known.slice).to_absolute(published.info.splits)
+        for part in AbstractSplit.from_spec(parsed.slice).to_absolute(published.info.splits)
     ]
     reads = [
         _describe_read(published, name, run)
@@ -221,9 +221,9 @@ def run_slices(args: Sequence[str]) -> int:
         for run in published.info.splits[name].between(start, stop)
     ]
     say(
-        _reads_to_json(published, known.slice, reads)
-        if known.json
-        else _format_reads(published, known.slice, parts, reads)
+        _reads_to_json(published, parsed.slice, reads)
+        if parsed.json
+        else _format_reads(published, parsed.slice, parts, reads)
     )
     return 0
 

@@ -111,13 +111,13 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     parser.add_argument("--imports", action="extend", type=comma_separated, default=[])
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--quiet", action="store_true")
-    known, rest = parser.parse_known_args(args[:end])
-    progress.is_shown = not known.quiet
-    if known.quiet:
+    parsed, rest = parser.parse_known_args(args[:end])
+    progress.is_shown = not parsed.quiet
+    if parsed.quiet:
         from beam_datasets import downloads
 
         downloads.show_progress = False
-    return [*rest, *args[end:]], known.imports, known.debug
+    return [*rest, *args[end:]], parsed.imports, parsed.debug
 
 
 def _foreign_frame(error: Exception) -> str:
@@ -129,9 +129,9 @@ def _foreign_frame(error: Exception) -> str:
     return str(frames.last_of_author(frames.of(error)) or "")
 
 
-def _describe_error(error: Exception, place: str) -> str:
+def _describe_error(error: Exception, location: str) -> str:
     message = error.msg if isinstance(error, SyntaxError) else error
-    return f"{type(error).__name__}: {message}\n  (at {place}; --debug shows all of it)"
+    return f"{type(error).__name__}: {message}\n  (at {location}; --debug shows all of it)"
 
 
 def _run_command(args: list[str]) -> int:

@@ -292,7 +292,7 @@ def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
     yield named[0], checksum(named[1])
 
 
-def _find_unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
+def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
     """Returns the names of the files that have not changed since they were recorded.
 
     A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
@@ -300,18 +300,20 @@ def _find_unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_ch
 
     Args:
         files: name -> file, for recorded names only.
-        known: the recorded sizes, times and checksums.
+        recorded: the recorded sizes, times and checksums.
         compare_checksums: whether to compare the checksums of files with the same time, too.
     """
-    same_size = {name: file for name, file in files.items() if file.size == known.files[name][0]}
-    unchanged = {name for name, file in same_size.items() if file.modified == known.files[name][1]}
-    compared = [name for name in same_size if name in known.checksums and (compare_checksums or name not in unchanged)]
+    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
+    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
+    compared = [
+        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
+    ]
     with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
         checksums = list(pool.map(checksum, [files[name] for name in compared]))
     for name, current in zip(compared, checksums):
-        if current == known.checksums[name]:
+        if current == recorded.checksums[name]:
             unchanged.add(name)
-        elif not current or current.partition(":")[0] == known.checksums[name].partition(":")[0]:  # of the same kind
+        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
             unchanged.discard(name)
     return unchanged
 
@@ -784,16 +786,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                         return completed(sound, read_content(value, piece.file.path).info)
         raise InputError(f"feature {path!r}: expected a sound, got none that can be read in {self.files_text}")
 
-    def _as_published(self, found: dict[str, Field]) -> dict[str, Field]:
+    def _as_published(self, fields: dict[str, Field]) -> dict[str, Field]:
         """Returns the fields with the types of the version that is appended to; what is missing may be missing."""
         for name, spec in self._published_types.items():
-            if name in found and name not in self._specs and str(found[name]) != spec:
+            if name in fields and name not in self._specs and str(fields[name]) != spec:
                 field = parse_field(spec)
                 guess = self._guess.fields.get(name)  # none of Parquet
-                has_value = found[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
-                is_missing = found[name].optional or (self._may_lack and not has_value)
-                found[name] = replace(as_exact(field), optional=field.optional or is_missing)
-        return found
+                has_value = fields[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
+                is_missing = fields[name].optional or (self._may_lack and not has_value)
+                fields[name] = replace(as_exact(field), optional=field.optional or is_missing)
+        return fields
 
     def _features(self) -> FeatureConnector:
         return FeaturesDict({name: to_feature(field) for name, field in self._complete_fields.items()})

@@ -191,14 +191,14 @@ class Inference:
             return replace(inferred, optional=True)
         return self._without_missing(inferred, guess, path, missing)
 
-    def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:
+    def _without_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
         """Returns the field of values some of which are missing although that cannot be stored."""
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
         if self.skip_bad and 2 * missing < missing + guess._count():
             note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"
             self.notes.append((path, note))
-            return found
-        return replace(found, problem=f"{path!r}{where}: {missing_problem(found, path)}")
+            return field
+        return replace(field, problem=f"{path!r}{where}: {missing_problem(field, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
         if not guess.seen:

@@ -269,9 +269,9 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
     return storage.join(storage.dirname(staging_dir), storage.basename(staging_dir) + SPILL_SUFFIX)
 
 
-def _check_spill_dir(own: str, spill_dir: str) -> None:
+def _check_spill_dir(run_dir: str, spill_dir: str) -> None:
     try:
-        storage.check_writable(own)
+        storage.check_writable(run_dir)
     except StorageError as error:
         raise ValueError(f"spill_dir is {spill_dir!r}, where no file can be written: {error}") from error
 

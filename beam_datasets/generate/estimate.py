@@ -98,14 +98,14 @@ def take_samples(
     return samples
 
 
-def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], end: float) -> bool:
+def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: dict[str, list[int]], end: float) -> bool:
     """Adds the examples of a unit; returns False if it was not read to its end in time, and some were left out."""
     for item in source.read(unit):
         (_, example), splits = pair_and_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
         for split in splits:
-            found[split][0] += 1
-            found[split][1] += size
+            sizes[split][0] += 1
+            sizes[split][1] += size
         if time.monotonic() > end:
             return False
     return True

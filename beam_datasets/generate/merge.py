@@ -178,10 +178,10 @@ class Merge:
             keys.byteswap(inplace=True)
         return keys.view(np.uint8).reshape(-1, KEY_BYTES)
 
-    def record(self, place: int) -> bytes:
+    def record(self, index: int) -> bytes:
         """Returns the record at a place of the arrays, without its framing."""
-        start = int(self.starts[place])
-        return self.reads[int(self.block_of[place])](start + 12, start + int(self.sizes[place]) - 4)
+        start = int(self.starts[index])
+        return self.reads[int(self.block_of[index])](start + 12, start + int(self.sizes[index]) - 4)
 
     def repeats(self) -> NDArray[np.intp]:
         """Returns the ranks whose key is that of the rank before."""

@@ -549,7 +549,7 @@ def beside(target: str) -> Iterator[str]:
         remove_owned(folder)
 
 
-def replace_published(made: str, target: str) -> None:
+def replace_published(complete_dir: str, target: str) -> None:
     """Puts a complete version in the place of a published one, on a local disk.
 
     A process that is killed between the two renames leaves the old one as `replaced.*` beside the target, which `gc`
@@ -558,7 +558,7 @@ def replace_published(made: str, target: str) -> None:
     old = storage.join(storage.dirname(target), f"replaced.{uuid.uuid4().hex[:8]}_{storage.basename(target)}")
     storage.rename_dir(target, old)
     try:
-        storage.rename_dir(made, target)
+        storage.rename_dir(complete_dir, target)
     except BaseException:
         storage.rename_dir(old, target)
         raise

@@ -457,35 +457,37 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[list[Attempt], Resumable]:
-    """Returns the earlier runs whose finished units may be used, and `own` with the fingerprints that it accepts.
+def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tuple[list[Attempt], Resumable]:
+    """Returns the earlier runs whose finished units may be used, and `resumable` with the fingerprints that it accepts.
 
     Args:
-        own: directory of the run that is about to start.
+        resumable: units of the run that is about to start.
         run: the run that is about to start. Directories of earlier runs are beside its own.
         resume: 'changed' accepts units of a builder that has changed since.
 
     Raises:
         ResumeError: the builder has changed, or a run of this machine is still active.
     """
-    attempts, accepted = [], {own.digest}
+    attempts, accepted = [], {resumable.digest}
     earlier_runs = list(_find_earlier_runs(run))
     for attempt, earlier in earlier_runs:
         owner = Owner.read(attempt.spill_dir) or Owner.read(attempt.staging_dir)
         if owner is not None and owner.is_here and owner.is_running and owner.is_local:
-            raise ResumeError(f"{own.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end.")
-        if earlier.digest == own.digest:
+            raise ResumeError(
+                f"{resumable.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end."
+            )
+        if earlier.digest == resumable.digest:
             accepted.update(earlier.accepted)
         attempts.append(attempt)
     others = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
     if others and resume != CHANGED:
-        changes = "\n  ".join(_describe_changes(others[-1].fingerprint, own.fingerprint))
+        changes = "\n  ".join(_describe_changes(others[-1].fingerprint, resumable.fingerprint))
         raise ResumeError(
-            f"{own.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\nIf its finished "
-            f"units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
+            f"{resumable.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\n"
+            f"If its finished units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
         )
     accepted.update(earlier.digest for earlier in others)
-    return attempts, dataclasses.replace(own, accepted=sorted(accepted - {own.digest}))
+    return attempts, dataclasses.replace(resumable, accepted=sorted(accepted - {resumable.digest}))
 
 
 def _find_earlier_runs(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:

@@ -347,9 +347,9 @@ def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np
     return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
 
 
-def _read_framed(merge: Merge, place: int) -> bytes:
-    start = int(merge.starts[place])
-    return merge.reads[int(merge.block_of[place])](start, start + int(merge.sizes[place]))
+def _read_framed(merge: Merge, index: int) -> bytes:
+    start = int(merge.starts[index])
+    return merge.reads[int(merge.block_of[index])](start, start + int(merge.sizes[index]))
 
 
 @dataclass(frozen=True)

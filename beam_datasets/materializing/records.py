@@ -266,18 +266,18 @@ class Filter:
     function: Callable[[Any], Any]
 
     @classmethod
-    def of(cls, given: str | Callable[[Any], Any]) -> Filter:
+    def of(cls, function: str | Callable[[Any], Any]) -> Filter:
         """Returns the filter that a function, or its name, means.
 
         Raises:
             BeamDatasetsError: the function does not exist. What a module raises while it is imported passes through.
         """
-        if isinstance(given, str):
-            return cls._load(given)
-        if not callable(given):
-            raise BeamDatasetsError(f"the filter is {given!r:.100}, which cannot be called. {_FORM}.")
-        name = getattr(given, "__qualname__", type(given).__qualname__)
-        return cls(f"{getattr(given, '__module__', None) or type(given).__module__}:{name}", given)
+        if isinstance(function, str):
+            return cls._load(function)
+        if not callable(function):
+            raise BeamDatasetsError(f"the filter is {function!r:.100}, which cannot be called. {_FORM}.")
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return cls(f"{getattr(function, '__module__', None) or type(function).__module__}:{name}", function)
 
     @classmethod
     def _load(cls, text: str) -> Filter:
@@ -414,20 +414,20 @@ class Transform:
 
         where = partial(_describe_record, whole, records)
 
-        def keep(place: int, record: bytes) -> bool:
+        def keep(index: int, record: bytes) -> bool:
             try:
                 example = decode(record)
             except (FeatureError, ExampleError) as error:
-                raise type(error)(f"{where(place)}: {error}") from error
+                raise type(error)(f"{where(index)}: {error}") from error
             try:
                 answer = chosen(example)
             except Exception as error:
                 raise BeamDatasetsError(
-                    f"{where(place)}: the filter {name} raised {_describe_user_error(error)}"
+                    f"{where(index)}: the filter {name} raised {_describe_user_error(error)}"
                 ) from error
             if not isinstance(answer, (bool, np.bool_)):
                 raise BeamDatasetsError(
-                    f"{where(place)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
+                    f"{where(index)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
                     "it must return True or False (a bool, or a NumPy bool)."
                 )
             return bool(answer)
@@ -435,10 +435,10 @@ class Transform:
         return keep
 
 
-def _describe_record(whole: RecordRange, records: Records, place: int) -> str:
+def _describe_record(whole: RecordRange, records: Records, index: int) -> str:
     """Returns where a record is, for errors."""
-    file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
-    return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
+    file, byte, example = whole.file, records.offsets[index], f"{whole.source}[{whole.index + index}]"
+    return f"{file.filename}, byte {byte} (record {file.skip + index}; {example})"
 
 
 def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:

@@ -416,10 +416,10 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
             raise MetadataError(f"the SHA-256 of {name!r} is {sha256!r:.100}; needed: 64 hexadecimal digits.")
 
 
-def _check_keys(content: Any, known: set[str], whose: str) -> None:
+def _check_keys(content: Any, allowed: set[str], whose: str) -> None:
     keys = set(content) if isinstance(content, dict) else set()
-    if keys != known:
-        unknown, missing = sorted(keys - known), sorted(known - keys)
+    if keys != allowed:
+        unknown, missing = sorted(keys - allowed), sorted(allowed - keys)
         raise MetadataError(f"the fields {whose} differ: unknown are {unknown}, missing are {missing}.")
 
 

@@ -265,12 +265,12 @@ class TFSequenceExampleDecoder(_Decoder):
         return parse
 
 
-def check_items(items: Sequence[str], known: Collection[str]) -> None:
+def check_items(items: Sequence[str], item_names: Collection[str]) -> None:
     """Raises TypeError if the items are one name, and ValueError if one of them is not known."""
     if isinstance(items, str):
         raise TypeError(f"items must be a list of names, got the text {items!r}; write [{items!r}]")
-    if missing := [item for item in items if item not in known]:
-        raise ValueError(f"no item {_quote_names(missing)}; known are {_quote_names(known) or 'none'}")
+    if missing := [item for item in items if item not in item_names]:
+        raise ValueError(f"no item {_quote_names(missing)}; known are {_quote_names(item_names) or 'none'}")
 
 
 def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:

@@ -44,10 +44,10 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
     return decoded
 
 
-def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:
+def _check_items(connector: Any, values: list[Any], expected: list[Any]) -> None:
     """Checks that values are read as items of sequences as they are alone."""
     many = F.Sequence(connector)
-    for tree, nested in ((many, given), (F.Sequence(many), [[], given])):
+    for tree, nested in ((many, values), (F.Sequence(many), [[], values])):
         if not _can_be_encoded(tree):
             break
         empty = _round_trip(tree, [])

@@ -208,10 +208,10 @@ class _Mocked:
 class _Asked(dict[str, SplitInfo]):
     """Splits that are recorded when an expression asks for them; without known ones any name is one."""
 
-    def __init__(self, known: Any, num_examples: int) -> None:
-        super().__init__({name: SplitInfo(name, [1 << 40], 0) for name in known})
+    def __init__(self, splits: Any, num_examples: int) -> None:
+        super().__init__({name: SplitInfo(name, [1 << 40], 0) for name in splits})
         self.names: list[str] = []
-        self.dataset_name = getattr(known, "dataset_name", "")
+        self.dataset_name = getattr(splits, "dataset_name", "")
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) if len(self) else True

@@ -285,7 +285,7 @@ class _Shard:
         if kind:
             yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
 
-    def _other_index(self, index: IndexFacts, found: int, published: int) -> str:
+    def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
         """Returns what is wrong with an index that is not the published one."""
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
@@ -293,7 +293,7 @@ class _Shard:
         if index.problem is None and not index.has_keys:
             reasons.append("it has no sort keys")
         reason = "; ".join(filter(None, reasons))
-        return f"its CRC-32C is {found:08x}, published was {published:08x}" + (reason and f": {reason}")
+        return f"its CRC-32C is {index_crc:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts, at: Mismatch) -> str:
         if index.num_records != self.facts.num_records:

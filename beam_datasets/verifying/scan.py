@@ -198,13 +198,13 @@ class RecordChecks:
         except MemoryError:
             return False
 
-    def _check(self, records: list[bytes], check: Check, found: dict[int, tuple[str, str]]) -> None:
+    def _check(self, records: list[bytes], check: Check, problems: dict[int, tuple[str, str]]) -> None:
         """Adds the records that do not pass a check."""
         for number, record in enumerate(records):
             try:
                 check(record)
             except UNCHECKED as error:
-                found.setdefault(number, self._named(record, error))
+                problems.setdefault(number, self._named(record, error))
 
     def _named(self, record: bytes, error: Exception) -> tuple[str, str]:
         """Returns the kind of a damage, and what is wrong: a record that fits the features has damaged values."""

@@ -87,7 +87,9 @@ def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, mon
     publication = announce(tmp_path)
     Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
     job = json.loads((tmp_path / "numbers" / "1.0.0" / "run.json").read_text())["job"]
-    engines._check_launcher(None, dataclasses.replace(publication, owner=dataclasses.replace(publication.owner, job=job)))
+    engines._check_launcher(
+        None, dataclasses.replace(publication, owner=dataclasses.replace(publication.owner, job=job))
+    )
     with pytest.raises(StorageError, match="does not see it"):
         engines._check_launcher(None, publication)
     monkeypatch.setattr(write.publishing, "reserve", None)  # is not called
