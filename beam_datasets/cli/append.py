@@ -127,7 +127,7 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
     """Returns the request, with the config of the published version if it names none and its builder has that one."""
     if request.config or not request.builder.BUILDER_CONFIGS:
         return request
-    _, info = options.parent(dataset)
+    _, info = options.open_parent(dataset)
     is_known = info.config_name is not None and request.builder.has_config(info.config_name)
     return replace(request, config=info.config_name) if is_known else request
 

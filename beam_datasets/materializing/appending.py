@@ -38,7 +38,7 @@ from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
-from beam_datasets.materializing.moving import in_two_splits, keys_elsewhere, stored_keys
+from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import (
     Built,
@@ -106,7 +106,7 @@ class AppendOptions:
         names = ("num_shards", "min_shard_size", "max_shard_size")
         return ShardingOptions.of(**{name: getattr(self, name) for name in names})
 
-    def parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
+    def open_parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
         """Returns the published version to append to, and the info of the next version.
 
         Raises:
@@ -222,7 +222,7 @@ def plan_append(
         TypeError: keys to delete are of another type than those of the dataset.
     """
     options = options or AppendOptions()
-    parent, info = options.parent(source)
+    parent, info = options.open_parent(source)
     datasets, merged = _select_all(parent, [options.sources(one, parent.dataset_dir) for one in new], options.split)
     info = _join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
@@ -320,7 +320,7 @@ def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[S
                 published.check_options(theirs)
             if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
                 column = (published.key or "").removeprefix("--key ") or None
-                row_keys[number] = stored_keys(dataset, number, runs, column, published.splits)
+                row_keys[number] = read_stored_keys(dataset, number, runs, column, published.splits)
     return row_keys
 
 
@@ -347,17 +347,17 @@ def _leave_out_moved(
     moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
         before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
-        for duplicate in keys_elsewhere(keys, number, runs):
-            if duplicate.place in left_out[duplicate.other].get(duplicate.other_sort_key, ()):
+        for duplicate in find_duplicate_keys(keys, number, runs):
+            if duplicate.other_run_number in left_out[duplicate.other_split].get(duplicate.other_sort_key, ()):
                 continue
-            other = runs[duplicate.other][duplicate.place]
+            other = runs[duplicate.other_split][duplicate.other_run_number]
             if on_duplicate in ("error", "skip_identical") or other.dataset == number:
-                raise in_two_splits(duplicate, other)
+                raise duplicate_key_error(duplicate, other)
             if on_duplicate == "replace":
-                left_out[duplicate.other][duplicate.other_sort_key] = range(before[duplicate.other])
+                left_out[duplicate.other_split][duplicate.other_sort_key] = range(before[duplicate.other_split])
                 key = key_bytes(duplicate.key)
                 if other.dataset == 0 or key in moved:
-                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other, ""))
+                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other_split, ""))
                     moved[key] = sort_key, first, duplicate.split
             else:
                 left_out[duplicate.split].setdefault(
@@ -698,7 +698,7 @@ def build_sources(
     if not any(map(_is_builder, new)):
         yield source, list(new), []
         return
-    parent, _ = options.parent(source)
+    parent, _ = options.open_parent(source)
     build_root = parent.dataset_dir
     if storage.is_remote(build_root):
         build_root = storage.join(tempfile.gettempdir(), BUILD)
@@ -796,8 +796,10 @@ def _build(builder: Any) -> list[Built]:
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}
-        for duplicate in keys_elsewhere(keys, 0, runs):
-            raise in_two_splits(duplicate, runs[duplicate.other][duplicate.place], builder.places_of(duplicate.key))
+        for duplicate in find_duplicate_keys(keys, 0, runs):
+            raise duplicate_key_error(
+                duplicate, runs[duplicate.other_split][duplicate.other_run_number], builder.places_of(duplicate.key)
+            )
     return [dataset]
 
 

@@ -1,4 +1,4 @@
-"""Finds keys of new rows in other splits, where they are if the value that decides the split of a row was corrected.
+"""Keys of new rows that another split has, because the value that decides the split of a row was corrected.
 
 Sort keys are hashed with the name of the split, so those of two splits cannot be compared. The keys of new rows are
 hashed as each other split does it, and looked up in the indexes; no record of the published version is read.
@@ -26,29 +26,29 @@ KEYS_AT_ONCE = 1 << 18
 """Keys of new rows that are held and looked up together; each time all indexes are read."""
 
 
-class Found(NamedTuple):
+class DuplicateKey(NamedTuple):
     """A key of a new row that another split has.
 
     Attributes:
         key: the key.
         split: split of the new row.
-        sort_key: in that split.
-        own: its run there.
-        other: the split that has it, too.
-        other_sort_key: in that one.
-        place: number of the run in that split that has the key.
+        sort_key: sort key in that split.
+        run: its run there.
+        other_split: the split that has it, too.
+        other_sort_key: sort key in that split.
+        other_run_number: number of the run in that split that has the key.
     """
 
     key: Key
     split: str
     sort_key: bytes
-    own: SortedRun
-    other: str
+    run: SortedRun
+    other_split: str
     other_sort_key: bytes
-    place: int
+    other_run_number: int
 
 
-def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[SortedRun]]) -> Iterator[Found]:
+def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[SortedRun]]) -> Iterator[DuplicateKey]:
     """Yields the keys of a dataset that its other splits, or the datasets before it, have in another split.
 
     Args:
@@ -73,7 +73,7 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
             for other, run_number, rule in _earlier_runs(runs, split, number):
                 others = _sort_keys(rule, keys_taken)
                 for at in np.flatnonzero(_contains_keys(runs[other][run_number], others)).tolist():
-                    yield Found(
+                    yield DuplicateKey(
                         keys_taken[at],
                         split,
                         _pad_key(sort_keys[at]),
@@ -84,23 +84,25 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
                     )
 
 
-def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | None = None) -> DuplicateKeyError:
+def duplicate_key_error(
+    duplicate: DuplicateKey, other: SortedRun, places: Mapping[str, str] | None = None
+) -> DuplicateKeyError:
     """Returns the error about a key.
 
     Args:
-        found: the key.
+        duplicate: the key.
         other: the run of the other split that has it.
         places: split -> where its row is, if that is known.
     """
-    if other.dataset == found.own.dataset:
+    if other.dataset == duplicate.run.dataset:
         shown = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
         return DuplicateKeyError(
-            f"{other.source} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
-            f"published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
+            f"{other.source} has the key {duplicate.key!r} in two splits, {duplicate.other_split!r} and "
+            f"{duplicate.split!r}. Nothing was published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
         )
     return DuplicateKeyError(
-        f"{other.source} has the key {found.key!r} in split {found.other!r}, and {found.own.source} in split "
-        f"{found.split!r}: what decides the split was changed. Nothing was published. Keep the first "
+        f"{other.source} has the key {duplicate.key!r} in split {duplicate.other_split!r}, and "
+        f"{duplicate.run.source} in split {duplicate.split!r}: what decides the split was changed. Nothing was published. Keep the first "
         "(--on_duplicate keep_old), move it to the split of the last (replace), or give the new example another key."
     )
 
@@ -154,7 +156,7 @@ def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.
     return has_key
 
 
-def stored_keys(
+def read_stored_keys(
     dataset: ReadOnlyBuilder, number: int, runs: Mapping[str, Sequence[SortedRun]], column: str | None, options: str
 ) -> RowKeys:
     """Returns what reads the keys of a published dataset from the column of which they were made.
