@@ -82,13 +82,13 @@ class _RangeCount(NamedTuple):
         num_examples: number of examples that the range keeps.
         num_bytes: their framed size in bytes.
         counts: differences from the published version.
-        found: each key to delete that it has -> whether a published example has it.
+        keys_to_delete: each key to delete that it has -> whether a published example has it.
     """
 
     num_examples: int
     num_bytes: int
     counts: Counts
-    found: dict[bytes, bool]
+    keys_to_delete: dict[bytes, bool]
 
 
 class _ShardBlock:
@@ -458,7 +458,7 @@ def merge_split(
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)
-    keys_to_delete = {key: is_published for one in counted for key, is_published in one.found.items()}
+    keys_to_delete = {key: is_published for one in counted for key, is_published in one.keys_to_delete.items()}
     borders, shared = _divide_into_shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
     return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), keys_to_delete
 

@@ -104,8 +104,8 @@ def duplicate_key_error(
     return DuplicateKeyError(
         f"{other.source} has the key {duplicate.key!r} in split {duplicate.other_split!r}, and "
         f"{duplicate.run.source} in split {duplicate.split!r}: what decides the split was changed. "
-        "Nothing was published. Keep the first (--on_duplicate keep_old), move it to the split of the last (replace), or "
-        "give the new example another key."
+        "Nothing was published. Keep the first (--on_duplicate keep_old), move it to the split of the last (replace), "
+        "or give the new example another key."
     )
 
 
