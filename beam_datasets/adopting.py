@@ -47,9 +47,9 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
+from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
-from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]

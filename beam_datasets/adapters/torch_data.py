@@ -27,9 +27,9 @@ from beam_datasets.extras import Self, framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.division import Share
+    from beam_datasets.reading.index.division import Share
+    from beam_datasets.reading.index.transforms import Even
     from beam_datasets.reading.iterator import DatasetIterator
-    from beam_datasets.reading.operations import Even
     from beam_datasets.reading.streams import Stream
 
 State = Mapping[str, Any]

@@ -40,7 +40,7 @@ from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS
 from beam_datasets.generate.publish import Publication
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20

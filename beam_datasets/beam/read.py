@@ -23,9 +23,9 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
-from beam_datasets.reading.decoding import Decode, Raw, Step
+from beam_datasets.reading.elements.transforms import Decode, Raw, Step
 from beam_datasets.reading.opening import open_published
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 
 if TYPE_CHECKING:
     Ids = Literal[False, True, "index"]

@@ -27,9 +27,9 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.dataset import Dataset
+from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, tolerant_decoder
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
-from beam_datasets.reading.shards import Shard, read_index
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded, tolerant_decoder
+from beam_datasets.reading.records.shards import Shard, read_index
 
 _PICTURES = (Image, Video)
 UNDECODED_FOUND = 1

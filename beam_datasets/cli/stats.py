@@ -16,7 +16,7 @@ from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_err
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save

@@ -20,10 +20,10 @@ from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, Example
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
+from beam_datasets.reading.elements.error_location import UNDECODED, place_of
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
-from beam_datasets.reading.shards import Shard, ShardPool, read_index
-from beam_datasets.reading.undecoded import UNDECODED, place_of
+from beam_datasets.reading.records.shards import Shard, ShardPool, read_index
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint8]

@@ -24,7 +24,7 @@ from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import below, innermost, leaves_with_features
 from beam_datasets.formats.example import Buffer, spans_of
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded, decoding_check, tolerant_decoder
+from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, decoding_check, tolerant_decoder
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
 """Entries of features.json about how values are stored, not about what is read."""

@@ -50,7 +50,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.ranges import map_blocks, read_blocks
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20  # of records that are decoded together, about

@@ -31,7 +31,7 @@ from beam_datasets.generate.shard_writer import append_file
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 
 _HARMLESS = ("extra", "leftover", "example", "value")

@@ -21,7 +21,7 @@ from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit

@@ -35,8 +35,8 @@ from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
-from beam_datasets.reading.blocks import usable_cores
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.elements.executor import usable_cores
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4

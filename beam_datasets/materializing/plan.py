@@ -53,7 +53,7 @@ from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, Spli
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MANY_RANGES = 1 << 14

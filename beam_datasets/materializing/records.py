@@ -33,8 +33,8 @@ from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.runs import ahead
-from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
+from beam_datasets.reading.records.prefetch import prefetched
+from beam_datasets.reading.records.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
@@ -168,7 +168,7 @@ class Records:
             return
         spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
         places = [self.offsets[first : stop + 1] for first, stop in spans]
-        buffers = ahead(
+        buffers = prefetched(
             (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in places),
             threads=int(remote),
         )

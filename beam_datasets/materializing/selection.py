@@ -28,7 +28,7 @@ from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_spl
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
-from beam_datasets.reading.shards import read_index
+from beam_datasets.reading.records.shards import read_index
 
 NameOrDir = str | os.PathLike[str]
 RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]

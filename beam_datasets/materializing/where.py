@@ -29,7 +29,7 @@ from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.sequence import below
-from beam_datasets.reading.decoding import Decode, compose_many
+from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
 

@@ -13,12 +13,13 @@ from beam_datasets.advice import advised_getattr, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
-from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
-from beam_datasets.reading.decoding import STOPPED
-from beam_datasets.reading.operations import ENDLESS, MAX_ENDLESS, Repeat, Slice, whole
-from beam_datasets.reading.progress import Progress, divide_again, stream_of, stream_progress
-from beam_datasets.reading.state import ReadState, fingerprint
-from beam_datasets.reading.undecoded import UNDECODED, name_at_position
+from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
+from beam_datasets.reading.checkpoint import ReadState, fingerprint
+from beam_datasets.reading.elements.error_location import UNDECODED, name_at_position
+from beam_datasets.reading.elements.executor import Deferred
+from beam_datasets.reading.elements.transforms import STOPPED
+from beam_datasets.reading.index.progress import Progress, divide_again, stream_of, stream_progress
+from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, whole
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
@@ -116,14 +117,17 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         if self._dataset._processes is not None:
             return self._open_processes(self._dataset._processes)
         where = whole(self._taken, self._operation.length)
-        self._read, maker = self._operation.blocks(where, self._epoch), self._dataset.maker
-        self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
-        self._blocks = maker.make(intact(self._read), sizes(self._operation.item_bytes))
+        self._read, program = self._operation.blocks(where, self._epoch), self._dataset.program
+        self._finish = program.finish
+        self._is_decoded = program.decode_block is not None or program.executor is not None
+        self._blocks = program.run(intact(self._read), sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
         """Returns the blocks of the items that are left, which `count` worker processes decode."""
-        from beam_datasets.reading.processes import blocks_of_processes  # multiprocessing is not needed to read
+        from beam_datasets.reading.elements.processes import (
+            blocks_of_processes,  # multiprocessing is not needed to read
+        )
 
         left = Slice(self._operation, self._taken, self._operation.length)
         self._finish = None
@@ -140,12 +144,12 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             return self._finish(item)
         except BaseException as error:
             self._taken -= 1  # it was not handed out
-            is_later = type(item) is Later
-            if isinstance(error, UNDECODED) and (is_later or not self._is_decoded):
-                self._name_record(error, item.item if is_later else item)
+            is_deferred = type(item) is Deferred
+            if isinstance(error, UNDECODED) and (is_deferred or not self._is_decoded):
+                self._name_record(error, item.item if is_deferred else item)
             self.close()
             has_map = any(step.kind == "map" for step in self._dataset._steps)
-            if isinstance(error, Exception) and has_map and self._is_decoded and not is_later:
+            if isinstance(error, Exception) and has_map and self._is_decoded and not is_deferred:
                 note_value(error, "map", item)
             if isinstance(error, StopIteration):  # it would look like the end
                 raise RuntimeError(STOPPED) from error
@@ -157,7 +161,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
     def values_at(self, positions: list[int]) -> list[Any]:
         """Returns the items at positions, counted from where the iterator began."""
         blocks = [self._operation.fetch(np.array(positions, np.int64), self._epoch)]
-        return self._dataset.function_of_many(joined(intact(blocks)))
+        return self._dataset.decode_many(joined(intact(blocks)))
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.

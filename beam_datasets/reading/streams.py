@@ -20,11 +20,9 @@ from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import same
+from beam_datasets.reading.checkpoint import check_fingerprint, fingerprint
 from beam_datasets.reading.dataset import Frameworks
-from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
-from beam_datasets.reading.division import MAX_POSITION
-from beam_datasets.reading.iterator import StateDict
-from beam_datasets.reading.links import (
+from beam_datasets.reading.elements.links import (
     END,
     Batched,
     Bin,
@@ -39,9 +37,11 @@ from beam_datasets.reading.links import (
     Parts,
     holds,
 )
-from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
-from beam_datasets.reading.state import check_fingerprint, fingerprint
-from beam_datasets.reading.stream_state import Held, OfBase, Origin, StreamState, Unit, leaves
+from beam_datasets.reading.elements.transforms import Batch, Map, Step, batch_of, check_names, only
+from beam_datasets.reading.index.division import MAX_POSITION
+from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
+from beam_datasets.reading.iterator import StateDict
+from beam_datasets.reading.stream_checkpoint import Held, OfBase, Origin, StreamState, Unit, leaves
 
 
 class Stream:
@@ -128,7 +128,7 @@ class Stream:
             FeatureError: a feature does not exist, or has no length. After `map()` this is raised while reading, as it
                 always is for features of different lengths.
         """
-        from beam_datasets.reading.grouping import Chunked
+        from beam_datasets.reading.elements.grouping import Chunked
 
         link = Chunked.of(max_length, features, overlap)
         check_names("chunk()", link.names, self._steps, have_length=True)
@@ -280,7 +280,7 @@ class Stream:
             FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading.
         """
-        from beam_datasets.reading.grouping import ByLength
+        from beam_datasets.reading.elements.grouping import ByLength
 
         step, drop = self._batch_step(**{"pad": True, **options}), boolean("drop_remainder", drop_remainder)
         for name, given in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
@@ -312,7 +312,7 @@ class Stream:
             FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading, and so is an example that is too long.
         """
-        from beam_datasets.reading.grouping import Packed
+        from beam_datasets.reading.elements.grouping import Packed
 
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)

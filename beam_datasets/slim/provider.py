@@ -3,7 +3,7 @@
 The order of records is a function of the files, the seed and the arguments:
 
 1. Passes over the files (epochs) follow each other. With `shuffle`, each opens the files in the order of
-   `reading.orders.file_order(num_files, seed, epoch)`.
+   `reading.index.permutations.file_order(num_files, seed, epoch)`.
 2. Each of `num_readers` readers takes the next file when it has none. The readers take turns, one record each. A
    reader for which no file is left is passed over.
 3. With `shuffle`, this order is shuffled as by `Dataset.shuffle(seed, window=...)`, with the queue's capacity as the
@@ -37,9 +37,9 @@ from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, StateError
 from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
-from beam_datasets.reading.operations import ENDLESS
-from beam_datasets.reading.orders import WindowShuffle, file_order
-from beam_datasets.reading.state import ReadState
+from beam_datasets.reading.checkpoint import ReadState
+from beam_datasets.reading.index.permutations import WindowShuffle, file_order
+from beam_datasets.reading.index.transforms import ENDLESS
 from beam_datasets.slim.examples import DataDecoder, check_items
 from beam_datasets.storage.paths import PathLike
 

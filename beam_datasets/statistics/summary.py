@@ -26,7 +26,7 @@ from beam_datasets.features.stored_files import problem_of, stored_tree
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 from beam_datasets.statistics.sketches import DistinctValues, Spread, codes_of, hashes_of, mixed, occurrences, widened
 
 NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"

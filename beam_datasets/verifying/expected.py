@@ -21,7 +21,7 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
 from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 

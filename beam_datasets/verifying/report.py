@@ -16,7 +16,7 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
 from beam_datasets.verifying.scan import OF_CONTENT, Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 

@@ -20,8 +20,8 @@ from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.intake.errors import reason
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""

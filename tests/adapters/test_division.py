@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
-from beam_datasets.reading import division
+from beam_datasets.reading.index import division
 from tests.adapters.conftest import flat
 
 if TYPE_CHECKING:

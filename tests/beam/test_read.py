@@ -20,7 +20,7 @@ import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets.beam import ReadDataset
 from beam_datasets.beam.read import _divide_run, _number_runs, _ReadRange
-from beam_datasets.reading.decoding import Decode
+from beam_datasets.reading.elements.transforms import Decode
 from tests.cases import cases
 from tests.published import flip
 from tests.reading.conftest import write_dataset

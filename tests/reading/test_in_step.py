@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading import division
+from beam_datasets.reading.index import division
 from tests.cases import cases
 
 COUNTS = st.integers(1, 5)

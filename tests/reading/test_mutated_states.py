@@ -16,8 +16,8 @@ import beam_datasets as bd
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, DividedStream
 from beam_datasets.errors import StateError
-from beam_datasets.reading.division import MAX_POSITION
-from beam_datasets.reading.state import MAX_UNFINISHED
+from beam_datasets.reading.checkpoint import MAX_UNFINISHED
+from beam_datasets.reading.index.division import MAX_POSITION
 
 NUMBERS = (0, -1, 1, 2, 2**31, 2**63 - 1, 2**63, 2**64, 10**15, 10**4400)
 VALUES = (None, True, 1.0, 1.5, "", "1", [], [0], [[1, 2]], [[1, 2, 1, 0]], {}, {"a": 1}, "\ud83d")

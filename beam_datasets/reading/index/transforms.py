@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.reading.blocks import Items, growing, regrouped
-from beam_datasets.reading.division import MAX_POSITION, Share
-from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
-from beam_datasets.reading.runs import ahead
+from beam_datasets.reading.index.division import MAX_POSITION, Share
+from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle
+from beam_datasets.reading.records.prefetch import prefetched
 
 Ints = NDArray[np.int64]
 
@@ -250,7 +250,7 @@ class Even:
 
 
 class Shared(Rearranged):
-    """One worker's part of the items; see `reading.division`."""
+    """One worker's part of the items; see `reading.index.division`."""
 
     def __init__(self, child: Operation, share: Share, even: Even | None = None, full: Operation | None = None) -> None:
         """Takes a share of the child's items.
@@ -475,7 +475,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
                 yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
                 start, count = start + count, min(growth * count, max_fetched)
 
-    return ahead(calls(), threads=int(shuffled.is_remote))
+    return prefetched(calls(), threads=int(shuffled.is_remote))
 
 
 def collected(items: Iterator[Any]) -> Iterator[Items]:

@@ -6,7 +6,7 @@ together the next part of the stream, for every W. A block consists of a few ran
 reads no others; divided by single examples, W workers would read nearly every byte W times.
 
 Between blocks, what the workers have taken together is a prefix of the stream, so one position is enough to resume with
-any number of workers. In the middle of blocks, `UnfinishedBlocks` has three more numbers; see `reading.progress`.
+any number of workers. In the middle of blocks, `UnfinishedBlocks` has three more numbers; see `reading.index.progress`.
 """
 
 from __future__ import annotations

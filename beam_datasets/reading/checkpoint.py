@@ -4,7 +4,7 @@ A state is a small dict that JSON can hold, a few hundred bytes for a dataset of
 `{"format": 1, "epoch": 2, "position": 4711, "fingerprint": {"dataset": "digits", "version": "1.0.0", ...}}`.
 The position counts examples in the read order of the epoch. If workers were in the middle of their blocks, the state
 also has `blocks`, a list of [number of workers, examples in a block, examples that each has taken of its block,
-examples taken of those that remained]; see `reading.progress`. The number of workers, batch sizes and threads may
+examples taken of those that remained]; see `reading.index.progress`. The number of workers, batch sizes and threads may
 change between saving and restoring. The fingerprint contains all that the order depends on, in words if they are few,
 so that the error of a state of another dataset or order can say what differs.
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.division import MAX_POSITION, UnfinishedBlocks
+from beam_datasets.reading.index.division import MAX_POSITION, UnfinishedBlocks
 
 FORMAT, FORMAT_WITH_BLOCKS = 1, 2
 FORMATS_OF_STREAMS = (3, 4)

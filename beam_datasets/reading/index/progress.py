@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items
-from beam_datasets.reading.division import Share, UnfinishedBlocks
-from beam_datasets.reading.operations import (
+from beam_datasets.reading.index.division import Share, UnfinishedBlocks
+from beam_datasets.reading.index.transforms import (
     ENDLESS,
     Batches,
     Operation,
