@@ -528,21 +528,62 @@ class Dataset(Frameworks):
         return self._with(self._operation.child, first.steps)._unbatched()
 
     @names_foreign_arguments("batch")
-    def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
-        """Returns `batch(batch_size, pad=True, **options)`."""
-        return self.batch(batch_size, pad=True, **options)
+    def padded_batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Dataset:
+        """Returns the same as `batch` with `pad=True`."""
+        return self.batch(
+            batch_size,
+            drop_remainder=drop_remainder,
+            pad=True,
+            fill=fill,
+            pad_value=pad_value,
+            pad_side=pad_side,
+            pad_length=pad_length,
+        )
 
-    def batch_by_length(self, boundaries: Sequence[int], batch_sizes: Sequence[int], **options: Any) -> Stream:
-        """Returns batches of examples of similar lengths; see `Stream.batch_by_length`."""
+    def batch_by_length(
+        self,
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        *,
+        length: str | Callable[[Any], int],
+        drop_remainder: bool = False,
+        pad_to_boundary: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Stream:
+        """Returns padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
         from beam_datasets.reading.streams import Stream
 
-        return Stream(self).batch_by_length(boundaries, batch_sizes, **options)
+        return Stream(self).batch_by_length(
+            boundaries,
+            batch_sizes,
+            length=length,
+            drop_remainder=drop_remainder,
+            pad_to_boundary=pad_to_boundary,
+            fill=fill,
+            pad_value=pad_value,
+            pad_side=pad_side,
+            pad_length=pad_length,
+        )
 
-    def pack(self, max_length: Any, features: Iterable[str] | None = None, **options: Any) -> Stream:
+    def pack(
+        self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
+    ) -> Stream:
         """Returns sequences of several examples in arrays of a fixed length; see `Stream.pack`."""
         from beam_datasets.reading.streams import Stream
 
-        return Stream(self).pack(max_length, features, **options)
+        return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns all items that a function makes of each example (or batch); see `Stream.flat_map`."""
