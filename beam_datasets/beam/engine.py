@@ -27,9 +27,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.beam import local_runner
+from beam_datasets.beam import flink, local_runner, spark
 from beam_datasets.beam.checks import HERE, EngineError, pool_of, runner_of, short_name
-from beam_datasets.beam.flink import cluster_of, prepare_flink, workers_are_here
+from beam_datasets.beam.flink import cluster_of
 from beam_datasets.errors import (
     StoreOptionsError,
     did_you_mean,
@@ -212,7 +212,9 @@ def choose_engine(
             hint = did_you_mean(name, known)
             raise ValueError(f"runner is {name!r}; expected one of {', '.join(known)}, or the path of a class.{hint}")
         if runner == "flink":
-            prepare_flink(options)
+            flink.prepare_flink(options)
+        if runner == "spark":
+            spark.prepare_spark(options)
         if runner == "dataflow":
             prepare_dataflow(options, num_workers)
         waits = wait and not makes_template(options)
@@ -301,12 +303,20 @@ def starts_engine(options: PipelineOptions) -> bool:
     return runner_of(options) in ("flink", "prism") and not endpoint and not cluster_of(options)
 
 
+def cluster_is_here(options: PipelineOptions) -> bool:
+    """Returns whether all machines of the cluster that the options name are this one; True if they name none."""
+    runner = runner_of(options)
+    if runner == "flink":
+        return flink.workers_are_here(options)
+    return runner != "spark" or spark.workers_are_here(options)
+
+
 def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
     if _workers_inherit(options):
         return True
     portable = options.view_as(PortableOptions)
-    if runner_of(options) == "flink" and not workers_are_here(options):
+    if not cluster_is_here(options):
         return False
     address = pool_of(options)[0] if portable.environment_type == "EXTERNAL" else str(portable.environment_config or "")
     host = address.rpartition(":")[0].strip("[]")
@@ -316,11 +326,10 @@ def _workers_are_here(options: PipelineOptions) -> bool:
 def _workers_inherit(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers are started by this process, or by an engine that it starts."""
     portable = options.view_as(PortableOptions)
-    runner = runner_of(options)
-    if runner == "flink" and not workers_are_here(options):
+    if not cluster_is_here(options):
         return False
     return portable.environment_type == "LOOPBACK" or (
-        portable.environment_type is None and runner in ("flink", "prism") and not portable.job_endpoint
+        portable.environment_type is None and runner_of(options) in ("flink", "prism") and not portable.job_endpoint
     )
 
 

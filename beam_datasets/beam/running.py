@@ -24,7 +24,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.beam import checks, failures, local_runner
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
-from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of, workers_are_here
+from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
 from beam_datasets.beam.following import Follower
 from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
@@ -269,9 +269,7 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     """
     engines.check_installs_package(options)
     checks.send_parameters(options, _name(options))
-    cluster = cluster_of(options)
-    is_pool_here = wait and (cluster is None or workers_are_here(options))
-    checks.check_servers(options, is_pool_here=is_pool_here)
+    checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
 
 
 def _run_job(

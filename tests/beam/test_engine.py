@@ -25,6 +25,7 @@ from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
 CLOUD = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
+SERVERS = ["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
 
 
 @pytest.mark.parametrize("runner", ["DirectRunner", "directrunner", "Direct", "fnapirunner", "FnApiRunner", ""])
@@ -52,7 +53,7 @@ def test_other_runners_are_not_local(runner):
     [
         ([], True),
         (["--runner=FlinkRunner"], True),
-        (["--runner=SparkRunner"], True),
+        (["--runner=SparkRunner", *SERVERS], True),
         (["--runner=PortableRunner"], True),
         (["--runner=DataflowRunner"], False),
     ],
