@@ -20,13 +20,14 @@ def prepare_spark(options: PipelineOptions) -> None:
     portable = options.view_as(PortableOptions)
     if not portable.job_endpoint:
         raise ValueError(
-            "job_endpoint: expected the address of Beam's job server for Spark, got none. Start one "
+            "job_endpoint: expected the address of Beam's job server, got none. Start one "
             "(docs/how-to/spark.md), and name it: --job_endpoint=localhost:8099."
         )
     if not portable.environment_type:
         raise ValueError(
-            "environment_type: expected EXTERNAL or DOCKER for SparkRunner, got none, which would start workers in "
-            "the launcher, where the executors do not find them. With a worker pool beside each of Spark's workers "
+            "environment_type: expected EXTERNAL or DOCKER for SparkRunner, got none, for which Beam would start "
+            "workers in the launcher, where the executors do not find them, or Docker containers of its own. With a "
+            "worker pool beside each of Spark's workers "
             "(python -m beam_datasets.beam.worker_pool): "
             "--environment_type=EXTERNAL --environment_config=localhost:50000; for containers: "
             "--environment_type=DOCKER --environment_config=IMAGE."

@@ -11,7 +11,7 @@ POOL = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
 
 
 def test_no_job_server() -> None:
-    with pytest.raises(ValueError, match=r"job_endpoint: expected the address of Beam's job server for Spark, got none"):
+    with pytest.raises(ValueError, match="job_endpoint: expected the address of Beam.s job server, got none"):
         choose_engine(["--runner=SparkRunner", "--spark_master_url=spark://localhost:7077", *POOL])
 
 
