@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog, storage
-from beam_datasets.beam import checks, failures, local_runner
+from beam_datasets.beam import checks, failures, local_runner, spark
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
 from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
@@ -270,6 +270,7 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     engines.check_installs_package(options)
     checks.send_parameters(options, _name(options))
     checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
+    spark.check_job_server_is_idle(options)
 
 
 def _run_job(

@@ -52,10 +52,11 @@ def test_killed_while_it_writes(spark: Cluster, local: Path, tmp_path: Path, vic
     assert version(tmp_path) == version(local)
 
 
-def test_interrupted(spark: Cluster, tmp_path: Path) -> None:
+def test_interrupted_while_another_job_is_refused(spark: Cluster, tmp_path: Path) -> None:
     process = start(*numbers(tmp_path, *spark.options(), "--count=2000000"))  # long enough to be cancelled in time
     try:
         await_staged(process, tmp_path, "*.block")
+        assert "expected no other job, got numbers-1-0-0-" in fails(tmp_path / "second", *spark.options())
         process.send_signal(signal.SIGINT)
     finally:
         code, output = end(process)
