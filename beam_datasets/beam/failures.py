@@ -130,6 +130,12 @@ def _engine_problem(text: str) -> str | None:
     """Returns what is wrong with the engine's workers; None if the error is about something else."""
     if different := re.search(r"versions differ: [^\n]*", text):  # as a worker pool answers
         return f"{different[0]} Nothing was published."
+    if missing_jar := re.search(r"Unable to fetch remote job server jar at ([^\s:]+:[^\s:]+)", text):
+        return (
+            f"Beam could not download its job server, {missing_jar[1].rpartition('/')[2]}; nothing was published. "
+            "Give the address of a running one (--job_endpoint HOST:PORT) or its jar (--flink_job_server_jar FILE), or "
+            "choose a version of Flink for which Beam has one (--flink_version)."
+        )
     if _NO_POOL in text and _GRPC in text:  # TaskManagers use another protocol among themselves
         return (
             "a machine of the engine found no worker pool at the address of --environment_config (connection refused); "

@@ -86,6 +86,13 @@ def test_versions_that_a_worker_pool_has_compared():
     )
 
 
+def test_a_job_server_that_beam_cannot_download():
+    address = "https://repository/beam-runners-flink-2.2-job-server-2.77.0.jar"
+    text = str(reason(RuntimeError(f"Unable to fetch remote job server jar at {address}: HTTP Error 404: Not Found.")))
+    assert text.startswith("Beam could not download its job server, beam-runners-flink-2.2-job-server-2.77.0.jar;")
+    assert "--job_endpoint HOST:PORT" in text
+
+
 JAVA = """org.apache.flink.runtime.client.JobInitializationException: Could not start the JobMaster.
 \tat org.apache.flink.runtime.A.create(A.java:97)
 \tat java.base/java.lang.Thread.run(Thread.java:840) [?:?]
