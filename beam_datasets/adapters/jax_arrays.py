@@ -41,7 +41,7 @@ class JaxDataset:
     def __getitem__(self, index: Any) -> Any:
         """Returns the example at an index in dataset order, or a list of examples for several indices."""
         value = self._dataset[index]
-        return [self._on_device(item) for item in value] if isinstance(value, list) else self._on_device(value)
+        return [self._put_on_device(item) for item in value] if isinstance(value, list) else self._put_on_device(value)
 
     def __iter__(self) -> JaxIterator:
         in_pass, epoch = self._dataset._in_pass(self._next_pass)
@@ -57,7 +57,7 @@ class JaxDataset:
         self._next_pass = pass_number + 1
         return JaxIterator(self, iterator)
 
-    def _on_device(self, value: Any, path: str = "") -> Any:
+    def _put_on_device(self, value: Any, path: str = "") -> Any:
         """Returns a value with its numbers as JAX arrays on the device; text and bytes are unchanged.
 
         `path` names the value in errors.
@@ -66,9 +66,9 @@ class JaxDataset:
             FeatureOverflowError: a 64-bit integer does not fit 32 bits, and `jax_enable_x64` is off.
         """
         if isinstance(value, dict):
-            return {name: self._on_device(inner, f"{path}.{name}".lstrip(".")) for name, inner in value.items()}
+            return {name: self._put_on_device(inner, f"{path}.{name}".lstrip(".")) for name, inner in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._on_device(inner, f"{path}[{i}]") for i, inner in enumerate(value))
+            return tuple(self._put_on_device(inner, f"{path}[{i}]") for i, inner in enumerate(value))
         if not isinstance(value, (np.ndarray, np.generic, int, float)) or np.asarray(value).dtype.kind in "OSU":
             return value
         jax = framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
@@ -101,7 +101,7 @@ class JaxIterator(Iterator[Any]):
         self._iterator = iterator
 
     def __next__(self) -> Any:
-        return self._dataset._on_device(next(self._iterator))
+        return self._dataset._put_on_device(next(self._iterator))
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state, a small JSON-serializable dict."""
