@@ -16,8 +16,8 @@ from beam_datasets.features.base import (
     FeatureConnector,
     Json,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -72,9 +72,9 @@ class Audio(Leaf):
         super().__post_init__()
         encoding = to_member(Encoding, self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
         shape = to_shape(self.shape)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
-        self._set(lazy_decode=boolean("lazy_decode", self.lazy_decode))
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
+        self._set_fields(lazy_decode=boolean("lazy_decode", self.lazy_decode))
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if len(shape) not in (1, 2):
             raise ValueError(f"the shape of audio is (samples,) or (samples, channels), not {shape}")
         if self.lazy_decode and self.file_format == "flac" and dtype_name(self.dtype) not in _FLAC_DTYPES:
@@ -99,15 +99,15 @@ class Audio(Leaf):
         """Returns how audio is packed: as its samples, or as a file."""
         if self.lazy_decode:
             return one_value_codec(
-                lambda value: self._checked_file(value, path), lambda data: self._decode(data, path), path
+                lambda value: self._read_checked_file(value, path), lambda data: self._decode(data, path), path
             )
         inner = self.samples.codec(path)
         pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
 
         def pack(value: Any) -> Any:
             if not isinstance(value, (list, tuple, np.ndarray)):
-                data, name = _file(value, path)
-                return inner.pack(self._samples(self._read(data, name, path), path))
+                data, name = _read_content(value, path)
+                return inner.pack(self._convert_samples(self._read_sound(data, name, path), path))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
                     f"{path}: samples of an Audio with an encoding must come from a file, not an array"
@@ -118,23 +118,23 @@ class Audio(Leaf):
 
         return replace(inner, pack=pack, pack_many=None)
 
-    def _checked_file(self, value: Any, path: str) -> bytes:
+    def _read_checked_file(self, value: Any, path: str) -> bytes:
         """Returns the bytes of a file that decodes."""
-        data, name = _file(value, path)
+        data, name = _read_content(value, path)
         is_any_length = self.shape[0] is None
         if isinstance(data, CheckedSound) and is_any_length and np.can_cast(data.info.dtype, self.dtype):
-            self._check(data.info, name, path)
+            self._check_info(data.info, name, path)
         else:
-            self._samples(self._read(data, name, path, may_mix=True), path)
+            self._convert_samples(self._read_sound(data, name, path, may_mix=True), path)
         return data if type(data) is bytes else bytes(data)
 
-    def _read(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
+    def _read_sound(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
         """Returns the content of a file that fits the feature; `may_mix` allows other channels."""
         try:
             sound = read_sound(data)
         except InputError as error:
             raise FeatureValueError(f"{path}: {name}: {error}") from error
-        self._check(sound.info, name, path)
+        self._check_info(sound.info, name, path)
         channels = self._channels
         if not may_mix and channels not in (None, sound.info.channels):
             raise FeatureValueError(
@@ -143,7 +143,7 @@ class Audio(Leaf):
             )
         return sound
 
-    def _check(self, info: SoundInfo, name: str, path: str) -> None:
+    def _check_info(self, info: SoundInfo, name: str, path: str) -> None:
         """Raises FeatureValueError if a file has another rate or format than the feature."""
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
@@ -162,7 +162,7 @@ class Audio(Leaf):
         """The number of channels; None for any."""
         return self.shape[1] if len(self.shape) == 2 else 1
 
-    def _samples(self, sound: Sound, path: str) -> NDArray[Any]:
+    def _convert_samples(self, sound: Sound, path: str) -> NDArray[Any]:
         """Returns the samples of a file in the dtype and shape of the feature."""
         samples, channels = sound.samples, self._channels
         if samples.dtype.kind == "f" and self.dtype.kind in "biu":
@@ -171,7 +171,7 @@ class Audio(Leaf):
                 f"dtype=np.{samples.dtype}"
             )
         if channels not in (None, samples.shape[1]):
-            samples = _mixed(samples, channels or 1, path)
+            samples = _mix_channels(samples, channels or 1, path)
         if np.can_cast(samples.dtype, self.dtype):
             samples = samples.astype(self.dtype, copy=False)
         else:
@@ -186,7 +186,7 @@ class Audio(Leaf):
             sound = read_sound(data)
         except InputError as error:
             raise FeatureValueError(f"{path}: {error}") from error
-        return self._samples(sound, path)
+        return self._convert_samples(sound, path)
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the samples as they are stored, or of the file's bytes."""
@@ -201,7 +201,7 @@ class Audio(Leaf):
             "shape": shape_to_json(self.shape),
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).name,
-            **if_set(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
+            **drop_unset(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
         }
 
     @classmethod
@@ -214,14 +214,14 @@ class Audio(Leaf):
             sample_rate=int_from_json(content.get("sampleRate")),
             encoding=content.get("encoding") or Encoding.NONE,
         )
-        audio._set(lazy_decode=bool(content.get("lazyDecode")))
+        audio._set_fields(lazy_decode=bool(content.get("lazyDecode")))
         return audio
 
     def __repr__(self) -> str:
         return f"Audio(shape={self.shape}, dtype={dtype_name(self.dtype)})"
 
 
-def _file(value: Any, path: str) -> tuple[bytes, str]:
+def _read_content(value: Any, path: str) -> tuple[bytes, str]:
     """Returns the bytes of an audio file, and its name for errors."""
     if isinstance(value, bytes):
         return value, "the sound"
@@ -234,7 +234,7 @@ def _file(value: Any, path: str) -> tuple[bytes, str]:
     )
 
 
-def _mixed(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:
+def _mix_channels(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:
     """Returns samples with another number of channels, by the rules of pydub, which TFDS mixes by.
 
     One channel is repeated; of two, the mean is taken and rounded down; of more, each is divided and rounded down.

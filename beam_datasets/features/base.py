@@ -85,17 +85,17 @@ class FeatureConnector(abc.ABC):
     """The class's name in features.json, without `CLASS_PREFIX`."""
 
     def __post_init__(self) -> None:
-        self._set(doc=Documentation.of(self.doc))
+        self._set_fields(doc=Documentation.of(self.doc))
 
-    def _set(self, **values: Any) -> None:
+    def _set_fields(self, **values: Any) -> None:
         """Sets fields of a new instance: the arguments, normalised."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _with(self, **values: Any) -> Self:
+    def _copy_with(self, **values: Any) -> Self:
         """Returns a copy with other values of some fields."""
         other = copy.copy(self)
-        other._set(**values)
+        other._set_fields(**values)
         return other
 
     @property
@@ -105,7 +105,7 @@ class FeatureConnector(abc.ABC):
 
     def with_doc(self, doc: DocArg) -> FeatureConnector:
         """Returns the same feature with other documentation."""
-        return self._with(doc=Documentation.of(doc))
+        return self._copy_with(doc=Documentation.of(doc))
 
     @property
     def file_kind(self) -> str | None:
@@ -169,9 +169,9 @@ class FeatureConnector(abc.ABC):
         Raises:
             FeatureError: the value does not fit the feature.
         """
-        from beam_datasets.features.compiler import stored_form
+        from beam_datasets.features.compiler import encode_to_stored
 
-        return value if self.is_overridden() else stored_form(self, value)
+        return value if self.is_overridden() else encode_to_stored(self, value)
 
     def decode_example(self, stored: Any) -> Any:
         """Returns the value of what is stored, as NumPy's: what `encode_example` does the reverse of.
@@ -181,9 +181,9 @@ class FeatureConnector(abc.ABC):
         Raises:
             FeatureError: it is not the stored form of a value.
         """
-        from beam_datasets.features.compiler import value_of
+        from beam_datasets.features.compiler import decode_stored
 
-        return stored if self.is_overridden() else value_of(self, stored)
+        return stored if self.is_overridden() else decode_stored(self, stored)
 
     def decode_example_np(self, stored: Any) -> Any:
         """Returns `decode_example`, whose values are NumPy's, by the name that TensorFlow Datasets has for that."""
@@ -357,7 +357,7 @@ class Form(IntEnum):
     RAW = 7
 
 
-_MANY = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
+_SEQUENCE_FORMS = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
 _MAX_DIMENSIONS = 8
 
 _INT64: np.dtype[Any] = np.dtype(np.int64)
@@ -397,8 +397,8 @@ class FastPathSpec:
 
     def sequence(self, length: int | None) -> FastPathSpec | None:
         """Returns it for a sequence of such values; None where only the sequence's own encoder knows what is one."""
-        if self.form in _MANY:
-            return replace(self, form=_MANY[self.form], shape=(length,), optional=False)
+        if self.form in _SEQUENCE_FORMS:
+            return replace(self, form=_SEQUENCE_FORMS[self.form], shape=(length,), optional=False)
         if self.form in (Form.INTEGERS, Form.FLOATS) and None not in self.shape:
             return replace(self, shape=(length, *self.shape), optional=False)
         return None
@@ -416,12 +416,12 @@ def native_encoder(
     """
     if core is None:
         return None
-    rows = [_row(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
+    rows = [_describe_native_field(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
     encoder: Encode = core.encoder(rows, fallback, _TYPES, whole)
     return encoder
 
 
-def _row(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
+def _describe_native_field(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
     """Returns a field as the native module takes it."""
     if spec is None or len(spec.shape) > _MAX_DIMENSIONS:
         spec = FastPathSpec(Form.FALLBACK)
@@ -453,7 +453,10 @@ _NUMBERS = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )
-_BY_NAME: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _NUMBERS} | {"string": STRING, "object": STRING}
+_DTYPES_BY_NAME: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _NUMBERS} | {
+    "string": STRING,
+    "object": STRING,
+}
 
 
 def to_dtype(dtype: Any) -> np.dtype[Any]:
@@ -467,13 +470,13 @@ def to_dtype(dtype: Any) -> np.dtype[Any]:
         MissingDependencyError: it is 'bfloat16' and the package ml_dtypes is not installed.
     """
     if isinstance(dtype, str):
-        return _named(dtype)
+        return _dtype_by_name(dtype)
     if isinstance(dtype, type) and not issubclass(dtype, np.generic):
         raise ValueError(
             f"{dtype!r} is not a dtype of a feature; write np.int64, np.float32, np.str_ or np.bool_ instead"
         )
     numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    return STRING if numpy_dtype.kind in "OUS" else _named(numpy_dtype.name)
+    return STRING if numpy_dtype.kind in "OUS" else _dtype_by_name(numpy_dtype.name)
 
 
 def is_dtype(dtype: Any) -> bool:
@@ -488,15 +491,15 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return "string" if dtype == STRING else dtype.name
 
 
-def _named(name: str) -> np.dtype[Any]:
+def _dtype_by_name(name: str) -> np.dtype[Any]:
     """Returns the dtype with this name, and imports ml_dtypes only for 'bfloat16'.
 
     Raises:
         ValueError: no feature can have the dtype.
         MissingDependencyError: the name is 'bfloat16' and the package ml_dtypes is not installed.
     """
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    if name in _DTYPES_BY_NAME:
+        return _DTYPES_BY_NAME[name]
     if name == "bfloat16":
         try:
             import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
@@ -504,7 +507,7 @@ def _named(name: str) -> np.dtype[Any]:
             raise MissingDependencyError("dtype 'bfloat16' needs ml_dtypes: pip install ml_dtypes") from error
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
-    known = [*_BY_NAME, "bfloat16"]
+    known = [*_DTYPES_BY_NAME, "bfloat16"]
     raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}")
 
 
@@ -521,7 +524,7 @@ def shape_to_json(shape: Shape) -> Json:
     return {"dimensions": [str(-1 if length is None else length) for length in shape]} if shape else {}
 
 
-def if_set(**options: Any) -> Json:
+def drop_unset(**options: Any) -> Json:
     """Returns the options that are set: neither None, False nor empty."""
     return {name: value for name, value in options.items() if value}
 
@@ -557,7 +560,7 @@ def int_from_json(value: Any) -> int | None:
     raise ValueError(f"expected an integer of 64 bits, got {value!r:.100}")
 
 
-def size_of(shape: Shape) -> int | None:
+def num_values(shape: Shape) -> int | None:
     """Returns how many values an array of a shape has; None where a length is unknown.
 
     >>> size_of((2, 3)), size_of(()), size_of((None, 3))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import FeatureConnector, Json, Shape, if_set, to_member
+from beam_datasets.features.base import FeatureConnector, Json, Shape, drop_unset, to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
@@ -72,8 +72,8 @@ class BBoxFeature(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(bbox_format=None if self.bbox_format is None else to_member(BBoxFormat, self.bbox_format))
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(bbox_format=None if self.bbox_format is None else to_member(BBoxFormat, self.bbox_format))
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
 
     def codec(self, path: str) -> Codec:
         """Returns how boxes are packed: as four floats."""
@@ -121,7 +121,7 @@ class BBoxFeature(Leaf):
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'boundingBox', shape, dtype and format."""
         kind = self.bbox_format and BBoxFormat(self.bbox_format).value
-        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **if_set(bboxFormat=kind)}
+        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset(bboxFormat=kind)}
 
     @classmethod
     def from_content(cls, content: Json) -> BBoxFeature:

@@ -70,11 +70,11 @@ class ClassLabel(Leaf):
         if names_file is not None:
             names = parse_names(storage.read_bytes(os.fspath(names_file)).decode("utf-8"))
         num_classes = None if num_classes is None else integer("num_classes", num_classes, at_least=0)
-        self._set(doc=doc, num_classes=num_classes, label_names=None)
+        self._set_fields(doc=doc, num_classes=num_classes, label_names=None)
         super().__post_init__()
         if names is None:
             return
-        self._set(label_names=tuple(name.strip() for name in to_names("names", names)))
+        self._set_fields(label_names=tuple(name.strip() for name in to_names("names", names)))
         assert self.label_names is not None
         for name in self.label_names:
             if not is_unicode(name):
@@ -84,7 +84,7 @@ class ClassLabel(Leaf):
         if len(set(self.label_names)) != len(self.label_names):
             twice = next(name for name in self.label_names if self.label_names.count(name) > 1)
             raise ValueError(f"the class name {twice!r} occurs twice; every class needs its own")
-        self._set(num_classes=len(self.label_names))
+        self._set_fields(num_classes=len(self.label_names))
 
     @property
     def names(self) -> list[str]:
@@ -220,7 +220,7 @@ class ClassLabel(Leaf):
             named = ClassLabel(names=names)
         except ValueError as error:
             raise MetadataError(f"{file}: {error}") from error
-        return self._with(num_classes=named.num_classes, label_names=named.label_names)
+        return self._copy_with(num_classes=named.num_classes, label_names=named.label_names)
 
     def __repr__(self) -> str:
         return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"

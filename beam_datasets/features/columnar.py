@@ -18,29 +18,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector, size_of
+from beam_datasets.features.base import FeatureConnector, num_values
 from beam_datasets.features.config import StoredLists
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import lift
-from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Dataset, Sequence, as_sequences, below, innermost
-from beam_datasets.features.stacking import KEEP, inner, stack_decoded
+from beam_datasets.features.numbers import stored_list_converter
+from beam_datasets.features.raw import to_object_array
+from beam_datasets.features.sequence import (
+    Dataset,
+    Sequence,
+    iter_nested_features,
+    replace_inner_datasets,
+    strip_sequences,
+)
+from beam_datasets.features.stacking import KEEP, stack_decoded, subtree
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
-from beam_datasets.formats.example import Buffer, spans_of
+from beam_datasets.formats.example import Buffer, parse_spans
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
 
-    Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
-    Nest: TypeAlias = "int | dict[str, Nest]"
+    Location: TypeAlias = "tuple[View, int] | dict[str, Location]"
+    ColumnIndices: TypeAlias = "int | dict[str, ColumnIndices]"
 
-Parts: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
+TaskList: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
 """Tasks, for any threads in any order, and the function from what they returned to the value."""
 
 _LARGE = 1 << 16  # bytes of a decoded value of which not many are held
@@ -69,19 +75,21 @@ class ColumnarDecoder:
             batch: whether to make batches, not examples.
         """
         self._pad = batch and pad
-        self._numbers: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
+        self._number_views: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
         self._views: list[View] = []
         self._fills: dict[str, Any] = {}  # by path; empty if None stays
         if batch:  # lists of datasets have no common shape, rows of sequences have
-            feature = as_sequences(feature)
-        locations = self._planned(feature, "", fill)
+            feature = replace_inner_datasets(feature)
+        locations = self._locate(feature, "", fill)
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
         self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
         self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
-        self._num_plain = sum(len(view_groups) == 1 for view_groups in groups)
-        firsts = accumulate((len(view.paths) for view in self._views), initial=0)
-        self._nest = _numbered(locations, {id(view): first for view, first in zip(self._views, firsts)})
+        self._num_single_groups = sum(len(view_groups) == 1 for view_groups in groups)
+        first_indices = accumulate((len(view.paths) for view in self._views), initial=0)
+        self._indices = _number_locations(
+            locations, {id(view): first for view, first in zip(self._views, first_indices)}
+        )
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
 
@@ -92,8 +100,8 @@ class ColumnarDecoder:
             ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
             FeatureError: the same if a feature does not decode; the message begins with its path.
         """
-        makers, nest = self._makers, self._nest
-        columns = self._parse if self._num_plain == len(self._views) else self._columns
+        makers, nest = self._makers, self._indices
+        columns = self._parse if self._num_single_groups == len(self._views) else self._columns
 
         def example(record: Buffer) -> Any:
             return _examples(columns([record]), makers, nest, 1)[0]
@@ -102,7 +110,7 @@ class ColumnarDecoder:
 
     def examples(self, records: Any) -> list[Any]:
         """Returns the examples of a list of records, or of a RecordBlock; raises as `one` does."""
-        return _examples(self._columns(records), self._makers, self._nest, len(records)) if len(records) else []
+        return _examples(self._columns(records), self._makers, self._indices, len(records)) if len(records) else []
 
     def columns(self, records: Any) -> Any:
         """Returns the values by feature, in the structure of an example; raises as `one` does.
@@ -113,16 +121,16 @@ class ColumnarDecoder:
         values: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
             values += view.columns(column, len(records), self._fills)
-        return _placed(self._nest, values)
+        return _fill_structure(self._indices, values)
 
     def batch(self, records: Any) -> Any:
         """Returns the batch of the examples, see `stack`; raises as `one` and `stack` do."""
         arrays: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
             arrays += view.batch(column, len(records), self._pad, self._fills)
-        return _placed(self._nest, arrays)
+        return _fill_structure(self._indices, arrays)
 
-    def batch_in_parts(self, records: Any) -> Parts:
+    def batch_in_parts(self, records: Any) -> TaskList:
         """Returns `batch(records)` in parts."""
         columns = zip(self._views, self._columns(records))
         parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
@@ -130,44 +138,44 @@ class ColumnarDecoder:
         def finish(results: list[Any]) -> Any:
             rest = iter(results)
             arrays = [array for tasks, then in parts for array in then(list(islice(rest, len(tasks))))]
-            return _placed(self._nest, arrays)
+            return _fill_structure(self._indices, arrays)
 
         return [task for tasks, _ in parts for task in tasks], finish
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
         """Returns the column of each view; the records, and a column for each list, if it has not just one."""
         group_columns = self._parse(records)
-        plain = self._num_plain
+        plain = self._num_single_groups
         parts = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[plain:])]
         return (*group_columns[:plain], *parts)
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _planned(self, feature: Any, name: str, fill: Any) -> Place:
+    def _locate(self, feature: Any, name: str, fill: Any) -> Location:
         """Returns where the values of a feature are found: which view, and which of its features."""
         if isinstance(feature, FeaturesDict) and type(feature).decoder is FeaturesDict.decoder:
-            return {key: self._planned(child, join(name, key), inner(fill, key)) for key, child in feature.items()}
+            return {key: self._locate(child, join(name, key), subtree(fill, key)) for key, child in feature.items()}
         if _is_plain_sequence(feature):
             item: Any = feature.feature
             if isinstance(item, FeaturesDict) and type(item).decoder is FeaturesDict.decoder:
-                return self._planned(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
+                return self._locate(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
         if fill is not KEEP:
             self._fills[name] = fill
-        view = self._view(feature, name) or _connected(feature, name)
+        view = self._build_view(feature, name) or _build_connector_view(feature, name)
         if isinstance(view, Numbers):
-            same = self._numbers.setdefault((view.dtype, view.shape, view.is_optional), view)
+            same = self._number_views.setdefault((view.dtype, view.shape, view.is_optional), view)
             if same is not view:
                 same.paths.append(name)
                 return same, len(same.paths) - 1
         self._views.append(view)
         return view, 0
 
-    def _view(self, feature: Any, name: str) -> View | None:
+    def _build_view(self, feature: Any, name: str) -> View | None:
         """Returns the view of a leaf or a sequence of leaves; None where the connector decodes the lists."""
-        if isinstance(innermost(feature), StoredLists):
-            return Whole([name], kinds={}, decode=innermost(feature).stored_decoder(name))
+        if isinstance(strip_sequences(feature), StoredLists):
+            return StoredListsView([name], kinds={}, decode=strip_sequences(feature).stored_decoder(name))
         if _is_one_list(feature):
-            return _leaf_view(feature, name)
+            return _build_leaf_view(feature, name)
         if _is_plain_sequence(feature) and _is_one_list(feature.feature):
             codec: Codec = feature.feature.codec(name)
             if codec.kind != "bytes" and codec.size:
@@ -188,14 +196,14 @@ def _is_plain_sequence(feature: Any) -> bool:
     return isinstance(feature, Sequence) and type(feature).decoder is Sequence.decoder
 
 
-def _connected(feature: Any, name: str) -> Connected:
+def _build_connector_view(feature: Any, name: str) -> ConnectorView:
     lists = {key: kind for key, kind in feature.lists(name) if kind is not None}
     item = feature.feature if _is_plain_sequence(feature) else feature
     is_small = _is_one_list(item) and item.codec(name).from_bytes in (None, bytes)
-    return Connected([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
+    return ConnectorView([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
 
 
-def _leaf_view(feature: Any, name: str) -> View | None:
+def _build_leaf_view(feature: Any, name: str) -> View | None:
     """Returns the view of a leaf that is stored as one list; None unless it holds bytes or a fixed count of numbers."""
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
@@ -216,34 +224,36 @@ def _decoded_size(feature: Any) -> int | None:
     """Returns the size in bytes of the values of a leaf; None if it is not known."""
     if not isinstance(feature, (Image, Tensor)):
         return None
-    count = size_of(feature.shape or (None,))
+    count = num_values(feature.shape or (None,))
     return None if count is None else count * int(feature.dtype.itemsize)
 
 
 def has_images(feature: Any) -> bool:
     """Returns whether decoding makes images: not in nested datasets, which decode later, nor by a user's function."""
-    children = [child for _, _, child in below(feature)]
+    children = [child for _, _, child in iter_nested_features(feature)]
     if any(isinstance(child, Dataset) for child in children):
         return False
-    kinds = [type(innermost(child)) for child in children]
+    kinds = [type(strip_sequences(child)) for child in children]
     package = __name__.partition(".")[0]
     is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
     return is_ours and any(issubclass(kind, Image) for kind in kinds)
 
 
-def _numbered(place: Place, firsts: dict[int, int]) -> Nest:
-    """Returns the places as numbers among all features, where those of each view begin with one of `firsts`."""
+def _number_locations(place: Location, first_indices: dict[int, int]) -> ColumnIndices:
+    """Returns the places as numbers among all features, where those of each view begin with one of `first_indices`."""
     if isinstance(place, tuple):
-        return firsts[id(place[0])] + place[1]
-    return {key: _numbered(child, firsts) for key, child in place.items()}
+        return first_indices[id(place[0])] + place[1]
+    return {key: _number_locations(child, first_indices) for key, child in place.items()}
 
 
-def _placed(nest: Nest, values: list[Any]) -> Any:
+def _fill_structure(nest: ColumnIndices, values: list[Any]) -> Any:
     """Returns the nest with values in place of their numbers."""
-    return values[nest] if isinstance(nest, int) else {key: _placed(child, values) for key, child in nest.items()}
+    return (
+        values[nest] if isinstance(nest, int) else {key: _fill_structure(child, values) for key, child in nest.items()}
+    )
 
 
-def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: Nest, n: int) -> list[Any]:
+def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:
     """Returns n examples: nests of dicts with values in place of the numbers of their features.
 
     Args:
@@ -255,7 +265,7 @@ def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest:
     values: list[Any] = []
     for column, make in zip(columns, makers):
         values.extend(column if make is None else make(column))
-    return [_placed(nest, values[i::n]) for i in range(n)]
+    return [_fill_structure(nest, values[i::n]) for i in range(n)]
 
 
 _examples: Callable[..., list[Any]] = _examples_in_python if core is None else core.examples
@@ -312,7 +322,7 @@ class View(abc.ABC):
             for path, values in zip(self.paths, self.columns(column, n, fills))
         ]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
         """Returns `batch` in parts."""
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)
@@ -327,14 +337,14 @@ class Numbers(View):
     shape: Any
 
     def __post_init__(self) -> None:
-        self._lift = lift(self.dtype, "")
+        self._convert = stored_list_converter(self.dtype, "")
         self._size = math.prod(self.shape)
 
     def rows(self, column: Any) -> list[Any]:
         """Returns NumPy scalars or arrays of their own; None if missing."""
         data, missing = column if self.is_optional else (column, ())
-        numbers = self._numbers(data)
-        values = _own(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
+        numbers = self._convert_numbers(data)
+        values = _copy_rows(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
         n = len(values) // len(self.paths)
         for feature, record in missing:
             values[feature * n + record] = None
@@ -361,23 +371,23 @@ class Numbers(View):
         data, missing = column if self.is_optional else (column, ())
         if missing and not fills:
             return super().columns(column, n, fills)
-        numbers = self._numbers(data).reshape(len(self.paths), n, *self.shape)
+        numbers = self._convert_numbers(data).reshape(len(self.paths), n, *self.shape)
         for feature, record in missing:
             numbers[feature, record] = fills[self.paths[feature]]
         return list(numbers)
 
-    def _numbers(self, found: bytearray) -> NDArray[Any]:
+    def _convert_numbers(self, data: bytearray) -> NDArray[Any]:
         """Returns a flat array of the stored numbers, converted to the view's dtype.
 
         Raises:
             FeatureValueError: a number does not fit the dtype; the message begins with the path of its feature.
         """
-        numbers = np.frombuffer(found, _DTYPES[self.kind])
+        numbers = np.frombuffer(data, _DTYPES[self.kind])
         try:
-            return self._lift(numbers)
+            return self._convert(numbers)
         except FeatureValueError:
             for path, row in zip(self.paths, numbers.reshape(len(self.paths), -1)):
-                lift(self.dtype, path)(row)  # raises the error with the name of the feature
+                stored_list_converter(self.dtype, path)(row)  # raises the error with the name of the feature
             raise
 
 
@@ -401,11 +411,11 @@ class Sequences(View):
         """Returns arrays of their own."""
         data, counts = column
         if len(counts) == _SIZE_OF_COUNT:
-            items = self._items(data)
+            items = self._unpack_items(data)
             if self.length is not None and len(items) != self.length:
-                raise _wrong_length(self.paths[0], len(items), self.length)
+                raise _length_error(self.paths[0], len(items), self.length)
             return [items]
-        ends, items = self._lengths(column).cumsum().tolist(), self._items(data)
+        ends, items = self._count_items(column).cumsum().tolist(), self._unpack_items(data)
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
 
     def maker(self) -> Callable[[Any], Any]:
@@ -420,28 +430,28 @@ class Sequences(View):
 
         return rows
 
-    def _items(self, found: bytearray) -> NDArray[Any]:
+    def _unpack_items(self, found: bytearray) -> NDArray[Any]:
         """Returns the items of all records, one after the other."""
         if self._plain is not None and found:
             return np.frombuffer(found, self._plain)
-        return self.codec.unpack_many(_numbers(found, self.kind))  # type: ignore[no-any-return]
+        return self.codec.unpack_many(_parse_numbers(found, self.kind))  # type: ignore[no-any-return]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
         """Returns one array, if all sequences have as many items or are padded."""
-        lengths = self._lengths(column)
+        lengths = self._count_items(column)
         if not pad and lengths.min() != lengths.max():
             return super().batch(column, n, pad, fills)  # raises the error
-        items = self._items(column[0])
+        items = self._unpack_items(column[0])
         return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
 
-    def _lengths(self, column: Any) -> NDArray[np.int64]:
+    def _count_items(self, column: Any) -> NDArray[np.int64]:
         """Returns the number of items of each record."""
         counts, size = np.frombuffer(column[1], np.int64).clip(0), self.codec.size or 1
         lengths, rest = (counts, None) if size == 1 else np.divmod(counts, size)
         if rest is not None and rest.any():
-            self.codec.unpack_many(_numbers(column[0], self.kind)[: counts[rest > 0][0]])  # raises the error
+            self.codec.unpack_many(_parse_numbers(column[0], self.kind)[: counts[rest > 0][0]])  # raises the error
         if self.length is not None and (lengths != self.length).any():
-            raise _wrong_length(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
+            raise _length_error(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
         return lengths
 
 
@@ -466,7 +476,7 @@ class BytesView(View):
             return super().batch(column, n, pad, fills)
         fill = fills.get(self.paths[0])
         is_filled = fill is None or all(column)  # neither missing nor empty, which is seen in C
-        return [objects(column if is_filled else [fill if text is None else text for text in column])]
+        return [to_object_array(column if is_filled else [fill if text is None else text for text in column])]
 
 
 @dataclass(kw_only=True)
@@ -483,16 +493,16 @@ class Images(BytesView):
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
         """Returns one array, into which the files are decoded, if the feature has one shape."""
-        return self.batch(column, n, False, fills) if size_of(self.shape) else super().columns(column, n, fills)
+        return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
         """Returns the array of the pixels."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
         """Returns tasks that decode a few files each; where the feature has no one shape, that of the first file."""
-        first = None if size_of(self.shape) else self.unpack(column[0])
+        first = None if num_values(self.shape) else self.unpack(column[0])
         shape = self.shape if first is None else first.shape
         pixels = np.empty((n, *shape), self.dtype)
         if first is not None:
@@ -521,7 +531,7 @@ class Images(BytesView):
 
 
 @dataclass(kw_only=True)
-class Connected(View):
+class ConnectorView(View):
     """A feature whose connector decodes its lists: nested sequences, datasets, texts, tensors of unknown lengths.
 
     Attributes:
@@ -541,30 +551,30 @@ class Connected(View):
         """Returns what the connector makes."""
         names, kinds = list(self.kinds), [KINDS[kind] for kind in self.kinds.values()]
         if len(names) == 1:
-            return [self.decode({names[0]: values}) for values in _lists(column, kinds[0])]
+            return [self.decode({names[0]: values}) for values in _split_lists(column, kinds[0])]
         records, columns = column
-        lists = [_lists(part, kind) for part, kind in zip(columns, kinds)]
+        lists = [_split_lists(part, kind) for part, kind in zip(columns, kinds)]
         return [self.decode(dict(zip(names, [values[i] for values in lists]))) for i in range(len(records))]
 
 
 @dataclass(kw_only=True)
-class Whole(Connected):
+class StoredListsView(ConnectorView):
     """The lists of a feature of an unknown class, as the record has them."""
 
     def rows(self, column: Any) -> list[Any]:
         """Returns dicts of lists."""
-        return [self.decode(*spans_of(record)) for record in column[0]]
+        return [self.decode(*parse_spans(record)) for record in column[0]]
 
 
-def _wrong_length(path: str, found: int, length: int | None) -> FeatureValueError:
+def _length_error(path: str, found: int, length: int | None) -> FeatureValueError:
     return FeatureValueError(f"{path}: the record has {found} items; the feature has length={length}")
 
 
-def _lists(column: Any, kind: int) -> list[Any]:
+def _split_lists(column: Any, kind: int) -> list[Any]:
     """Returns the lists of n records, each one of its own; None if missing."""
     stored, counts = column
     is_bytes = kind == KINDS["bytes"]
-    joined = stored if is_bytes else _numbers(stored, kind)
+    joined = stored if is_bytes else _parse_numbers(stored, kind)
     if len(counts) == _SIZE_OF_COUNT:
         return [joined] if counts[-1] < _SIGN else [None]
     lengths = np.frombuffer(counts, np.int64)
@@ -576,11 +586,11 @@ def _lists(column: Any, kind: int) -> list[Any]:
     return lists
 
 
-def _numbers(found: bytearray, kind: int) -> NDArray[Any]:
+def _parse_numbers(found: bytearray, kind: int) -> NDArray[Any]:
     """Returns the array of parsed numbers."""
     return np.frombuffer(found, _DTYPES[kind]) if found else np.empty(0, _DTYPES[kind])
 
 
-def _own(array: NDArray[Any]) -> list[Any]:
+def _copy_rows(array: NDArray[Any]) -> list[Any]:
     """Returns the rows of an array, each as one that does not keep the others in memory."""
     return [array[0]] if len(array) == 1 else [row.copy() for row in array]

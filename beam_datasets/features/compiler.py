@@ -10,7 +10,7 @@ from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
-from beam_datasets.features.raw import recorded
+from beam_datasets.features.raw import record_libraries
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record
 
@@ -34,8 +34,8 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
     >>> compile_encoder({"a": np.int64})({"a": 300}).hex()
     '0a0d0a0b0a016112061a040a02ac02'
     """
-    top = _top(feature)
-    with recorded(libraries):
+    top = _to_example_features(feature)
+    with record_libraries(libraries):
         if isinstance(top, FeaturesDict):
             return top.record_encoder()
         encode_entries = top.encoder("")
@@ -64,26 +64,26 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
             where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are not a record.
     """
-    return ColumnarDecoder(chosen(feature, decoders, partial)).one()
+    return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def deserialized(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
+def decode_record(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
     """Returns the example of a record: bytes, or a tensor of bytes."""
     record = record.numpy() if hasattr(record, "numpy") else record
     return compile_decoder(feature, decoders=decoders)(record)
 
 
-def stored_form(feature: FeatureConnector, value: Any) -> Any:
+def encode_to_stored(feature: FeatureConnector, value: Any) -> Any:
     """Returns what is stored of a feature's value; see `FeatureConnector.encode_example`."""
-    return _through_record(type(feature).__name__, value, feature, feature.stored())
+    return _convert_by_record(type(feature).__name__, value, feature, feature.stored())
 
 
-def value_of(feature: FeatureConnector, stored: Any) -> Any:
+def decode_stored(feature: FeatureConnector, stored: Any) -> Any:
     """Returns the value of what is stored of a feature; see `FeatureConnector.decode_example`."""
-    return _through_record(type(feature).__name__, stored, feature.stored(), feature)
+    return _convert_by_record(type(feature).__name__, stored, feature.stored(), feature)
 
 
-def _through_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
+def _convert_by_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
     """Returns a value as another feature of the same lists reads it; errors begin with the name."""
     value = value.numpy() if hasattr(value, "numpy") else value  # of TensorFlow
     if isinstance(written_by, FeaturesDict) and isinstance(read_by, FeaturesDict):
@@ -91,9 +91,9 @@ def _through_record(name: str, value: Any, written_by: FeatureConnector, read_by
     return compile_decoder({name: read_by})(compile_encoder({name: written_by})({name: value}))[name]
 
 
-def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
+def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
-    top = _top(feature)
+    top = _to_example_features(feature)
     if partial is not None:
         top = select(top, partial)
     if isinstance(decoders, PartialDecoding):
@@ -101,7 +101,7 @@ def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureCo
     return apply_decoders(top, decoders)
 
 
-def _top(feature: Any) -> FeatureConnector:
+def _to_example_features(feature: Any) -> FeatureConnector:
     """Returns the features of an example; the fields of a record need names."""
     top = to_feature(feature)
     if isinstance(top, FeaturesDict) or (isinstance(top, Sequence) and isinstance(top.feature, FeaturesDict)):

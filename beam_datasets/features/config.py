@@ -51,21 +51,21 @@ def from_json(node: Any) -> FeatureConnector:
     if not isinstance(node, dict):
         raise ValueError(f"{node!r} is not an object that describes a feature")
     if "type" in node and "pythonClassName" not in node:
-        return _from_legacy(node)
-    node = _camel(node)
+        return _parse_legacy_node(node)
+    node = _to_camel_keys(node)
     name = node.get("pythonClassName")
     if not isinstance(name, str):
         raise ValueError(f"the object with the keys {sorted(node)} has no pythonClassName")
-    connector = _connectors().get(name.removeprefix(CLASS_PREFIX))
+    connector = _connectors_by_name().get(name.removeprefix(CLASS_PREFIX))
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        return _from_own(node, name, contents).with_doc(doc)
-    feature = connector.from_content(_camel(contents[0]) if contents else {})
+        return _build_user_connector(node, name, contents).with_doc(doc)
+    feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {})
     return feature.with_doc(doc)
 
 
-def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
+def _build_user_connector(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
     """Returns the connector of a user's class; an `UnknownFeature` without one, as all others can be read."""
     from beam_datasets.features.wrapped import from_registered
 
@@ -78,20 +78,20 @@ def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
     return UnknownFeature(node=node) if connector is None else connector
 
 
-def _from_legacy(node: Json) -> FeatureConnector:
+def _parse_legacy_node(node: Json) -> FeatureConnector:
     """Returns the connector of a node of the older form."""
     name, content = str(node["type"]).removeprefix(CLASS_PREFIX), node.get("content") or {}
     if isinstance(content, str):
         content = json.loads(content)
-    connector = _connectors().get(name)
+    connector = _connectors_by_name().get(name)
     if connector is None:
         return UnknownFeature(node=node)
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
         content = {"features": content}
-    return connector.from_content(_camel(content))
+    return connector.from_content(_to_camel_keys(content))
 
 
-def _camel(content: Json) -> Json:
+def _to_camel_keys(content: Json) -> Json:
     """Returns an object with its own keys in camelCase; protobuf's JSON may have them in snake_case too.
 
     >>> _camel({"num_classes": "3"})
@@ -106,7 +106,7 @@ def _camel(content: Json) -> Json:
 
 
 @lru_cache(maxsize=1)
-def _connectors() -> dict[str, type[FeatureConnector]]:
+def _connectors_by_name() -> dict[str, type[FeatureConnector]]:
     """Returns the connectors by their names in features.json, without the prefix."""
     from beam_datasets import features
 

@@ -14,7 +14,7 @@ from beam_datasets.errors import did_you_mean
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, is_dtype, shape_of
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
-from beam_datasets.features.sequence import Sequence, below
+from beam_datasets.features.sequence import Sequence, iter_nested_features
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.wrapped import Wrapped
 
@@ -60,10 +60,10 @@ class Decoder:
         """Decodes a stored value to NumPy; the default calls `decode_example`."""
         return self.decode_example(stored)
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns a connector that decodes the stored form of `feature` with this decoder; in a sequence, each item."""
         if isinstance(feature, Sequence):
-            return feature.with_feature(self.applied(feature.feature))
+            return feature.with_feature(self.apply_to(feature.feature))
         decoder = copy.copy(self)  # one decoder may be given for several features
         decoder.setup(feature=feature)
         return Decoded(feature=feature, function=FunctionDecoder(_decode_with, (decoder,)))
@@ -79,7 +79,7 @@ def _decode_with(stored: Any, feature: FeatureConnector, decoder: Decoder) -> An
 class SkipDecoding(Decoder):
     """Yields the stored form: bytes of an image file or an encoded tensor; an array of image files for a video."""
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns the connector of the stored form."""
         return feature.stored()
 
@@ -109,7 +109,7 @@ def with_str(feature: FeatureConnector) -> FeatureConnector:
     if isinstance(feature, FeaturesDict):
         return feature.with_features({name: with_str(child) for name, child in feature.items()})
     if isinstance(feature, Tensor) and feature.dtype == STRING:
-        return feature._with(as_str=True)
+        return feature._copy_with(as_str=True)
     return feature
 
 
@@ -121,10 +121,10 @@ class FunctionDecoder(Decoder):
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns a connector that decodes the stored form of `feature` with the function; in a sequence, each item."""
         if isinstance(feature, Sequence):
-            return feature.with_feature(self.applied(feature.feature))
+            return feature.with_feature(self.apply_to(feature.feature))
         return Decoded(feature=feature, function=self)
 
 
@@ -185,11 +185,11 @@ class Decoded(Wrapped):
         """Returns this connector, which already yields decoded values."""
         return self
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector of the stored form."""
         return self.feature.stored()
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Not supported: a feature with its own decoder cannot be encoded.
 
         Raises:
@@ -197,7 +197,7 @@ class Decoded(Wrapped):
         """
         raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function that decodes a stored value; it converts TensorFlow tensors to NumPy."""
         decoder, feature = self.function, self.feature
 
@@ -219,12 +219,12 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
     if decoders is None:
         return feature
     if isinstance(decoders, Decoder):
-        return decoders.applied(feature)
+        return decoders.apply_to(feature)
     if not isinstance(decoders, dict):
         raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
     if isinstance(feature, Sequence):
         return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    children = _checked_children(feature, decoders, path, "decoders")
+    children = _check_children(feature, decoders, path, "decoders")
     return children.with_features(
         {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
     )
@@ -246,7 +246,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, FeaturesDict) and type(spec) is FeaturesDict:
         spec = spec.features
     if isinstance(spec, FeatureConnector) or is_dtype(spec):
-        return _checked_fit(feature, to_feature(spec), path)
+        return _check_fit(feature, to_feature(spec), path)
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
@@ -254,13 +254,13 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
-    children = _checked_children(feature, wanted, path, "partial decoding")
+    children = _check_children(feature, wanted, path, "partial decoding")
     return children.with_features(
         {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
-def _checked_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
+def _check_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
     """Returns the dataset's feature if it has the expected class, shape and dtype.
 
     Raises:
@@ -276,7 +276,7 @@ def _checked_fit(feature: FeatureConnector, expected: FeatureConnector, path: st
     return feature
 
 
-def _checked_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
+def _check_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
     """Returns `feature` if it is a `FeaturesDict` with all of these names; `what` describes the argument in errors.
 
     Raises:
@@ -286,7 +286,7 @@ def _checked_children(feature: FeatureConnector, names: dict[str, Any], path: st
         raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
     unknown = sorted(set(names) - set(feature), key=str)
     if unknown:
-        hint = did_you_mean(unknown[0], (name for name, _, _ in below(feature)))
+        hint = did_you_mean(unknown[0], (name for name, _, _ in iter_nested_features(feature)))
         if "/" in f"{unknown[0]}{hint}":
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
         names_text = f"the features are {sorted(feature)}.{hint}"

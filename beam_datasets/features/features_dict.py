@@ -40,9 +40,9 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
     if isinstance(feature, FeatureConnector):
         if not feature.is_overridden():
             return feature
-        from beam_datasets.features.wrapped import customised
+        from beam_datasets.features.wrapped import wrap_overridden
 
-        return customised(feature)
+        return wrap_overridden(feature)
     if isinstance(feature, dict):
         return FeaturesDict(feature)
     if is_dtype(feature):
@@ -80,7 +80,9 @@ class FeaturesDict(FeatureConnector):
                 raise ValueError(
                     f"{name!r} is not a name of a feature: it has half of a surrogate pair, which UTF-8 cannot express"
                 )
-        self._set(doc=doc, features={name: to_feature(feature_dict[name], name) for name in sorted(feature_dict)})
+        self._set_fields(
+            doc=doc, features={name: to_feature(feature_dict[name], name) for name in sorted(feature_dict)}
+        )
         super().__post_init__()
 
     def keys(self) -> KeysView[str]:
@@ -191,9 +193,9 @@ class FeaturesDict(FeatureConnector):
             record: a serialized tf.train.Example, or a tensor of one.
             decoders: see `compile_decoder`.
         """
-        from beam_datasets.features.compiler import deserialized
+        from beam_datasets.features.compiler import decode_record
 
-        return deserialized(self, record, decoders)  # type: ignore[no-any-return]
+        return decode_record(self, record, decoders)  # type: ignore[no-any-return]
 
     deserialize_example_np = deserialize_example
 
@@ -225,7 +227,7 @@ class FeaturesDict(FeatureConnector):
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeaturesDict:
         """Returns the FeaturesDict with the label names that `read` finds."""
         features = {name: feature.load_labels(read, _file_prefix(prefix, name)) for name, feature in self.items()}
-        return self._with(features=features)
+        return self._copy_with(features=features)
 
     def __repr__(self) -> str:
         lines = [f"    {name!r}: {feature!r},".replace("\n", "\n    ") for name, feature in self.items()]
@@ -243,14 +245,14 @@ def check_label_files(tree: FeatureConnector) -> None:
     tree.load_labels(lambda file: files.append(file))
     texts = tree.label_files() if len(set(files)) < len(files) else {}
     for file, text in texts.items():
-        if files.count(file) > 1 and not _are_labels(tree, file, text):
+        if files.count(file) > 1 and not _has_same_labels(tree, file, text):
             raise FeatureValueError(
                 f"two class labels have the label file {file!r}, but not the same names. (In the name of a label file "
                 "'-' precedes a feature that is below another, and '.' replaces '/'.) Rename one of the features."
             )
 
 
-def _are_labels(tree: FeatureConnector, file: str, text: str) -> bool:
+def _has_same_labels(tree: FeatureConnector, file: str, text: str) -> bool:
     try:
         return tree.load_labels(lambda name: text if name == file else None) == tree
     except MetadataError:  # not even as many

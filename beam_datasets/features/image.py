@@ -26,19 +26,19 @@ from beam_datasets.features.base import (
     Items,
     Json,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
+    num_values,
     shape_from_json,
     shape_to_json,
-    size_of,
     to_dtype,
     to_shape,
 )
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import check_shape, check_unmasked, connectors_in, shape_fits
-from beam_datasets.features.raw import no_items, one_value_codec, recorder, stack
+from beam_datasets.features.numbers import check_shape, check_unmasked, iter_connectors, shape_fits
+from beam_datasets.features.raw import build_empty_items, library_recorder, one_value_codec, stack_items
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.intake import image_formats as formats
@@ -83,8 +83,8 @@ class Image(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         shape: Shape = to_shape(self.shape or (None, None, 3))
-        self._set(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
-        self._set(use_colormap=boolean("use_colormap", self.use_colormap))
+        self._set_fields(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
+        self._set_fields(use_colormap=boolean("use_colormap", self.use_colormap))
         if self.check not in CHECKS:
             raise ValueError(f"check={self.check!r}; expected one of {', '.join(map(repr, CHECKS))}")
         name, kind = dtype_name(self.dtype), self.encoding_format
@@ -107,26 +107,26 @@ class Image(Leaf):
 
     def codec(self, path: str) -> Codec:
         """Returns how images are packed: as the bytes of one file."""
-        empty = no_items(self.shape or (), self.dtype)
+        empty = build_empty_items(self.shape or (), self.dtype)
         return one_value_codec(self.packer(path), self.unpacker(path), path, empty)
 
     def packer(self, path: str) -> Callable[[Any], bytes]:
         """Returns the function from an image, in any of the forms it takes, to the bytes of its file."""
-        is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", recorder()
+        is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", library_recorder()
         check = self._checker(path)
 
         def pack(value: Any) -> bytes:
             if not isinstance(value, np.ndarray):
                 if is_float:
                     raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
-                value = self._content(value, path)
+                value = self._read_content(value, path)
                 if isinstance(value, bytes):
                     check(value)
                     return value
             if value.dtype != self.dtype:
                 raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
             check_unmasked(value, path)
-            check_shape(value.shape, self._any_channels(), path)
+            check_shape(value.shape, self._shape_of_any_channels(), path)
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
             try:
@@ -134,7 +134,7 @@ class Image(Leaf):
             except ValueError as error:
                 problem = f"cannot encode an array of the shape {value.shape} as {kind.upper()}: {error}"
                 raise FeatureValueError(f"{path}: {problem}") from error
-            record(image_codec.library(kind))
+            record(image_codec.encoder_version(kind))
             return data
 
         return pack
@@ -156,7 +156,7 @@ class Image(Leaf):
 
     def _check_header(self, header: ImageHeader) -> None:
         """Refuses a file that would be read as an array of another shape, or with bits that the dtype lacks."""
-        shape = self._any_channels()
+        shape = self._shape_of_any_channels()
         if header.format == formats.GIF:
             image_shape: tuple[Any, ...] = (header.num_frames, header.height, header.width, 3)
         else:
@@ -171,12 +171,12 @@ class Image(Leaf):
                 f"JPEG: the image has {header.bits} bits a channel; a feature with dtype=np.uint16 keeps them"
             )
 
-    def _any_channels(self) -> Shape:
+    def _shape_of_any_channels(self) -> Shape:
         """Returns the shape with None in place of 0 channels, which mean any number of them."""
         shape: Shape = self.shape or ()
         return (*shape[:-1], shape[-1] or None)
 
-    def _content(self, value: Any, path: str) -> bytes | NDArray[Any]:
+    def _read_content(self, value: Any, path: str) -> bytes | NDArray[Any]:
         """Returns the bytes of a file that is given as bytes, path or open file, or the pixels of Pillow's object."""
         if isinstance(value, bytes):
             return value
@@ -185,12 +185,12 @@ class Image(Leaf):
         if hasattr(value, "read"):
             return bytes(value.read())
         if hasattr(value, "convert"):
-            mode = self._checked_mode(value, path)
+            mode = self._choose_mode(value, path)
             pixels = np.asarray(value.convert(mode) if mode else value)
             return pixels[..., None] if pixels.ndim == 2 else pixels
         raise FeatureTypeError(f"{path}: expected an array, a path, a file or bytes, got {type(value).__name__}")
 
-    def _checked_mode(self, picture: Any, path: str) -> str | None:
+    def _choose_mode(self, picture: Any, path: str) -> str | None:
         """Refuses a Pillow image whose channels or bits differ from the feature's.
 
         Returns the mode in which its array has these channels; None if that is its own.
@@ -208,7 +208,7 @@ class Image(Leaf):
 
     def unpacker(self, path: str) -> Callable[[bytes], NDArray[Any]]:
         """Returns the function from the bytes of a file to pixels."""
-        shape = self._any_channels()
+        shape = self._shape_of_any_channels()
         is_float = self.dtype == np.float32
         stored = 4 if is_float else (self.shape or (0,))[-1] or 0
         decode = image_codec.decoder(stored, np.dtype(np.uint8) if is_float else self.dtype)
@@ -236,7 +236,7 @@ class Image(Leaf):
         """Whether files are usually decoded straight into an array of the feature's channels and dtype."""
         shape = self.shape or ()
         is_plain = self.dtype.kind == "u" and len(shape) == 3 and shape[2] in (1, 3, 4)
-        return is_plain and size_of(shape) != 0 and type(self).unpacker is Image.unpacker
+        return is_plain and num_values(shape) != 0 and type(self).unpacker is Image.unpacker
 
     def stored(self) -> FeatureConnector:
         """Returns the connector of the file's bytes."""
@@ -246,7 +246,7 @@ class Image(Leaf):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'image', shape and dtype, and what else was given."""
-        options = if_set(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
+        options = drop_unset(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
         return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
     @classmethod
@@ -288,7 +288,7 @@ class LabeledImage(Image):
         check: str = "structure",
         doc: DocArg = None,
     ) -> None:
-        self._set(label=_class_label(labels))
+        self._set_fields(label=_to_class_label(labels))
         options = {"dtype": dtype, "encoding_format": encoding_format, "check": check}
         super().__init__(shape=shape or (None, None, 1), use_colormap=True, doc=doc, **options)
 
@@ -324,13 +324,13 @@ class LabeledImage(Image):
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> LabeledImage:
         """Returns the LabeledImage with the names of `<prefix>.labels.txt`."""
-        return self._with(label=self.label.load_labels(read, prefix))
+        return self._copy_with(label=self.label.load_labels(read, prefix))
 
     def __repr__(self) -> str:
         return super().__repr__().removesuffix(")") + f", num_classes={self.num_classes})"
 
 
-def _class_label(labels: Any) -> ClassLabel:
+def _to_class_label(labels: Any) -> ClassLabel:
     if labels is None or isinstance(labels, int):
         return ClassLabel(num_classes=labels)
     if isinstance(labels, (str, os.PathLike)):
@@ -379,7 +379,7 @@ class Video(Sequence):
             use_colormap=use_colormap,
             check=check,
         )
-        self._set(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
+        self._set_fields(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
         super().__init__(frame, shape[0] if shape else None, doc=doc)
 
     @property
@@ -390,24 +390,24 @@ class Video(Sequence):
     def items_of(self, value: Any, path: str) -> Items:
         """Returns the frames that a value means."""
         if isinstance(value, (str, os.PathLike)):
-            value = self._frames(read_file(value, path), path)
+            value = self._extract_frames(read_file(value, path), path)
         elif isinstance(value, bytes):
-            value = self._frames(value, path)
+            value = self._extract_frames(value, path)
         elif hasattr(value, "read"):
-            value = self._frames(bytes(value.read()), path)
+            value = self._extract_frames(bytes(value.read()), path)
         return super().items_of(value, path)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes to one array; below sequences as a Sequence does."""
-        decode, empty = super().decoder(name, rank), no_items(self.frame.shape or (), self.frame.dtype)
+        decode, empty = super().decoder(name, rank), build_empty_items(self.frame.shape or (), self.frame.dtype)
 
         def decode_frames(lists: Any) -> Any:
             frames = decode(lists)
-            return (stack(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
+            return (stack_items(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
 
         return decode if rank else decode_frames
 
-    def _frames(self, video: bytes, path: str) -> list[bytes]:
+    def _extract_frames(self, video: bytes, path: str) -> list[bytes]:
         """Returns the frames of a video file, encoded as images by ffmpeg."""
         program = shutil.which("ffmpeg")
         if program is None:
@@ -430,7 +430,7 @@ class Video(Sequence):
             "shape": shape_to_json((self.length, *(frame.shape or ()))),
             "dtype": dtype_name(frame.dtype),
             "encodingFormat": frame.encoding_format,
-            **if_set(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
+            **drop_unset(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
         }
 
     @classmethod
@@ -454,7 +454,7 @@ def with_image_checks(features: Any, check: str) -> Any:
     if check not in CHECKS:
         raise ValueError(f"check_images={check!r}; expected one of {', '.join(map(repr, CHECKS))}")
     features = copy.deepcopy(features)
-    for each in connectors_in(features):
+    for each in iter_connectors(features):
         if isinstance(each, Image):
             object.__setattr__(each, "check", check)
     return features

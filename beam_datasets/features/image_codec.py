@@ -47,7 +47,7 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
         ValueError: the format cannot hold the array, for instance one without pixels.
         MissingDependencyError: imagecodecs is not installed.
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
     if 1 in array.shape:  # whose strides may be any, which imagecodecs refuses
         array = array.copy()
@@ -61,13 +61,13 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
 
 
 @lru_cache(maxsize=2)
-def library(kind: str) -> str:
+def encoder_version(kind: str) -> str:
     """Returns name and version of what encodes PNG or JPEG, and so determines the bytes.
 
     >>> library("png").split()[0]
     'imagecodecs'
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     part = codecs.jpeg8_version() if kind == "jpeg" else codecs.png_version()
     return f"imagecodecs {codecs.__version__} ({part})"
 
@@ -88,7 +88,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
             pixels, bits = _decode(data, gray=channels == 1)
             if pixels.ndim == 4:
                 return pixels.astype(dtype)
-            return with_channels(_with_depth(pixels, bits, dtype, data), channels)
+            return convert_channels(_convert_depth(pixels, bits, dtype, data), channels)
         except MissingDependencyError:
             raise
         except Exception as error:  # libraries raise whatever they meet in damaged files
@@ -106,7 +106,7 @@ def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
         data: the file.
         pixels: shape (height, width) for gray, (height, width, 3 or 4) for RGB and RGBA; uint8 or uint16.
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     try:
         if data[:8] == _PNG:
             return data.endswith(_PNG_END) and codecs.png_decode(data, out=pixels) is pixels
@@ -142,7 +142,7 @@ def _decode_png(data: bytes) -> NDArray[Any]:
     if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them
         raise ValueError(f"a file of this size cannot have {height} x {width} pixels")
     check_size(height, width)
-    pixels: NDArray[Any] = _imagecodecs().png_decode(data)
+    pixels: NDArray[Any] = _import_imagecodecs().png_decode(data)
     has_transparent_gray = data[25] == 0 and pixels.ndim == 3
     return np.ascontiguousarray(pixels[..., 0]) if has_transparent_gray else pixels
 
@@ -154,7 +154,7 @@ def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
     if channels == 4:  # CMYK
         return _decode_by_pillow(data, gray=gray)
     space = "GRAYSCALE" if gray and channels == 3 else None
-    return _imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
+    return _import_imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
 
 
 def _is_truncated(data: bytes) -> bool:
@@ -182,7 +182,7 @@ def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
         return pixels_of(picture, kind), 8
 
 
-def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
+def _convert_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
     """Returns pixels of another number of bits."""
     if pixels.dtype == dtype:
         return pixels
@@ -193,7 +193,7 @@ def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: byt
     return pixels.astype(dtype) * (257 if data[:8] == _PNG else 256)
 
 
-def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
+def convert_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
     """Returns pixels of another number of channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha."""
     num_channels = pixels.shape[2]
     if channels in (0, num_channels):
@@ -210,7 +210,7 @@ def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=1)
-def _imagecodecs() -> ModuleType:
+def _import_imagecodecs() -> ModuleType:
     """Imports imagecodecs on first use, and hides its warnings unless its logger has a level.
 
     Raises:

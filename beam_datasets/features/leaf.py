@@ -127,7 +127,7 @@ class Leaf(FeatureConnector):
 
         Items whose shape the feature does not fix are in a list instead of an array, also if they agree.
         """
-        codec, missing = self.codec(name), self.missing(name)
+        codec, missing = self.codec(name), self.missing_value_getter(name)
         stored, unpack, unpack_many = self.own_lists(name, rank), codec.unpack, codec.unpack_many
         is_array = has_one_shape(self)
 
@@ -136,14 +136,14 @@ class Leaf(FeatureConnector):
             return missing() if values is None else unpack(values)
 
         def decode_items(lists: Lists) -> Any:
-            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
+            flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             items = unpack_many(flat)
             items = items if is_array else list(items)
-            return _ragged(items, tuple(lengths), name) if lengths else items
+            return _build_ragged(items, tuple(lengths), name) if lengths else items
 
         return decode_items if rank else decode
 
-    def missing(self, name: str) -> Callable[[], Any]:
+    def missing_value_getter(self, name: str) -> Callable[[], Any]:
         """Returns the function that is called where a record does not have the feature."""
         codec = self.codec(name)
         if self.may_be_missing:
@@ -162,7 +162,7 @@ class Leaf(FeatureConnector):
         item_names = [key for key, _ in self.own_lists(name, rank - 1)]
 
         def split(lists: Lists) -> tuple[int, Callable[[int, Lists], None]]:
-            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
+            flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             if not size or len(flat) % size:
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
             count = len(flat) // size
@@ -173,7 +173,7 @@ class Leaf(FeatureConnector):
                     item[name] = flat[start : start + size]
 
                 return count, cut
-            rows = _ragged(np.arange(count), tuple(lengths), name)
+            rows = _build_ragged(np.arange(count), tuple(lengths), name)
 
             def cut_rows(index: int, item: Lists) -> None:
                 row = rows[index]
@@ -186,11 +186,11 @@ class Leaf(FeatureConnector):
         return split
 
 
-def _or_empty(values: Any, kind: Kind) -> Any:
+def _replace_none(values: Any, kind: Kind) -> Any:
     return empty_list(kind) if values is None else values
 
 
-def _ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
+def _build_ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
     try:
         return RaggedArray(items, lengths)
     except ValueError as error:

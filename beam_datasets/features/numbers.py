@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape, size_of
+from beam_datasets.features.base import Items, Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
 
@@ -28,7 +28,7 @@ INTEGERS = frozenset((int, bool, np.bool_, *(np.dtype(code).type for code in "bh
 """Types of integers. np.timedelta64 is none, although it is a subclass of np.integer."""
 
 _FLOAT32 = np.dtype(np.float32)
-_INEXACT = 1 << 53  # the first integer that the next one becomes as a float64
+_FIRST_INEXACT_INTEGER = 1 << 53  # the first integer that the next one becomes as a float64
 
 
 def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
@@ -101,21 +101,25 @@ def array_maker(
 def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool = False) -> NDArray[Any]:
     """Returns a number, nested lists of numbers, or an array of another dtype as an array of the dtype."""
     try:
-        natural = _natural(value, path)
+        natural = _to_exact_array(value, path)
         if natural.dtype.kind in "mMV":  # whose items may be integers as objects
-            raise FeatureTypeError(f"{path}: {_short(value)} is {natural.dtype}; expected {dtype}. Convert it first")
-        return _stored(natural, dtype, path, "a number that {} holds", _ALLOW, allow_rounding=allow_rounding)
+            raise FeatureTypeError(
+                f"{path}: {_shorten_repr(value)} is {natural.dtype}; expected {dtype}. Convert it first"
+            )
+        return _convert_items(
+            natural, dtype, path, "a number that {} holds", _DTYPE_ADVICE, allow_rounding=allow_rounding
+        )
     except FeatureError:
         raise
     except OverflowError as error:
-        raise FeatureOverflowError(f"{path}: {_short(value)} does not fit {dtype}: {error}") from error
+        raise FeatureOverflowError(f"{path}: {_shorten_repr(value)} does not fit {dtype}: {error}") from error
     except TypeError as error:
-        raise FeatureTypeError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureTypeError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
     except (ValueError, ArithmeticError) as error:
-        raise FeatureValueError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
 
 
-def _natural(value: Any, path: str) -> NDArray[Any]:
+def _to_exact_array(value: Any, path: str) -> NDArray[Any]:
     """Returns numbers as an array that holds each of them exactly; an array of objects where no other does.
 
     NumPy itself makes floats of large integers beside floats, of masked items, and of what Arrow lacks.
@@ -123,41 +127,43 @@ def _natural(value: Any, path: str) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
         check_unmasked(value, path)
         return value
-    types = _types_in(value)
+    types = _collect_types(value)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in types):
-        raise FeatureTypeError(f"{path}: expected no masked items, got {_short(value)}. Replace them by .filled(...)")
+        raise FeatureTypeError(
+            f"{path}: expected no masked items, got {_shorten_repr(value)}. Replace them by .filled(...)"
+        )
     if types <= FLOATS:
         return np.asarray(value)
     if types <= FLOATS | INTEGERS | {np.ndarray}:
         array = np.asarray(value)
-        if array.dtype != np.float64 or not (np.abs(array) >= _INEXACT).any():
+        if array.dtype != np.float64 or not (np.abs(array) >= _FIRST_INEXACT_INTEGER).any():
             return array
-    return np.asarray(_plain(value), object)
+    return np.asarray(_to_plain_lists(value), object)
 
 
-def _types_in(value: Any) -> set[type]:
+def _collect_types(value: Any) -> set[type]:
     """Returns the types of the items of nested lists."""
     if not isinstance(value, (list, tuple)):
         return {type(value)}
     types = set(map(type, value))
     if any(issubclass(kind, (list, tuple)) for kind in types):
-        types = set().union(*map(_types_in, value))
+        types = set().union(*map(_collect_types, value))
     return types
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_lists(value: Any) -> Any:
     """Converts arrays of other libraries to lists, so that missing items become visible."""
     if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
+        return list(map(_to_plain_lists, value))
     if isinstance(value, np.ndarray):
-        return list(map(_plain, value)) if value.ndim else value[()]
+        return list(map(_to_plain_lists, value)) if value.ndim else value[()]
     if isinstance(value, np.generic):
         return value
     convert = getattr(value, "tolist", None) or getattr(value, "as_py", None)  # of arrays, of scalars of Arrow
     return convert() if callable(convert) else value
 
 
-def _stored(
+def _convert_items(
     given: NDArray[Any], dtype: np.dtype[Any], path: str, expected: str, advice: str, *, allow_rounding: bool
 ) -> NDArray[Any]:
     """Returns numbers of any types as an array of the dtype, which must hold each of them.
@@ -170,34 +176,34 @@ def _stored(
         advice: what to do about another float.
         allow_rounding: whether numbers are rounded to the nearest float of the dtype.
     """
-    cast = None if given.dtype.kind not in "biuf" else _cast(given, dtype, allow_rounding=allow_rounding)
+    cast = None if given.dtype.kind not in "biuf" else _cast_if_exact(given, dtype, allow_rounding=allow_rounding)
     if cast is not None:
         return cast
     items, result = given.astype(object), np.empty(given.shape, dtype)
     for index in np.ndindex(given.shape):
-        number, at = _number(items[index], dtype, path), f" at index {index}" if index else ""
+        number, at = _to_comparable(items[index], dtype, path), f" at index {index}" if index else ""
         if dtype.kind in "biu":
-            result[index] = _whole(number, dtype, path, at)
+            result[index] = _to_integer(number, dtype, path, at)
             continue
-        result[index] = near = _nearest(number, dtype, path)
+        result[index] = near = _round_to_float(number, dtype, path)
         if not allow_rounding and number == number and number != near:
-            _refuse(path, expected.format(dtype), number, near, advice, at)
+            _raise_inexact(path, expected.format(dtype), number, near, advice, at)
     return result
 
 
-def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
+def _cast_if_exact(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
     """Returns numbers as an array of the dtype; None if it does not hold one of them, or that is not known."""
     if given.dtype == dtype or not given.size:
         return given.astype(dtype, copy=False)
     if dtype.kind in "biu" and given.dtype.kind != "b":
         if given.dtype.kind == "f" and not np.isfinite(given).all():
             return None
-        low, high = _limits(dtype)
+        low, high = _integer_limits(dtype)
         if int(given.min()) < low or int(given.max()) > high:
             return None
     is_float = dtype.kind not in "biu"
     is_compared_as_float = is_float and not allow_rounding and given.dtype.kind in "iu"
-    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _INEXACT:
+    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _FIRST_INEXACT_INTEGER:
         return None  # different numbers would be equal
     with np.errstate(over="ignore", invalid="ignore"):
         result = given.astype(dtype)
@@ -210,35 +216,37 @@ def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) ->
     return result if is_held.all() or (is_held | (given != given)).all() else None
 
 
-def _whole(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
+def _to_integer(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
     """Returns a number as an integer that the dtype holds."""
     if number != number or abs(number) == math.inf:
         raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
-    low, high = _limits(dtype)
+    low, high = _integer_limits(dtype)
     if dtype.kind == "b" and number not in (0, 1):
-        _refuse(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
+        _raise_inexact(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
     if not low <= number <= high:
-        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, which holds {low} to {high}")
+        raise FeatureOverflowError(f"{path}: {_shorten_repr(number)} does not fit {dtype}, which holds {low} to {high}")
     if int(number) != number:
-        _refuse(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
+        _raise_inexact(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
     return int(number)
 
 
-def _nearest(number: Any, dtype: np.dtype[Any], path: str) -> float:
+def _round_to_float(number: Any, dtype: np.dtype[Any], path: str) -> float:
     """Returns the float of the dtype that is nearest to a number; never an infinity for another one."""
     near = float(number)
     with np.errstate(over="ignore"):
         stored = float(dtype.type(near))
     if math.isinf(stored) and number != stored:
-        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, where it would be an infinity")
+        raise FeatureOverflowError(
+            f"{path}: {_shorten_repr(number)} does not fit {dtype}, where it would be an infinity"
+        )
     return stored
 
 
-_ENCODE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
-_ALLOW = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
+_FLOAT32_ADVICE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
+_DTYPE_ADVICE = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
 
 
-def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:
+def _to_comparable(item: Any, dtype: np.dtype[Any], path: str) -> Any:
     """Returns a number that compares exactly with Python's own."""
     if isinstance(item, np.generic):
         if item.dtype.kind in "biu":
@@ -254,19 +262,19 @@ def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:
     if isinstance(item, np.ma.core.MaskedConstant):
         raise FeatureTypeError(f"{path}: expected no masked items. Replace them by .filled(...)")
     if isinstance(item, numbers.Complex):
-        raise FeatureTypeError(f"{path}: {_short(item)} is complex; expected {dtype}. Store .real and .imag")
+        raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is complex; expected {dtype}. Store .real and .imag")
     what = "text" if isinstance(item, (str, bytes)) else type(item).__name__
-    raise FeatureTypeError(f"{path}: {_short(item)} is {what}; expected {dtype}. Convert it to a number first")
+    raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is {what}; expected {dtype}. Convert it to a number first")
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
-def _refuse(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
+def _raise_inexact(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
     given = given.item() if isinstance(given, np.generic) else given
     raise FeatureValueError(
-        f"{path}: expected {expected}, got {_short(given)}{at}, which would be stored as {stored}. {advice}"
+        f"{path}: expected {expected}, got {_shorten_repr(given)}{at}, which would be stored as {stored}. {advice}"
     )
 
 
@@ -284,7 +292,7 @@ def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[A
     return check
 
 
-def _short(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -296,9 +304,9 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
     rounding = tensor.allow_rounding
     make = array_maker(dtype, shape, path, allow_rounding=rounding)
-    make_many = _many_maker(dtype, shape, path, allow_rounding=rounding)
+    make_many = _items_array_maker(dtype, shape, path, allow_rounding=rounding)
     check = bounds_checker(tensor.minimum, tensor.maximum, path)
-    lower = _lower(dtype, path, allow_rounding=rounding)
+    lower = _list_converter(dtype, path, allow_rounding=rounding)
 
     def pack(value: Any) -> NDArray[Any]:
         array = make(value)
@@ -313,13 +321,17 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
         return lower(array)
 
     if tensor.parse_text:
-        make, make_many = (_parsing(function, dtype, path) for function in (make, make_many))
-    size = size_of(shape)
+        make, make_many = (_parse_text_before(function, dtype, path) for function in (make, make_many))
+    size = num_values(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"
-    return Codec(kind, size, pack, pack_many, *unpackers(lift(dtype, path), shape, path), numbers=(dtype, shape))
+    return Codec(
+        kind, size, pack, pack_many, *unpackers(stored_list_converter(dtype, path), shape, path), numbers=(dtype, shape)
+    )
 
 
-def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str) -> Callable[[Any], NDArray[Any]]:
+def _parse_text_before(
+    make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str
+) -> Callable[[Any], NDArray[Any]]:
     """Returns `make` for values that may be text of numbers, such as a row of a CSV file has, or floats for integers.
 
     Floats are truncated. Bools are not parsed.
@@ -339,13 +351,13 @@ def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: st
         try:
             value = parsed(value)
         except (ValueError, OverflowError) as error:
-            raise FeatureValueError(f"{path}: {_short(value)} cannot be parsed as {dtype}: {error}") from error
+            raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be parsed as {dtype}: {error}") from error
         return make(value)
 
     return make_parsed
 
 
-def _many_maker(
+def _items_array_maker(
     dtype: np.dtype[Any], shape: Shape, path: str, *, allow_rounding: bool
 ) -> Callable[[Items], NDArray[Any]]:
     """Returns the function from the items of a sequence to one array of them all."""
@@ -366,7 +378,7 @@ def _many_maker(
     return make_many
 
 
-def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _list_converter(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Returns the function from an array to the flat array of float32 or int64 that is stored."""
     if dtype == np.uint64:
         return lambda array: np.ascontiguousarray(array).reshape(-1).view(np.int64)
@@ -374,7 +386,7 @@ def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable
         expected = "a number that float32, as which it is stored, holds"
 
         def lower(array: NDArray[Any]) -> NDArray[Any]:
-            narrow = _stored(array, _FLOAT32, path, expected, _ENCODE, allow_rounding=allow_rounding)
+            narrow = _convert_items(array, _FLOAT32, path, expected, _FLOAT32_ADVICE, allow_rounding=allow_rounding)
             return narrow.reshape(-1)
 
         return lower
@@ -382,7 +394,7 @@ def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable
     return lambda array: array.astype(wide, copy=False).reshape(-1)
 
 
-def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def stored_list_converter(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Returns the function from a stored list to a flat array of the feature's dtype."""
     if dtype == np.int64:
         return lambda values: values
@@ -435,7 +447,7 @@ def unpackers(
     return unpack, unpack_many
 
 
-def connectors_in(feature: Any) -> Iterator[Any]:
+def iter_connectors(feature: Any) -> Iterator[Any]:
     """Yields the connectors of a tree, outer ones first; plain mappings are not connectors."""
     if isinstance(feature, Mapping):
         children = feature.values()
@@ -444,12 +456,12 @@ def connectors_in(feature: Any) -> Iterator[Any]:
         children = vars(feature).values()
     for child in children:
         if hasattr(child, "to_json") or isinstance(child, Mapping):
-            yield from connectors_in(child)
+            yield from iter_connectors(child)
 
 
-def convert_as_tfds(feature: Any) -> None:
+def enable_tfds_conversions(feature: Any) -> None:
     """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
-    for each in connectors_in(feature):
+    for each in iter_connectors(feature):
         if hasattr(type(each), "allow_rounding") and each.dtype.kind == "f":
             object.__setattr__(each, "allow_rounding", True)
         if hasattr(type(each), "parse_text"):

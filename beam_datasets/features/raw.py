@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Shape, size_of
+from beam_datasets.features.base import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
 
@@ -39,7 +39,7 @@ def to_bytes(value: Any, path: str) -> bytes:
     raise FeatureTypeError(f"{path}: {value!r} is {type(value).__name__}; expected str or bytes")
 
 
-def objects(values: Sequence[Any]) -> NDArray[np.object_]:
+def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:
     """Returns a 1-d object array with one element per value, even if the values are lists or arrays."""
     array = np.empty(len(values), object)
     if len(values) == 0 or isinstance(values[0], (bytes, str)):
@@ -82,11 +82,11 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
     def texts(values: Sequence[bytes]) -> NDArray[np.object_]:
-        return objects([to_str(data, path) for data in values])
+        return to_object_array([to_str(data, path) for data in values])
 
-    unpack = unpackers(texts if as_str else objects, shape, path)
+    unpack = unpackers(texts if as_str else to_object_array, shape, path)
     if shape:
-        return Codec("bytes", size_of(shape), pack, None, *unpack)
+        return Codec("bytes", num_values(shape), pack, None, *unpack)
     from_bytes = (lambda data: to_str(data, path)) if as_str else bytes
     return Codec("bytes", 1, pack, lambda items: [to_bytes(item, path) for item in items], *unpack, from_bytes)
 
@@ -110,15 +110,15 @@ def one_value_codec(
         lambda value: [pack(value)],
         None,
         unpack_one,
-        lambda values: stack([unpack(value) for value in values]) if values or empty is None else empty.copy(),
+        lambda values: stack_items([unpack(value) for value in values]) if values or empty is None else empty.copy(),
         unpack,
     )
 
 
-def stack(items: list[Any]) -> Any:
+def stack_items(items: list[Any]) -> Any:
     """Stacks decoded items: bytes into an object array, arrays of one shape into an array; others stay a list."""
     if not items or isinstance(items[0], bytes):
-        return objects(items)
+        return to_object_array(items)
     if isinstance(items[0], (np.ndarray, np.generic)) and len({np.shape(item) for item in items}) == 1:
         return np.stack(items)
     return items
@@ -137,7 +137,7 @@ def array_codec(
 
     `make` converts a value to an array; `check` raises if a non-empty array is invalid.
     """
-    little, record = _little_endian(dtype), recorder()
+    little, record = _little_endian(dtype), library_recorder()
 
     def pack(value: Any) -> bytes:
         array = make(value)
@@ -150,7 +150,7 @@ def array_codec(
         return zlib.compress(data)
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
-    return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+    return one_value_codec(pack, unpack, path, build_empty_items(shape, dtype))
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -163,12 +163,12 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
 
     The function raises `FeatureValueError` if the bytes do not fit the dtype and shape.
     """
-    count, little = size_of(shape), _little_endian(dtype)
+    count, little = num_values(shape), _little_endian(dtype)
     size = None if count is None else count * dtype.itemsize
     target = tuple(-1 if length is None else length for length in shape)
 
     def unpack(data: bytes) -> Any:
-        plain = inflate(data, size, path) if compress else data
+        plain = decompress(data, size, path) if compress else data
         try:
             array = np.frombuffer(plain, little).reshape(target).astype(dtype)
         except ValueError:
@@ -180,7 +180,7 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
     return unpack
 
 
-def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
+def build_empty_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns an array of zero items, `(0, *shape)`; unknown lengths are 0."""
     return np.empty((0, *(length or 0 for length in shape)), dtype)
 
@@ -188,7 +188,7 @@ def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
 _NO_LIMIT = 1 << 62  # a shape in a record may claim more bytes than zlib accepts as a limit
 
 
-def inflate(data: bytes, size: int | None, path: str) -> bytes:
+def decompress(data: bytes, size: int | None, path: str) -> bytes:
     """Decompresses zlib data, to at most `size` bytes if the size is known.
 
     Raises:
@@ -206,20 +206,20 @@ def inflate(data: bytes, size: int | None, path: str) -> bytes:
     return plain
 
 
-_used: ContextVar[set[str] | None] = ContextVar("used", default=None)
+_recorded_libraries: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 
 @contextmanager
-def recorded(used: set[str] | None) -> Iterator[None]:
+def record_libraries(used: set[str] | None) -> Iterator[None]:
     """Makes encoders created in this context add the libraries they use to `used`, as "name version"; None: nowhere."""
-    token = _used.set(used)
+    token = _recorded_libraries.set(used)
     try:
         yield
     finally:
-        _used.reset(token)
+        _recorded_libraries.reset(token)
 
 
-def recorder() -> Callable[[str], None]:
-    """Returns the function with which a new encoder records a library; it does nothing outside `recorded()`."""
-    used = _used.get()
+def library_recorder() -> Callable[[str], None]:
+    """Returns the function with which a new encoder records a library; it does nothing outside `record_libraries()`."""
+    used = _recorded_libraries.get()
     return (lambda library: None) if used is None else used.add

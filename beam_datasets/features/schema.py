@@ -17,7 +17,7 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.features_dict import FeaturesDict, join
-from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.features.sequence import Sequence, iter_nested_features, strip_sequences
 from beam_datasets.features.tensor import Tensor
 
 
@@ -88,7 +88,7 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         BeamDatasetsError: a feature has no column, or a name in `binary` is not that of a feature with strings.
     """
     tree = tree.decoded()
-    inner = ((name, innermost(feature)) for name, _, feature in below(tree))
+    inner = ((name, strip_sequences(feature)) for name, _, feature in iter_nested_features(tree))
     strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
         if name not in strings:
@@ -97,12 +97,12 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
                 f"{did_you_mean(name, strings)}"
             )
     if not isinstance(tree, Sequence):
-        return _struct(tree, "", frozenset(binary))
-    columns = _struct(tree.feature, "", frozenset(binary)).fields
+        return _build_struct(tree, "", frozenset(binary))
+    columns = _build_struct(tree.feature, "", frozenset(binary)).fields
     return Struct({name: Items(column) for name, column in columns.items()})
 
 
-def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
+def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
     """Returns the columns of a FeaturesDict.
 
     Raises:
@@ -113,10 +113,10 @@ def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
         raise BeamDatasetsError(
             f"{problem}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
         )
-    return Struct({key: _column(child, join(name, key), binary) for key, child in features.items()})
+    return Struct({key: _build_column(child, join(name, key), binary) for key, child in features.items()})
 
 
-def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
+def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
     """Returns the column of a feature.
 
     Raises:
@@ -128,13 +128,13 @@ def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
             "or decode.PartialDecoding."
         )
     if isinstance(feature, FeaturesDict):
-        return _struct(feature, name, binary)
+        return _build_struct(feature, name, binary)
     if isinstance(feature, Sequence):
-        return Items(_column(feature.feature, name, binary))
-    return _leaf(feature, name in binary)
+        return Items(_build_column(feature.feature, name, binary))
+    return _build_leaf_column(feature, name in binary)
 
 
-def _leaf(feature: Any, is_binary: bool) -> Values:
+def _build_leaf_column(feature: Any, is_binary: bool) -> Values:
     """Returns the column of a feature without other features below it."""
     if feature.file_kind:
         return Values(feature.file_kind)
@@ -158,7 +158,7 @@ def with_label_names(column: Column) -> Column:
     return replace(column, kind="name") if column.names else column
 
 
-def text_of(data: bytes, name: str) -> str:
+def decode_text(data: bytes, name: str) -> str:
     """Decodes UTF-8.
 
     Raises:
@@ -173,7 +173,7 @@ def text_of(data: bytes, name: str) -> str:
         ) from None
 
 
-def items_of(value: Any, name: str) -> Any:
+def split_items(value: Any, name: str) -> Any:
     """Returns the items of a decoded sequence, in order; those of a dict of sequences are dicts.
 
     >>> items_of({"a": [1, 2], "b": [3, 4]}, "pairs")
@@ -184,7 +184,7 @@ def items_of(value: Any, name: str) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    columns = {key: items_of(column, name) for key, column in value.items()}
+    columns = {key: split_items(column, name) for key, column in value.items()}
     if len(set(map(len, columns.values()))) > 1:
         raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
     return [dict(zip(columns, row)) for row in zip(*columns.values())]

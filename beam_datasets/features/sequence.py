@@ -55,7 +55,7 @@ class Sequence(FeatureConnector):
 
     def __init__(self, feature: Any, length: int | None = None, *, doc: DocArg = None) -> None:
         length = None if length is None else integer("length", length, at_least=0)
-        self._set(doc=doc, feature=to_feature(feature), length=length)
+        self._set_fields(doc=doc, feature=to_feature(feature), length=length)
         super().__post_init__()
 
     def __getitem__(self, name: str) -> FeatureConnector:
@@ -87,15 +87,15 @@ class Sequence(FeatureConnector):
 
     def deserialize_example(self, record: bytes, *, decoders: Any = None) -> Any:
         """Returns the example of a record; see `FeaturesDict.deserialize_example`."""
-        from beam_datasets.features.compiler import deserialized
+        from beam_datasets.features.compiler import decode_record
 
-        return deserialized(self, record, decoders)
+        return decode_record(self, record, decoders)
 
     deserialize_example_np = deserialize_example
 
     def with_feature(self, feature: FeatureConnector) -> Sequence:
         """Returns the same sequence of other items."""
-        return self._with(feature=feature)
+        return self._copy_with(feature=feature)
 
     def decoded(self) -> Sequence:
         """Returns the same sequence of decoded items."""
@@ -104,7 +104,7 @@ class Sequence(FeatureConnector):
     @property
     def shape(self) -> Any:
         """The items' shape with the length before it; for dicts, a dict of such shapes."""
-        return _each(shape_of(self.feature), lambda shape: (self.length, *shape))
+        return _map_shape(shape_of(self.feature), lambda shape: (self.length, *shape))
 
     @property
     def dtype(self) -> Any:
@@ -120,7 +120,7 @@ class Sequence(FeatureConnector):
     def items_of(self, value: Any, path: str) -> Items:
         """Returns the items that a value means, as something with a length and an order."""
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
-            value = _transposed(value, path)
+            value = _transpose(value, path)
         if isinstance(value, _NOT_ITEMS) or not hasattr(value, "__iter__"):
             raise FeatureValueError(f"{path}: expected a sequence, got {type(value).__name__}: {value!r:.80}")
         items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
@@ -148,16 +148,16 @@ class Sequence(FeatureConnector):
             for row in rows:
                 check_unmasked(row, name)  # which are joined to an array without a mask
             counts = np.array([len(row) for row in rows], np.int64)
-            return encode_rows(_concatenated(rows), (*lengths, counts))
+            return encode_rows(_concatenate_rows(rows), (*lengths, counts))
 
         return encode
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes a sequence, or those that are the items of sequences."""
         decode = self.feature.decoder(name, rank + 1)
-        return decode if rank else self._length_checked(decode, name)
+        return decode if rank else self._check_length_after(decode, name)
 
-    def _length_checked(self, decode: Decode, name: str) -> Decode:
+    def _check_length_after(self, decode: Decode, name: str) -> Decode:
         """Wraps `decode` in a check of the number of items, if the length is fixed and the items are not dicts.
 
         Raises:
@@ -202,7 +202,7 @@ class Sequence(FeatureConnector):
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Sequence:
         """Returns the Sequence with the label names that `read` finds."""
-        return self._with(feature=self.feature.load_labels(read, prefix))
+        return self._copy_with(feature=self.feature.load_labels(read, prefix))
 
     def __repr__(self) -> str:
         inner = repr(self.feature)
@@ -211,15 +211,19 @@ class Sequence(FeatureConnector):
         return f"{type(self).__name__}({inner})"
 
 
-def _each(shape: Any, function: Callable[[Any], Any]) -> Any:
+def _map_shape(shape: Any, function: Callable[[Any], Any]) -> Any:
     """Returns a shape, or a nested dict of them, changed by a function."""
-    return {key: _each(value, function) for key, value in shape.items()} if isinstance(shape, dict) else function(shape)
+    return (
+        {key: _map_shape(value, function) for key, value in shape.items()}
+        if isinstance(shape, dict)
+        else function(shape)
+    )
 
 
-def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+def _transpose(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
     """Returns a dict of lists as a list of dicts."""
     columns = {
-        key: _transposed(column, f"{path}/{key}") if isinstance(column, dict) else column
+        key: _transpose(column, f"{path}/{key}") if isinstance(column, dict) else column
         for key, column in value.items()
     }
     if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):
@@ -230,7 +234,7 @@ def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
-def _concatenated(rows: list[Items]) -> Items:
+def _concatenate_rows(rows: list[Items]) -> Items:
     """Returns the items of all rows, in order."""
     if rows and all(isinstance(row, np.ndarray) for row in rows):
         shapes = {(np.shape(row)[1:], np.asarray(row).dtype) for row in rows}
@@ -259,15 +263,15 @@ class NestedDataset(AbstractSequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return list(map(self._item, range(*index.indices(self.size))))
+            return list(map(self._decode_item, range(*index.indices(self.size))))
         if not -self.size <= index < self.size:
             raise IndexError(f"index {index} of a dataset of {self.size} items")
-        return self._item(index % self.size)
+        return self._decode_item(index % self.size)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._item, range(self.size))
+        return map(self._decode_item, range(self.size))
 
-    def _item(self, index: int) -> Any:
+    def _decode_item(self, index: int) -> Any:
         try:
             return self.item(index)
         except FeatureError as error:
@@ -322,7 +326,7 @@ class Dataset(Sequence):
         return decode
 
 
-def as_sequences(feature: Any, inside: bool = False) -> Any:
+def replace_inner_datasets(feature: Any, inside: bool = False) -> Any:
     """Returns a feature with a `Sequence` in place of each `Dataset` that is inside of a sequence or a dataset.
 
     Args:
@@ -330,14 +334,14 @@ def as_sequences(feature: Any, inside: bool = False) -> Any:
         inside: whether it is inside of one itself.
     """
     if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: as_sequences(child, inside) for name, child in feature.items()})
+        return feature.with_features({name: replace_inner_datasets(child, inside) for name, child in feature.items()})
     if not isinstance(feature, Sequence):
         return feature
-    items = as_sequences(feature.feature, True)
+    items = replace_inner_datasets(feature.feature, True)
     return Sequence(items, feature.length) if inside and isinstance(feature, Dataset) else feature.with_feature(items)
 
 
-def innermost(feature: Any) -> Any:
+def strip_sequences(feature: Any) -> Any:
     """Returns a feature without the sequences around it.
 
     >>> import numpy as np
@@ -349,22 +353,22 @@ def innermost(feature: Any) -> Any:
     return feature
 
 
-def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Yields each feature below another, whatever its depth: its name, the steps that lead to it, and the feature.
 
     >>> import numpy as np
     >>> [name for name, _, _ in below(FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})}))]
     ['id', 'objects', 'objects/label']
     """
-    tree = innermost(tree)
+    tree = strip_sequences(tree)
     if isinstance(tree, FeaturesDict):
         for step, child in tree.items():
             steps = (*path, step)
             yield reduce(join, steps), steps, child
-            yield from below(child, steps)
+            yield from iter_nested_features(child, steps)
 
 
-def dotted(steps: AbstractSequence[str]) -> str:
+def join_steps(steps: AbstractSequence[str]) -> str:
     """Returns the name of a feature for people and expressions: the steps that lead to it, with dots between.
 
     Where a step has a dot or a slash, there are slashes between, as in the name in the record.
@@ -384,8 +388,8 @@ def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
     >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
     (('a.b',), ('a', 'b'))
     """
-    steps_by_path = {name: steps for name, steps, _ in below(tree)}
-    return {dotted(steps): steps for steps in steps_by_path.values()} | steps_by_path
+    steps_by_path = {name: steps for name, steps, _ in iter_nested_features(tree)}
+    return {join_steps(steps): steps for steps in steps_by_path.values()} | steps_by_path
 
 
 def display_names(tree: Any) -> dict[str, str]:
@@ -395,7 +399,10 @@ def display_names(tree: Any) -> dict[str, str]:
     {'a': 'a', 'a/b': 'a/b', 'a/c': 'a.c', 'a.b': 'a.b'}
     """
     by_name = steps_by_name(tree)
-    return {path: dotted(steps) if by_name.get(dotted(steps)) == steps else path for path, steps, _ in below(tree)}
+    return {
+        path: join_steps(steps) if by_name.get(join_steps(steps)) == steps else path
+        for path, steps, _ in iter_nested_features(tree)
+    }
 
 
 def record_name(name: str, tree: Any) -> str:
@@ -409,7 +416,7 @@ def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Ite
     >>> [(path, value) for path, value, _ in leaves_with_features({"a": 1, "b": {"c": 2}})]
     [('a', 1), ('b/c', 2)]
     """
-    inner = innermost(feature)
+    inner = strip_sequences(feature)
     if not isinstance(value, dict):
         yield path, value, inner
         return
@@ -418,7 +425,7 @@ def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Ite
         yield from leaves_with_features(child, known, join(path, str(name)))
 
 
-def difference(one: Any, other: Any, name: str = "") -> str | None:
+def find_difference(one: Any, other: Any, name: str = "") -> str | None:
     """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
 
     Documentation does not count, nor does whether a number is a Scalar or a Tensor of shape ().
@@ -429,19 +436,20 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
             if missing:
                 first_missing = min(missing)
                 return f"feature {join(name, first_missing)!r}, {there[first_missing]!r}, is in the {which} only"
-        found_below = (difference(one[child], other[child], join(name, child)) for child in one)
+        found_below = (find_difference(one[child], other[child], join(name, child)) for child in one)
         return next(filter(None, found_below), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
         if one.length == other.length:
-            return difference(one.feature, other.feature, name)
+            return find_difference(one.feature, other.feature, name)
         return f"{where} has length={one.length} in the first, length={other.length} in the second"
     if one.label_files("x") != other.label_files("x"):
-        return f"{where} has other class names: {_labels(one)} in the first, {_labels(other)} in the second"
-    is_equal = one == other or _as_tensor(one) == _as_tensor(other)
+        first_names, second_names = _format_class_names(one), _format_class_names(other)
+        return f"{where} has other class names: {first_names} in the first, {second_names} in the second"
+    is_equal = one == other or _scalar_to_tensor(one) == _scalar_to_tensor(other)
     return None if is_equal else f"{where} is {one!r} in the first, {other!r} in the second"
 
 
-def _as_tensor(feature: Any) -> Any:
+def _scalar_to_tensor(feature: Any) -> Any:
     """Returns the Tensor of shape () that a Scalar is."""
     if type(feature) is not Scalar:
         return feature
@@ -449,6 +457,6 @@ def _as_tensor(feature: Any) -> Any:
     return Tensor(**{name: getattr(feature, name) for name in options})
 
 
-def _labels(feature: Any) -> str:
+def _format_class_names(feature: Any) -> str:
     names = "".join(feature.label_files("x").values()).splitlines()
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"

@@ -22,7 +22,7 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import objects, to_bytes, to_str
+from beam_datasets.features.raw import to_bytes, to_object_array, to_str
 from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
 
@@ -63,32 +63,44 @@ class Fill:
     arrays: Nest = None
 
     def example_filler(self) -> Callable[[Any], Any]:
-        """Returns the function that fills the missing values of an example; `same` if nothing can be missing."""
-        fill = _replacer(self.values, lambda given, value: value if given is None else given)
-        wrap = _replacer(self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given)
-        first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not same] or [same]
-        return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), rest, first)
+        """Returns the function from an example to the example without missing values.
+
+        The function is `return_unchanged` if nothing can be missing.
+        """
+        fill = _build_replacer(self.values, lambda given, value: value if given is None else given)
+        wrap = _build_replacer(
+            self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
+        )
+        first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not return_unchanged] or [
+            return_unchanged
+        ]
+        return functools.reduce(lambda subtree, outer: lambda example: outer(subtree(example)), rest, first)
 
     def relabeler(self) -> Callable[[Any], Any]:
-        """Returns the function that replaces -1 in labels of an example or a batch; `same` if there are no labels."""
-        return _replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
+        """Returns the function that replaces -1 in the class labels of an example or a batch.
+
+        The function is `return_unchanged` if `labels` has no values.
+        """
+        return _build_replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
 
 
-def same(value: Any) -> Any:
+def return_unchanged(value: Any) -> Any:
     """Returns the value."""
     return value
 
 
-def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     """Returns the function that replaces the values of an example or a batch for which the nest has a value."""
     if nest is None:
-        return same
+        return return_unchanged
     if not isinstance(nest, (dict, tuple)):
         return lambda given: replace(given, nest)
     items = nest.items() if isinstance(nest, dict) else enumerate(nest)
-    parts = [(key, part) for key, inner in items if (part := _replacer(inner, replace)) is not same]
+    parts = [
+        (key, part) for key, subtree in items if (part := _build_replacer(subtree, replace)) is not return_unchanged
+    ]
     if not parts:
-        return same
+        return return_unchanged
 
     def each(example: Any) -> Any:
         """Returns an example with replaced values, if it has the structure of the nest."""
@@ -102,7 +114,7 @@ def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any],
     return each
 
 
-def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
+def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
     """Returns the fill values for the missing values of examples.
 
     Args:
@@ -116,54 +128,54 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
         FeatureError: a value does not fit its feature.
     """
     feature = feature and feature.decoded()
-    leaves = dict(leaf for leaf in _leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
+    leaves = dict(leaf for leaf in _iter_leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
     optional = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
-    values: dict[str, Any] = {path: _value_of(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
+    values: dict[str, Any] = {path: _expand_fill(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
     labels = {}
     if isinstance(fill, Mapping):
         for name, value in fill.items():
             path = record_name(name, feature) if isinstance(name, str) and feature is not None else name
             leaf = leaves.get(path)
             if isinstance(leaf, ClassLabel):
-                labels[path] = _checked(array_maker(leaf.dtype, (), path), value)[()]
+                labels[path] = _call_for_fill(array_maker(leaf.dtype, (), path), value)[()]
             elif isinstance(leaf, Tensor):
-                values[path] = _checked(_fill_value, leaf, value, path)
+                values[path] = _call_for_fill(_convert_fill, leaf, value, path)
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
                 hint = did_you_mean(path, leaves)
-                raise ValueError(f"fill names {path!r}, which cannot be missing. {_which(optional)}.{hint}")
+                raise ValueError(f"fill names {path!r}, which cannot be missing. {_list_optional(optional)}.{hint}")
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
-        wanted = {path: leaf for path, leaf in fixed.items() if kind == _kind(leaf)}
+        wanted = {path: leaf for path, leaf in fixed.items() if kind == _fill_kind(leaf)}
         if not wanted:
             raise ValueError(
-                f"fill={fill!r} fits no feature that may be missing. {_which(fixed)}. To pad with it, give "
+                f"fill={fill!r} fits no feature that may be missing. {_list_optional(fixed)}. To pad with it, give "
                 f"pad_value={fill!r}."
             )
         for path, leaf in wanted.items():
-            values[path] = _checked(_fill_value, leaf, fill, path)
-    return Fill(_nested(feature, values), _nested(feature, labels))
+            values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
+    return Fill(_nest_by_feature(feature, values), _nest_by_feature(feature, labels))
 
 
-def arrays_of(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
+def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
     """Returns a nest of True for the single numbers of a dtype; see `Fill`."""
     feature = feature and feature.decoded()
-    numbers = {path: True for path, leaf in _leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
-    return _nested(feature, numbers)
+    numbers = {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
+    return _nest_by_feature(feature, numbers)
 
 
-def _leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
+def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
     """Yields the numbers, arrays, texts and class labels that are not in sequences, by name."""
     if isinstance(feature, FeaturesDict):
         for key, child in feature.items():
-            yield from _leaves(child, join(path, key))
+            yield from _iter_leaves(child, join(path, key))
     elif isinstance(feature, (ClassLabel, Tensor)):
         yield path, feature
 
 
-def _nested(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
+def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
     """Returns values by name as a nest with the structure of the features; other names are added to it."""
 
     def nest(feature: FeatureConnector | None, path: str, rest: dict[str, Any]) -> Nest:
@@ -175,26 +187,26 @@ def _nested(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest
     filled = nest(feature, "", remaining)
     for path, value in remaining.items():  # values that functions add
         *steps, last = path.split("/")
-        filled = inner = filled if isinstance(filled, dict) else {}
+        filled = subtree = filled if isinstance(filled, dict) else {}
         for step in steps:
-            if not isinstance(inner.get(step), dict):
-                inner[step] = {}
-            inner = inner[step]
-        inner[last] = value
+            if not isinstance(subtree.get(step), dict):
+                subtree[step] = {}
+            subtree = subtree[step]
+        subtree[last] = value
     return filled
 
 
-def _fill_value(leaf: Tensor, value: Any, path: str) -> Any:
+def _convert_fill(leaf: Tensor, value: Any, path: str) -> Any:
     """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array."""
     if leaf.dtype == STRING:
-        return _value_of(leaf, to_bytes(value, path))
+        return _expand_fill(leaf, to_bytes(value, path))
     is_single = np.ndim(value) == 0 and None not in leaf.shape
     shape = () if is_single else leaf.shape
     array = array_maker(leaf.dtype, shape, path, allow_rounding=leaf.dtype.kind not in "biu")(value)
-    return _value_of(leaf, array[()]) if is_single else array
+    return _expand_fill(leaf, array[()]) if is_single else array
 
 
-def _value_of(leaf: Tensor, value: Any) -> Any:
+def _expand_fill(leaf: Tensor, value: Any) -> Any:
     """Returns a number or string as a value of the feature; dimensions of any length get length 0."""
     if leaf.as_str:
         value = to_str(value, "fill")
@@ -203,7 +215,7 @@ def _value_of(leaf: Tensor, value: Any) -> Any:
     return value if leaf.dtype == STRING else leaf.dtype.type(value)
 
 
-def _checked(make: Callable[..., Any], *args: Any) -> Any:
+def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
     try:
         return make(*args)
     except FeatureError as error:
@@ -211,12 +223,12 @@ def _checked(make: Callable[..., Any], *args: Any) -> Any:
         raise
 
 
-def _kind(leaf: Tensor) -> Any:
+def _fill_kind(leaf: Tensor) -> Any:
     """Returns the dtype of strings and bools, None for all numbers."""
     return leaf.dtype if leaf.dtype in (STRING, np.dtype(np.bool_)) else None
 
 
-def _which(optional: Mapping[str, Any]) -> str:
+def _list_optional(optional: Mapping[str, Any]) -> str:
     return (
         f"These may be missing: {', '.join(map(repr, optional))}" if optional else "None of the features may be missing"
     )
@@ -338,16 +350,16 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
                 [example[key] for example in examples],
                 pad=pad,
                 path=f"{path}/{key}" if path else str(key),
-                fill=inner(fill, key),
+                fill=subtree(fill, key),
             )
             for key in first
         }
     if isinstance(first, tuple) and (fill is KEEP or not _is_vector(first, path)):
         return _stack_tuples(examples, pad, path, fill)
     if fill is not KEEP:
-        examples = _filled(examples, fill, path)
-        if any(map(_has_items, examples)):
-            return _stack_items(examples, pad, path)
+        examples = _replace_missing(examples, fill, path)
+        if any(map(_is_array_like, examples)):
+            return _stack_array_likes(examples, pad, path)
         first = examples[0]
     if isinstance(first, np.ndarray):
         return _stack_arrays(examples, pad, path)
@@ -360,9 +372,9 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_numbers(examples)
     if isinstance(first, RaggedArray):
         return _stack_ragged(examples)
-    if pad and all(isinstance(example, list) for example in examples) and not _has_others(examples):
+    if pad and all(isinstance(example, list) for example in examples) and not _has_non_arrays(examples):
         return _stack_lists(examples, pad, path)
-    return objects(examples)
+    return to_object_array(examples)
 
 
 def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill: Any) -> tuple[Any, ...]:
@@ -374,7 +386,7 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
             "map(), which pad=True pads."
         )
     columns = enumerate(zip(*examples))
-    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=inner(fill, i)) for i, column in columns)
+    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=subtree(fill, i)) for i, column in columns)
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:
@@ -385,14 +397,14 @@ def _is_vector(value: tuple[Any, ...], path: str) -> bool:
     )
 
 
-def _has_items(value: Any) -> bool:
+def _is_array_like(value: Any) -> bool:
     """Returns whether a value is converted to an array and then stacked: a list, tuple or tensor."""
     if isinstance(value, (np.ndarray, np.generic, RaggedArray)):
         return False
     return isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
 
 
-def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
+def _stack_array_likes(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
     """Returns a batch of lists, tuples and tensors.
 
     Raises:
@@ -400,9 +412,9 @@ def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
     """
     if all(isinstance(value, (list, tuple)) for value in values):
         first = next((value[0] for value in values if value), None)
-        if isinstance(first, np.ndarray) or _has_items(first):
-            return _stack_lists([[_array_of(item, path) for item in value] for value in values], pad, path)
-    arrays = [_array_of(value, path) for value in values]
+        if isinstance(first, np.ndarray) or _is_array_like(first):
+            return _stack_lists([[_to_array(item, path) for item in value] for value in values], pad, path)
+    arrays = [_to_array(value, path) for value in values]
     dtypes = {array.dtype for array in arrays if array.size}
     if dtypes:  # an empty list has no dtype of its own
         dtype = np.dtype(object) if np.dtype(object) in dtypes else np.result_type(*dtypes)
@@ -410,7 +422,7 @@ def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
     return _stack_arrays(arrays, pad, path)
 
 
-def _array_of(value: Any, path: str) -> NDArray[Any]:
+def _to_array(value: Any, path: str) -> NDArray[Any]:
     """Returns a value as an array of numbers, or of objects that are all str or all bytes.
 
     Raises:
@@ -436,7 +448,7 @@ def _array_of(value: Any, path: str) -> NDArray[Any]:
     return array
 
 
-def _has_others(lists: Sequence[list[Any]]) -> bool:
+def _has_non_arrays(lists: Sequence[list[Any]]) -> bool:
     """Returns whether lists have other items than arrays, or no items at all."""
     kinds = {type(item) for items in lists for item in items}
     return kinds != {np.ndarray}
@@ -449,7 +461,7 @@ def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill
     return stack(values, pad=pad, path=path, fill=fill)
 
 
-def inner(fill: Any, key: Any) -> Any:
+def subtree(fill: Any, key: Any) -> Any:
     """Returns the part of a nest below a key; None if it has none."""
     if fill is KEEP:
         return KEEP
@@ -458,7 +470,7 @@ def inner(fill: Any, key: Any) -> Any:
     return fill.get(key) if isinstance(fill, dict) else None
 
 
-def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
+def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
     """Returns a column with None replaced.
 
     Raises:
@@ -472,7 +484,7 @@ def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
             )
         column = [fill if value is None else value for value in column]
     if len({isinstance(value, list) for value in column}) > 1:
-        _refuse_lists(path)
+        _raise_mixed_lists(path)
     return column
 
 
@@ -483,14 +495,14 @@ def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
     """
     items = [item for value in values for item in value]
     if not all(isinstance(item, np.ndarray) for item in items):
-        _refuse_lists(path)
+        _raise_mixed_lists(path)
     padding = replace(pad, length=None) if isinstance(pad, Padding) else pad
     together = _stack_arrays(items, padding, path) if items else np.empty(0)
     ends = np.cumsum(list(map(len, values)))
     return _stack_arrays([together[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
 
 
-def _refuse_lists(path: str) -> NoReturn:
+def _raise_mixed_lists(path: str) -> NoReturn:
     raise FeatureValueError(
         f"{path or 'the examples'}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
         "Bring them to one shape with map()."
@@ -499,7 +511,7 @@ def _refuse_lists(path: str) -> NoReturn:
 
 def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
     if any(number is None for number in numbers):
-        return objects(numbers)
+        return to_object_array(numbers)
     is_of_one_type = len(set(map(type, numbers))) == 1
     return np.array(numbers, getattr(numbers[0], "dtype", None) if is_of_one_type else None)
 
@@ -511,11 +523,11 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
         FeatureValueError: arrays have different shapes and `pad` is False, or they have different ranks.
     """
     if not all(hasattr(array, "shape") for array in arrays):
-        return objects(arrays)
+        return to_object_array(arrays)
     shapes = {array.shape for array in arrays}
     padding = pad if isinstance(pad, Padding) else Padding()
     if len(shapes) == 1 and padding.shape(arrays[:1], path) == arrays[0].shape:
-        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else objects(arrays)
+        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else to_object_array(arrays)
     if not pad:
         two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(

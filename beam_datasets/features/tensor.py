@@ -21,8 +21,8 @@ from beam_datasets.features.base import (
     Json,
     RowsEncode,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -86,8 +86,10 @@ class Tensor(Leaf):
         encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
         shape = to_shape(self.shape)
         optional = boolean("optional", self.optional)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional)
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(
+            shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional
+        )
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if any(length is not None and length < 0 for length in shape):
             raise ValueError(f"shape {shape} has a negative length; None means any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:
@@ -128,7 +130,7 @@ class Tensor(Leaf):
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns the tensor itself, or the features of its shape and its value."""
-        return self._dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
+        return self._build_dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes one value, or the items of sequences.
@@ -137,7 +139,7 @@ class Tensor(Leaf):
             FeatureValueError: values could not be read again.
         """
         if self.is_dynamic:
-            return self._dynamic().rows_encoder(name, rank)
+            return self._build_dynamic().rows_encoder(name, rank)
         if None in self.shape and 0 in self.shape:
             raise FeatureValueError(
                 f"{name}: {self!r} could be written but not read, as the None cannot be inferred from no values. "
@@ -147,19 +149,19 @@ class Tensor(Leaf):
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value, or the items of sequences."""
-        return self._dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
+        return self._build_dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
 
     def stored(self) -> FeatureConnector:
         """Returns the tensor itself, or where it is encoded, that of its bytes."""
         if self.is_dynamic:
-            return self._dynamic().stored()
+            return self._build_dynamic().stored()
         if self.encoding is Encoding.NONE:
             # What is stored is not what a user's methods make of it, nor text of bytes.
             differs = self.as_str or self.is_overridden()
             return Tensor(shape=self.shape, dtype=self.dtype, optional=self.optional) if differs else self
         return Tensor(shape=(), dtype=STRING, optional=self.optional)
 
-    def _dynamic(self) -> FeatureConnector:
+    def _build_dynamic(self) -> FeatureConnector:
         from beam_datasets.features.wrapped import DynamicTensor
 
         return DynamicTensor(tensor=self)
@@ -173,14 +175,14 @@ class Tensor(Leaf):
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).value,
             "shape": shape_to_json(self.shape),
-            **if_set(optional=self.optional),
+            **drop_unset(optional=self.optional),
             **{key: _bound_to_json(key, bound) for key, bound in bounds.items() if bound is not None},
         }
 
     @classmethod
     def from_content(cls, content: Json) -> Tensor:
         """Returns the Tensor with this content."""
-        return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_options(content))
+        return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_parse_options(content))
 
     def __repr__(self) -> str:
         encoding = "" if self.encoding is Encoding.NONE else f", encoding={Encoding(self.encoding).value!r}"
@@ -230,10 +232,10 @@ class Scalar(Tensor):
     @classmethod
     def from_content(cls, content: Json) -> Scalar:
         """Returns the Scalar of its content in features.json."""
-        return cls(content["dtype"], **_options(content))
+        return cls(content["dtype"], **_parse_options(content))
 
 
-def _options(content: Json) -> dict[str, Any]:
+def _parse_options(content: Json) -> dict[str, Any]:
     """Returns the optional arguments of `Tensor` and `Scalar` that features.json contains."""
     return {
         "encoding": content.get("encoding") or Encoding.NONE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import DocArg, FeatureConnector, Json, if_set, to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, Json, drop_unset, to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
@@ -41,7 +41,7 @@ class Translation(FeaturesDict):
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation' and the languages."""
-        return "translation", if_set(languages=self.languages)
+        return "translation", drop_unset(languages=self.languages)
 
     @classmethod
     def from_content(cls, content: Json) -> Translation:
@@ -67,7 +67,7 @@ class TranslationVariableLanguages(Wrapped):
 
     def __init__(self, languages: Iterable[str] | None = None, *, doc: DocArg = None) -> None:
         codes = frozenset(to_names("languages", languages)) if languages else None
-        self._set(doc=doc, language_codes=codes)
+        self._set_fields(doc=doc, language_codes=codes)
         super().__post_init__()
 
     @property
@@ -80,11 +80,11 @@ class TranslationVariableLanguages(Wrapped):
         """How many language codes may occur; None for any."""
         return None if self.language_codes is None else len(self.language_codes)
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the sequence of pairs."""
         return Sequence({"language": Text(), "translation": Text()})
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a dict of translations to sorted pairs."""
         known = self.language_codes
 
@@ -104,17 +104,17 @@ class TranslationVariableLanguages(Wrapped):
 
         return lower
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function that changes nothing: pairs are decoded as pairs."""
         return lambda value: value
 
-    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
+    def from_inner_items_converter(self, path: str, rank: int) -> Callable[[Any], Any]:
         """Returns the function that changes nothing."""
         return lambda value: value
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'translation' and the languages."""
-        return "translation", {"variableLanguagesPerExample": True, **if_set(languages=self.languages)}
+        return "translation", {"variableLanguagesPerExample": True, **drop_unset(languages=self.languages)}
 
     @classmethod
     def from_content(cls, content: Json) -> TranslationVariableLanguages:
@@ -122,4 +122,4 @@ class TranslationVariableLanguages(Wrapped):
         return cls(content.get("languages"))
 
     def __repr__(self) -> str:
-        return repr(self.inner()).replace("Sequence(", "TranslationVariableLanguages(", 1)
+        return repr(self.inner_connector()).replace("Sequence(", "TranslationVariableLanguages(", 1)

@@ -44,7 +44,7 @@ from beam_datasets.features.base import (
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import array_unpacker, no_items, stack
+from beam_datasets.features.raw import array_unpacker, build_empty_items, stack_items
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Encoding, Tensor
 
@@ -54,55 +54,55 @@ class Wrapped(FeatureConnector):
     """A connector that turns its values into those of an inner connector, and back."""
 
     @abc.abstractmethod
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector that stores the values."""
 
     @abc.abstractmethod
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to one of the inner connector."""
 
     @abc.abstractmethod
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value of the inner connector to one of this."""
 
-    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
+    def from_inner_items_converter(self, path: str, rank: int) -> Callable[[Any], Any]:
         """Returns the function from the inner connector's items of sequences to items of this."""
-        lift, is_array = self.lift(path), has_one_shape(self)
+        lift, is_array = self.from_inner_converter(path), has_one_shape(self)
 
         def lift_each(rows: Any) -> Any:
-            lengths = _row_lengths(rows, rank)
-            items: Any = [lift(item) for item in _items(rows, rank, path)]
+            lengths = _get_row_lengths(rows, rank)
+            items: Any = [lift(item) for item in _flatten_items(rows, rank, path)]
             if is_array:
-                items = _columns(items) if items else self.no_items()
-            return _rows(items, lengths)
+                items = _stack_columns(items) if items else self.build_empty_items()
+            return _restore_rows(items, lengths)
 
         return lift_each
 
-    def no_items(self) -> Any:
+    def build_empty_items(self) -> Any:
         """Returns the items of an empty sequence as they are decoded: of the type of others."""
-        return _no_items(self.shape, self.dtype)
+        return _build_empty_columns(self.shape, self.dtype)
 
     @property
     def shape(self) -> Any:
         """The inner connector's shape."""
-        return shape_of(self.inner())
+        return shape_of(self.inner_connector())
 
     @property
     def dtype(self) -> Any:
         """The inner connector's dtype."""
-        return dtype_of(self.inner())
+        return dtype_of(self.inner_connector())
 
     def decoded(self) -> FeatureConnector:
         """Returns that of the inner connector."""
-        return self.inner().decoded()
+        return self.inner_connector().decoded()
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns those of the inner connector."""
-        return self.inner().leaves(name, rank)
+        return self.inner_connector().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
         """Returns the function that encodes one value, or the items of sequences."""
-        encode, lower = self.inner().rows_encoder(name, rank), self.lower(name)
+        encode, lower = self.inner_connector().rows_encoder(name, rank), self.to_inner_converter(name)
 
         def encode_rows(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             return encode([lower(item) for item in items], lengths)
@@ -111,48 +111,48 @@ class Wrapped(FeatureConnector):
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
         """Returns the function that decodes one value, or the items of sequences."""
-        decode = self.inner().decoder(name, rank)
-        lift = self.lift_rows(name, rank) if rank else self.lift(name)
+        decode = self.inner_connector().decoder(name, rank)
+        lift = self.from_inner_items_converter(name, rank) if rank else self.from_inner_converter(name)
         return lambda lists: lift(decode(lists))
 
     def stored(self) -> FeatureConnector:
         """Returns the inner connector's stored form."""
-        return self.inner().stored()
+        return self.inner_connector().stored()
 
     def content_json(self) -> tuple[str, Json]:
         """Returns what the inner connector says."""
-        return self.inner().content_json()
+        return self.inner_connector().content_json()
 
 
-def _row_lengths(rows: Any, rank: int) -> Lengths:
+def _get_row_lengths(rows: Any, rank: int) -> Lengths:
     """Returns the row lengths of items below `rank` sequences, those of the first column of a dict."""
     if isinstance(rows, dict):
-        return next((_row_lengths(column, rank) for column in rows.values()), ())
+        return next((_get_row_lengths(column, rank) for column in rows.values()), ())
     return rows.row_lengths[: rank - 1] if rank > 1 else ()
 
 
-def _columns(items: list[Any]) -> Any:
+def _stack_columns(items: list[Any]) -> Any:
     """Returns items stacked: dicts as a dict of columns."""
     if items and isinstance(items[0], dict):
-        return {name: _columns([item[name] for item in items]) for name in items[0]}
-    return stack(items)
+        return {name: _stack_columns([item[name] for item in items]) for name in items[0]}
+    return stack_items(items)
 
 
-def _rows(columns: Any, lengths: Lengths) -> Any:
+def _restore_rows(columns: Any, lengths: Lengths) -> Any:
     """Returns stacked items as sequences below several others have them."""
     if isinstance(columns, dict):
-        return {name: _rows(column, lengths) for name, column in columns.items()}
+        return {name: _restore_rows(column, lengths) for name, column in columns.items()}
     return RaggedArray(columns, lengths) if lengths else columns
 
 
-def _items(rows: Any, rank: int, path: str) -> list[Any]:
+def _flatten_items(rows: Any, rank: int, path: str) -> list[Any]:
     """Returns all items below `rank` sequences in order; a dict of columns becomes a list of dicts."""
     if isinstance(rows, RaggedArray) and rank > 1:
         inside = rows.row_lengths[rank - 1 :]  # of items that are sequences themselves
         return list(RaggedArray(rows.flat_values, inside) if inside else rows.flat_values)
     if not isinstance(rows, dict):
         return list(rows)
-    columns = [_items(column, rank, path) for column in rows.values()]
+    columns = [_flatten_items(column, rank, path) for column in rows.values()]
     if len(set(map(len, columns))) > 1:
         counts = dict(zip(rows, map(len, columns)))
         raise FeatureValueError(f"{path}: the record has different numbers of items: {counts}")
@@ -165,7 +165,7 @@ class DynamicTensor(Wrapped):
 
     tensor: Tensor = field(kw_only=True)
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector of the shape and the bytes."""
         optional = self.tensor.optional
         return FeaturesDict(
@@ -175,7 +175,7 @@ class DynamicTensor(Wrapped):
             }
         )
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from an array to its shape and bytes."""
         tensor = self.tensor
         if tensor.encoding is Encoding.NONE:
@@ -191,11 +191,11 @@ class DynamicTensor(Wrapped):
 
         return lower
 
-    def no_items(self) -> Any:
+    def build_empty_items(self) -> Any:
         """Returns an empty array."""
-        return no_items(self.tensor.shape, self.tensor.dtype)
+        return build_empty_items(self.tensor.shape, self.tensor.dtype)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a shape and bytes to the array."""
         tensor = self.tensor
         compress = tensor.encoding is Encoding.ZLIB
@@ -240,7 +240,9 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
     kind: Any = _REGISTERED.get(name)
     if kind is None:  # the module may have another root now, or none if it is run as a script
         matches = {
-            each: known for known, each in _REGISTERED.items() if _is_below(name, known) or _is_below(known, name)
+            each: known
+            for known, each in _REGISTERED.items()
+            if _has_class_suffix(name, known) or _has_class_suffix(known, name)
         }
         if len(matches) > 1:
             raise LookupError(f"several registered classes have its name: {', '.join(sorted(matches.values()))}")
@@ -254,10 +256,10 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
                 f"ALIASES = ({name!r},) in it; if not, register the right one",
                 stacklevel=2,
             )
-    return customised(_made(kind, content))
+    return wrap_overridden(_build_connector(kind, content))
 
 
-def _made(kind: Any, content: Json) -> Any:
+def _build_connector(kind: Any, content: Json) -> Any:
     """Returns the connector that a user's class makes of its content in features.json."""
     if hasattr(kind, "from_json_content"):
         return kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
@@ -273,7 +275,7 @@ def _made(kind: Any, content: Json) -> Any:
 def _check_content(feature: FeatureConnector, path: str) -> None:
     """Raises a FeatureTypeError unless the feature's class makes a connector of what features.json will have of it."""
     try:
-        _made(type(feature), feature.content_json()[1])
+        _build_connector(type(feature), feature.content_json()[1])
     except Exception as error:
         raise FeatureTypeError(
             f"{path}: the class {class_name(type(feature))!r} does not make a connector of its content in "
@@ -282,12 +284,12 @@ def _check_content(feature: FeatureConnector, path: str) -> None:
         ) from error
 
 
-def _is_below(name: str, other: str) -> bool:
+def _has_class_suffix(name: str, other: str) -> bool:
     """Returns whether a class's name is another one below more packages; `__main__` is any module."""
     return name.endswith(f".{other.removeprefix('__main__.')}")
 
 
-def customised(feature: FeatureConnector) -> FeatureConnector:
+def wrap_overridden(feature: FeatureConnector) -> FeatureConnector:
     """Returns a connector that uses `encode_example` and `decode_example` of a subclass of one of ours."""
     return feature if isinstance(feature, CustomFeature) else Customised(connector=feature)
 
@@ -326,29 +328,29 @@ def tensor_info(feature: Any) -> Any:
     if isinstance(feature, FeaturesDict):
         return {name: child.get_tensor_info() for name, child in feature.items()}
     if isinstance(feature, Sequence):
-        return _sequence_info(feature.feature.get_tensor_info(), feature.length)
+        return _add_sequence_dimension(feature.feature.get_tensor_info(), feature.length)
     if isinstance(feature, Tensor):
         bounds = {"minimum": feature.minimum, "maximum": feature.maximum, "optional": feature.optional}
         return TensorInfo(feature.shape, feature.dtype, **bounds)
-    return _leaf_info(shape_of(feature), dtype_of(feature))
+    return _build_tensor_infos(shape_of(feature), dtype_of(feature))
 
 
-def _sequence_info(info: Any, length: int | None) -> Any:
+def _add_sequence_dimension(info: Any, length: int | None) -> Any:
     if isinstance(info, Mapping):
-        return {name: _sequence_info(child, length) for name, child in info.items()}
+        return {name: _add_sequence_dimension(child, length) for name, child in info.items()}
     return replace(info, shape=(length, *info.shape))
 
 
-def _leaf_info(shape: Any, dtype: Any) -> Any:
+def _build_tensor_infos(shape: Any, dtype: Any) -> Any:
     if isinstance(dtype, Mapping):
-        return {name: _leaf_info(shape[name], dtype[name]) for name in dtype}
+        return {name: _build_tensor_infos(shape[name], dtype[name]) for name in dtype}
     return TensorInfo(shape, dtype)
 
 
-def _stored_by(spec: Any) -> FeatureConnector:
+def _connector_of_spec(spec: Any) -> FeatureConnector:
     """Returns the connector that stores what a `TensorInfo`, a connector, or a dict of these describes."""
     if isinstance(spec, Mapping):
-        return FeaturesDict({name: _stored_by(inner) for name, inner in spec.items()})
+        return FeaturesDict({name: _connector_of_spec(inner) for name, inner in spec.items()})
     if not isinstance(spec, TensorInfo):
         return to_feature(spec)
     is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
@@ -393,14 +395,14 @@ class CustomFeature(Wrapped):
         connector = cls(**value)
         return connector.with_doc(doc) if doc else connector  # type: ignore[return-value]
 
-    def _declared(self, declare: Callable[[], Any]) -> FeatureConnector:
+    def _build_declared(self, declare: Callable[[], Any]) -> FeatureConnector:
         """Calls a user's method, and returns the connector that its result describes.
 
         Raises:
             FeatureTypeError: the method raises a TypeError or ValueError, or its result does not describe a feature.
         """
         try:
-            return _stored_by(declare())
+            return _connector_of_spec(declare())
         except (TypeError, ValueError) as error:
             raise FeatureTypeError(
                 f"{self.python_class_name}: what get_tensor_info or get_serialized_info returns is unusable: {error}"
@@ -409,12 +411,12 @@ class CustomFeature(Wrapped):
     @property
     def shape(self) -> Any:
         """Shapes of decoded values."""
-        return shape_of(self._declared(self.get_tensor_info))
+        return shape_of(self._build_declared(self.get_tensor_info))
 
     @property
     def dtype(self) -> Any:
         """Dtypes of decoded values."""
-        return dtype_of(self._declared(self.get_tensor_info))
+        return dtype_of(self._build_declared(self.get_tensor_info))
 
     @property
     def python_class_name(self) -> str:
@@ -423,20 +425,20 @@ class CustomFeature(Wrapped):
 
     def decoded(self) -> FeatureConnector:
         """Returns the connector that `get_tensor_info` describes."""
-        return self._declared(self.get_tensor_info).decoded()
+        return self._build_declared(self.get_tensor_info).decoded()
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector of what is stored."""
-        return self._declared(self.get_serialized_info)
+        return self._build_declared(self.get_serialized_info)
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from a value to what is stored."""
         _check_content(self, path)
-        return _with_path(self.encode_example, path)
+        return _add_path_to_errors(self.encode_example, path)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns the function from what is stored to a value."""
-        return _decoder(self, path)
+        return _build_numpy_decoder(self, path)
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'jsonFeature' and the content as JSON text."""
@@ -477,22 +479,22 @@ class Customised(Wrapped):
         """The class's name in features.json."""
         return class_name(type(self.connector))
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector, which encodes what `encode_example` returns."""
         return self.connector
 
     def decoded(self) -> FeatureConnector:
         """Returns the features of the connector, as tensors: of an image the user's methods make another array."""
-        return _as_tensors(self.connector.decoded())
+        return _replace_leaves_by_tensors(self.connector.decoded())
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns `encode_example`."""
         _check_content(self.connector, path)
-        return _with_path(self.connector.encode_example, path)
+        return _add_path_to_errors(self.connector.encode_example, path)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
         """Returns `decode_example`."""
-        return _decoder(self.connector, path)
+        return _build_numpy_decoder(self.connector, path)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
         """Returns the label files of the connector."""
@@ -500,17 +502,17 @@ class Customised(Wrapped):
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Customised:
         """Returns the same feature with the label names that `read` finds."""
-        return self._with(connector=self.connector.load_labels(read, prefix))
+        return self._copy_with(connector=self.connector.load_labels(read, prefix))
 
     def __repr__(self) -> str:
         return repr(self.connector)
 
 
-_OF_VALUES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_VALUE_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of a user's function about a value, not about a file or the machine."""
 
 
-def _with_path(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
+def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
     """Returns a user's function that raises a FeatureError with the path of the feature for an error about a value."""
 
     def converted(value: Any) -> Any:
@@ -518,7 +520,7 @@ def _with_path(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]
             return convert(value)
         except FeatureError as error:
             raise type(error)(f"{path}: {error}") from error
-        except _OF_VALUES as error:
+        except _VALUE_ERRORS as error:
             kinds = (FeatureKeyError, FeatureOverflowError, FeatureTypeError)
             kind = next((kind for kind in kinds if isinstance(error, kind.__bases__[1])), FeatureValueError)
             said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
@@ -528,9 +530,9 @@ def _with_path(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]
     return converted
 
 
-def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
+def _build_numpy_decoder(feature: Any, path: str) -> Callable[[Any], Any]:
     """Returns the function that decodes: `decode_example_np` of a class that has it; tensors become arrays."""
-    decode = _with_path(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
+    decode = _add_path_to_errors(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
 
     def decode_to_numpy(stored: Any) -> Any:
         value = decode(stored)
@@ -539,15 +541,15 @@ def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
     return decode_to_numpy
 
 
-def _as_tensors(feature: Any) -> FeatureConnector:
+def _replace_leaves_by_tensors(feature: Any) -> FeatureConnector:
     if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: _as_tensors(child) for name, child in feature.items()})
+        return feature.with_features({name: _replace_leaves_by_tensors(child) for name, child in feature.items()})
     if isinstance(feature, Sequence):
-        return Sequence(_as_tensors(feature.feature), feature.length)
+        return Sequence(_replace_leaves_by_tensors(feature.feature), feature.length)
     return Tensor(shape=feature.shape, dtype=feature.dtype, optional=feature.is_optional)
 
 
-def _no_items(shape: Any, dtype: Any) -> Any:
+def _build_empty_columns(shape: Any, dtype: Any) -> Any:
     if isinstance(dtype, dict):
-        return {name: _no_items(shape[name], dtype[name]) for name in dtype}
-    return stack([]) if dtype is None else no_items(shape or (), dtype)
+        return {name: _build_empty_columns(shape[name], dtype[name]) for name in dtype}
+    return stack_items([]) if dtype is None else build_empty_items(shape or (), dtype)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import Buffer, ExampleError, Kind, message, regular, spans_of
+from beam_datasets.formats.example import Buffer, ExampleError, Kind, canonicalize, parse_message, parse_spans
 from beam_datasets.native import core
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
@@ -24,7 +24,7 @@ ANY, PADDED = -1, -2
 """Counts: any number of values; any number, filled up with zeros to the longest list."""
 
 _MAX_VALUES = 2**31 - 1  # of a group that the native module parses
-_KIND_OF = {number: kind for kind, number in KINDS.items()}
+_KINDS_BY_NUMBER = {number: kind for kind, number in KINDS.items()}
 
 Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
 """From n records to the column of each group; see `parse`."""
@@ -56,16 +56,16 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
     schema, native = core.schema(groups), core.parse
 
     def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
-        columns: tuple[Any, ...] | None = native(schema, records, _rewritten)
+        columns: tuple[Any, ...] | None = native(schema, records, _canonicalize)
         return in_python(records) if columns is None else columns
 
     return parse_records
 
 
-def _rewritten(record: bytes) -> bytes | None:
+def _canonicalize(record: bytes) -> bytes | None:
     """Returns a record in canonical form; None if it is not a serialized Example, for `parse` to raise the error."""
     try:
-        return regular(record)
+        return canonicalize(record)
     except ExampleError:
         return None
 
@@ -83,23 +83,23 @@ def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[An
         ExampleError: a record is not a serialized tf.train.Example.
         FeatureValueError: a list has another kind or number of values, or is missing.
     """
-    examples = [_features(record) for record in records]
-    return tuple([_column(group, examples) for group in groups])
+    examples = [_parse_features(record) for record in records]
+    return tuple([_build_group_column(group, examples) for group in groups])
 
 
-def _features(record: Buffer) -> Any:
+def _parse_features(record: Buffer) -> Any:
     """Returns the map from names to Feature messages of a record; it has `get`.
 
     Raises:
         ExampleError: the record is not a serialized tf.train.Example.
     """
     try:
-        return message("Example", record).features.feature
+        return parse_message("Example", record).features.feature
     except ExampleError:
-        return _PartlyDamaged(*spans_of(record))
+        return _DamagedFeatures(*parse_spans(record))
 
 
-class _PartlyDamaged:
+class _DamagedFeatures:
     """The features of a record that protobuf refuses as a whole; parsed on request, as some may be intact."""
 
     def __init__(self, record: bytes, spans: dict[bytes, tuple[int, int]]) -> None:
@@ -114,43 +114,43 @@ class _PartlyDamaged:
         """
         span = self._spans.get(name.encode(errors="surrogateescape"))
         try:
-            return None if span is None else message("Feature", self._record[slice(*span)])
+            return None if span is None else parse_message("Feature", self._record[slice(*span)])
         except ExampleError as error:
             raise FeatureValueError(f"{name}: {error}") from error
 
 
-def _column(group: FeatureGroup, examples: list[Any]) -> Any:
+def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
     """Returns the column of a group; `parse` lists its forms.
 
     Args:
         group: to parse.
         examples: of each record the map from names to Feature messages.
     """
-    rows = [_lists(group, name, examples) for name in group.names]
+    rows = [_read_lists(group, name, examples) for name in group.names]
     if group.num_values < 0:
         lists = rows[0]
         counts = np.array([-1 if values is None else len(values) for values in lists], np.int64)
         longest = max(counts.max(initial=0), 0) if group.num_values == PADDED else 0
-        return _joined(group, lists, longest), bytearray(counts.tobytes())
+        return _concatenate_lists(group, lists, longest), bytearray(counts.tobytes())
     missing = [(k, i) for k, lists in enumerate(rows) for i, values in enumerate(lists) if values is None]
-    joined = _joined(group, [values for lists in rows for values in lists], group.num_values)
+    joined = _concatenate_lists(group, [values for lists in rows for values in lists], group.num_values)
     return (joined, missing) if group.is_optional and group.kind != KINDS["bytes"] else joined
 
 
-def _lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
+def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
     """Returns the list of a feature in each record, a repeated field; None where the record lacks it."""
-    key, field_name = name.decode(errors="surrogateescape"), f"{_KIND_OF[group.kind]}_list"
+    key, field_name = name.decode(errors="surrogateescape"), f"{_KINDS_BY_NUMBER[group.kind]}_list"
     lists = []
     for features in examples:
         feature = features.get(key)
         values = None if feature is None else getattr(feature, field_name).value
         if not values or len(values) != group.num_values:
-            values = _checked(group, name, feature, values)
+            values = _check_list(group, name, feature, values)
         lists.append(values)
     return lists
 
 
-def _checked(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
+def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
     """Returns the list of a feature; None if it is missing.
 
     Raises:
@@ -161,15 +161,15 @@ def _checked(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any
         if not group.is_optional:
             raise FeatureValueError(f"{path}: the record does not have this feature, and it is not optional")
         return None
-    if kind != f"{_KIND_OF[group.kind]}_list":
-        raise FeatureValueError(f"{path}: expected a list of {_KIND_OF[group.kind]}, found {kind}")
+    if kind != f"{_KINDS_BY_NUMBER[group.kind]}_list":
+        raise FeatureValueError(f"{path}: expected a list of {_KINDS_BY_NUMBER[group.kind]}, found {kind}")
     if group.num_values >= 0 and len(values) != group.num_values:
         expected = "one" if group.num_values == 1 else str(group.num_values)
         raise FeatureValueError(f"{path}: the record has {len(values)} values, expected {expected}")
     return values
 
 
-def _joined(group: FeatureGroup, lists: list[Any], length: int) -> Any:
+def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> Any:
     """Returns the values of all lists in order; fills shorter ones up to `length`, with zeros, or None for bytes."""
     if any(items is None or len(items) < length for items in lists):
         filler = [None if group.kind == KINDS["bytes"] else 0]

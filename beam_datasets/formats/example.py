@@ -82,8 +82,8 @@ def encode_varints(values: NDArray[np.int64]) -> bytes:
         return b"".join(map(varint, values.tolist()))
     from beam_datasets.formats.example_pb2 import Int64List  # type: ignore[attr-defined]
 
-    message: bytes = Int64List(value=values.tolist()).SerializeToString()
-    return message[read_varint(message, 1)[1] :]
+    serialized: bytes = Int64List(value=values.tolist()).SerializeToString()
+    return serialized[read_varint(serialized, 1)[1] :]
 
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
@@ -116,7 +116,7 @@ def name_field(name: bytes) -> bytes:
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
-def _with_head(name: bytes, kind: bytes, payload: bytes) -> bytes:
+def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
     """Returns the entry of a list of one value of bytes, or of packed numbers; copies the payload once."""
     size = len(payload)
     inner = _VALUES + varint(size)
@@ -134,13 +134,13 @@ def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
         values: bytes, or a contiguous array of shape (n,) of float32 or int64.
     """
     if kind == "bytes" and len(values) == 1:
-        return _with_head(name, _BYTES, values[0])
+        return _build_single_entry(name, _BYTES, values[0])
     if kind == "bytes":
         payload = b"".join([_VALUES + varint(len(value)) + value for value in values])
         return entry(name, _BYTES + varint(len(payload)) + payload)
     tag = _FLOATS if kind == "float" else _INTS
     payload = values.astype("<f4", copy=False).tobytes() if kind == "float" else encode_varints(values)
-    return _with_head(name, tag, payload) if payload else entry(name, tag + b"\x00")
+    return _build_single_entry(name, tag, payload) if payload else entry(name, tag + b"\x00")
 
 
 def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:
@@ -153,10 +153,10 @@ def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) 
     '0a0d0a0b0a016112061a040a02ac02'
     """
     named = sorted((name.encode("utf-8"), values) for name, values in features.items())
-    return record(b"".join(_serialize_one(name, values) for name, values in named))
+    return record(b"".join(_serialize_list(name, values) for name, values in named))
 
 
-def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
+def _serialize_list(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
     """Returns the map entry of a named list whose kind is derived from the values.
 
     Raises:
@@ -181,12 +181,12 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
     Regular are records of one map whose entries have a name and then a feature, each once: as every known writer makes.
 
     Raises:
-        IrregularRecord: the record has another form; it may still be a serialized Example, see `regular`.
+        IrregularRecord: the record has another form; it may still be a serialized Example, see `canonicalize`.
     """
     spans: dict[bytes, tuple[int, int]] = {}
     total = len(data)
     try:
-        position = _open(data, total)
+        position = _find_map_start(data, total)
         while position < total:
             if data[position] != 10:
                 raise IrregularRecord(f"byte {position} is not the start of a map entry")
@@ -218,7 +218,7 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
     return spans
 
 
-def _open(data: bytes, total: int) -> int:
+def _find_map_start(data: bytes, total: int) -> int:
     """Returns where the map begins; it must fill the rest of the record."""
     if not total:
         return 0
@@ -232,7 +232,7 @@ class IrregularRecord(ExampleError):
     """A record is not of the regular form; protobuf may be able to parse it."""
 
 
-def regular(data: bytes) -> bytes:
+def canonicalize(data: bytes) -> bytes:
     """Returns the canonical record with the features of any serialized Example.
 
     Entries that protobuf merges (a name twice) are merged as it does: the last one counts.
@@ -240,13 +240,13 @@ def regular(data: bytes) -> bytes:
     Raises:
         ExampleError: the bytes are not a serialized Example.
     """
-    example = message("Example", data)
+    example = parse_message("Example", data)
     example.DiscardUnknownFields()
     canonical: bytes = example.SerializeToString(deterministic=True)  # maps are then sorted by key
     return canonical
 
 
-def message(name: str, data: Buffer) -> Any:
+def parse_message(name: str, data: Buffer) -> Any:
     """Returns the message of a serialized tf.train.`name`.
 
     Raises:
@@ -271,7 +271,7 @@ def _message_type(name: str) -> tuple[Any, type[Exception]]:
     return getattr(example_pb2, name), DecodeError
 
 
-def values_of(feature: Any, kind: Kind) -> Values:
+def list_of_message(feature: Any, kind: Kind) -> Values:
     """Returns the list of a Feature message: a list of bytes, or an array of float32 or int64.
 
     Raises:
@@ -295,7 +295,7 @@ def parse(data: Buffer) -> dict[str, Values]:
     >>> parse(serialize({"a": [1, 2], "b": [b"x"]}))
     {'a': array([1, 2]), 'b': [b'x']}
     """
-    whole, spans = spans_of(data)
+    whole, spans = parse_spans(data)
     out: dict[str, Values] = {}
     for raw, (start, stop) in spans.items():
         try:
@@ -308,12 +308,12 @@ def parse(data: Buffer) -> dict[str, Values]:
 
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
     """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
-    feature = message("Feature", data[start:stop])
+    feature = parse_message("Feature", data[start:stop])
     kind = feature.WhichOneof("kind")
-    return values_of(feature, kind.removesuffix("_list")) if kind else []
+    return list_of_message(feature, kind.removesuffix("_list")) if kind else []
 
 
-def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
+def parse_spans(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
     """Returns a record as bytes of the regular form, and its spans.
 
     Raises:
@@ -323,7 +323,7 @@ def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
     try:
         return whole, scan(whole)
     except IrregularRecord:
-        whole = regular(whole)
+        whole = canonicalize(whole)
         return whole, scan(whole)
 
 
@@ -335,7 +335,7 @@ def sort_entries(entries: Iterable[bytes]) -> bytes:
     return b"".join(entry(name, data[slice(*spans[name])]) for name in sorted(spans))
 
 
-def keep(data: Buffer, names: Collection[bytes]) -> bytes:
+def filter_entries(data: Buffer, names: Collection[bytes]) -> bytes:
     """Returns the record with only the entries of these names, in their order.
 
     >>> from beam_datasets.formats.example import parse, serialize
@@ -345,7 +345,7 @@ def keep(data: Buffer, names: Collection[bytes]) -> bytes:
     Raises:
         ExampleError: the bytes are not a serialized tf.train.Example.
     """
-    whole, spans = spans_of(data)
+    whole, spans = parse_spans(data)
     starts = [read_varint(whole, 1)[1] if whole else 0, *(stop for _, stop in spans.values())]
     kept = [whole[a:b] for name, (a, b) in zip(spans, pairwise(starts)) if name in names]
     return record(b"".join(kept))

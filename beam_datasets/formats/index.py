@@ -38,9 +38,9 @@ _MAGIC = b"BDINDEX"
 _VERSION = 1
 _HEADER = struct.Struct("<7sBQQIIII")
 _HAS_KEYS, _ORDERED, _UNSORTED = 1, 2, 4
-_KNOWN_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
+_VALID_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
 _OFFSET = np.dtype("<u8")
-_REBUILD = "The index is damaged; delete it to have the shard scanned instead, or restore it"
+_REPAIR_ADVICE = "The index is damaged; delete it to have the shard scanned instead, or restore it"
 
 
 class Index:
@@ -51,13 +51,13 @@ class Index:
     (2, 1, None)
     """
 
-    __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked", "_unsorted")
+    __slots__ = ("_keys", "_offsets", "_ordered", "_pending_keys_check", "_unsorted")
 
     _offsets: NDArray[np.uint64]
     _keys: NDArray[np.uint8] | None
     _ordered: bool
     _unsorted: bool
-    _unchecked: tuple[int, str] | None
+    _pending_keys_check: tuple[int, str] | None
     """Of keys that are not checked yet: their CRC, and the file."""
 
     def __init__(
@@ -74,14 +74,14 @@ class Index:
         Raises:
             ValueError: the arrays do not fit these words.
         """
-        self._offsets = _as_offsets(offsets)
-        self._keys = None if keys is None else _as_keys(keys)
+        self._offsets = _to_offsets(offsets)
+        self._keys = None if keys is None else _to_keys(keys)
         self._ordered = ordered
-        self._unchecked = None
-        problem = _offsets_problem(self._offsets)
-        self._unsorted = unsorted and self._keys is not None and _descent(self._keys) is not None
+        self._pending_keys_check = None
+        problem = _find_offsets_problem(self._offsets)
+        self._unsorted = unsorted and self._keys is not None and _find_descent(self._keys) is not None
         if not problem and self._keys is not None:
-            problem = _keys_problem(self._keys, len(self), self._unsorted)
+            problem = _find_keys_problem(self._keys, len(self), self._unsorted)
         if not problem and ordered and keys is None:
             problem = "ordered=True needs keys that are integers, got no keys"
         if problem:
@@ -104,13 +104,13 @@ class Index:
         Raises:
             MetadataError: the keys in the file are damaged; this is checked at their first use.
         """
-        if self._unchecked is not None and self._keys is not None:
-            crc, path = self._unchecked
+        if self._pending_keys_check is not None and self._keys is not None:
+            crc, path = self._pending_keys_check
             if (got := crc32c(self._keys.data)) != crc:
-                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-            if problem := _keys_problem(self._keys, len(self), self._unsorted):
-                raise MetadataError(f"{path}: {problem}. {_REBUILD}")
-            self._unchecked = None
+                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+            if problem := _find_keys_problem(self._keys, len(self), self._unsorted):
+                raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
+            self._pending_keys_check = None
         return self._keys
 
     @property
@@ -131,7 +131,7 @@ class Index:
             MetadataError: the keys in the file are damaged.
         """
         keys = self.keys
-        return np.flatnonzero(_falls(keys)) if self._unsorted and keys is not None else np.empty(0, np.int64)
+        return np.flatnonzero(_mark_descents(keys)) if self._unsorted and keys is not None else np.empty(0, np.int64)
 
     @property
     def shard_size(self) -> int:
@@ -188,16 +188,16 @@ class Index:
             MetadataError: the index is damaged, or of a format that this version cannot read.
         """
         view = memoryview(buffer).cast("B")
-        n, flags, keys_crc = _checked(view, path)
+        n, flags, keys_crc = _check_all_but_keys(view, path)
         index = cls.__new__(cls)
         index._offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
         index._ordered = bool(flags & _ORDERED)
         index._unsorted = bool(flags & _UNSORTED)
-        index._keys = index._unchecked = None
+        index._keys = index._pending_keys_check = None
         if flags & _HAS_KEYS:
             keys = np.frombuffer(view, np.uint8, KEY_SIZE * n, _HEADER.size + 8 * (n + 1))
             index._keys = keys.reshape(n, KEY_SIZE)
-            index._unchecked = keys_crc, path
+            index._pending_keys_check = keys_crc, path
         return index
 
     def __repr__(self) -> str:
@@ -205,23 +205,25 @@ class Index:
         return f"Index({len(self)} records, {self.shard_size} bytes, {keys})"
 
 
-def _checked(view: memoryview, path: str) -> tuple[int, int, int]:
+def _check_all_but_keys(view: memoryview, path: str) -> tuple[int, int, int]:
     """Returns the number of records, the flags, and the CRC of the keys; all but the keys was checked."""
-    n, size, flags, offsets_crc, keys_crc = _header(view, path)
+    n, size, flags, offsets_crc, keys_crc = _read_header(view, path)
     offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
     if (got := crc32c(offsets.data)) != offsets_crc:
-        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REBUILD}")
-    if problem := _offsets_problem(offsets):
-        raise MetadataError(f"{path}: {problem}. {_REBUILD}")
+        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}")
+    if problem := _find_offsets_problem(offsets):
+        raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
     if (end := int(offsets[-1])) != size:
-        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REBUILD}")
+        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REPAIR_ADVICE}")
     return n, flags, keys_crc
 
 
-def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
+def _read_header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
     """Returns the number of records, the shard's size, the flags, and the CRCs of the offsets and of the keys."""
     if len(view) < _HEADER.size:
-        raise MetadataError(f"{path} has {len(view)} bytes, but the header of an index has {_HEADER.size}. {_REBUILD}")
+        raise MetadataError(
+            f"{path} has {len(view)} bytes, but the header of an index has {_HEADER.size}. {_REPAIR_ADVICE}"
+        )
     magic, version, n, size, flags, offsets_crc, keys_crc, crc = _HEADER.unpack_from(view)
     if magic != _MAGIC:
         raise MetadataError(f"{path} is not an index: it begins with {bytes(view[:8])!r}, not {_MAGIC!r}")
@@ -231,16 +233,18 @@ def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
             "Upgrade beam_datasets, or delete the index to have the shard scanned instead"
         )
     if (got := crc32c(view[:36])) != crc:
-        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-    if flags not in _KNOWN_FLAGS:
-        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_KNOWN_FLAGS} are known. {_REBUILD}")
+        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+    if flags not in _VALID_FLAGS:
+        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_VALID_FLAGS} are known. {_REPAIR_ADVICE}")
     expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)
     if len(view) != expected:
-        raise MetadataError(f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REBUILD}")
+        raise MetadataError(
+            f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REPAIR_ADVICE}"
+        )
     return n, size, flags, offsets_crc, keys_crc
 
 
-def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
+def _to_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
     """Returns the offsets as little-endian uint64, without a copy if they have that type.
 
     Raises:
@@ -254,7 +258,7 @@ def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
     return np.ascontiguousarray(array, "<u8")
 
 
-def _as_keys(keys: ArrayLike) -> NDArray[np.uint8]:
+def _to_keys(keys: ArrayLike) -> NDArray[np.uint8]:
     """Returns the keys as uint8 of shape (n, 16)."""
     if isinstance(keys, np.ndarray):
         array: NDArray[Any] = keys
@@ -268,7 +272,7 @@ def _as_keys(keys: ArrayLike) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array)
 
 
-def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
+def _find_offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
     """Returns why the offsets are invalid; None if they start at 0 and each record has room for its framing."""
     if offsets[0] != 0:
         return f"the first record begins at byte {offsets[0]}, but must at 0"
@@ -282,11 +286,11 @@ def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
     )
 
 
-def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
+def _find_keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
     """Returns why the keys are invalid; None if there are `n`, which ascend exactly if `unsorted` is False."""
     if len(keys) != n:
         return f"there are {n} records but {len(keys)} keys"
-    i = _descent(keys)
+    i = _find_descent(keys)
     if unsorted == (i is not None):
         return None
     if i is None:
@@ -297,13 +301,13 @@ def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None
     )
 
 
-def _descent(keys: NDArray[np.uint8]) -> int | None:
+def _find_descent(keys: NDArray[np.uint8]) -> int | None:
     """Returns the first key that is not less than the next one; None where they ascend, and differ."""
-    wrong = _falls(keys)
+    wrong = _mark_descents(keys)
     return int(wrong.argmax()) if wrong.any() else None
 
 
-def _falls(keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _mark_descents(keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Returns for each key but the last whether it is not less than the next one."""
     halves = keys.view(">u8")
     high, low = halves[:, 0], halves[:, 1]

@@ -33,7 +33,7 @@ _MASK_DELTA = 0xA282EAD8
 PIECE_BYTES = 16 << 20  # of a stream, or of a large record, that are read at once
 LARGE_BYTES = 64 << 20  # of a record
 _DAMAGED = "The file is damaged; rebuild or restore it"
-_CUT = "The file is cut off; rebuild or restore it"
+_TRUNCATED = "The file is cut off; rebuild or restore it"
 
 
 class Readable(Protocol):
@@ -69,10 +69,10 @@ class Chunk(NamedTuple):
 
 def masked_crc32c(data: Any) -> int:
     """Returns the masked CRC-32C that a TFRecord contains."""
-    return _masked(crc32c(data))
+    return _mask_crc(crc32c(data))
 
 
-def _masked(crc: int) -> int:
+def _mask_crc(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -106,11 +106,11 @@ def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0) -
     Raises:
         CorruptRecordError: a CRC differs, or the buffer ends within a record; the first such record is named.
     """
-    view = _as_bytes(buffer)
+    view = _to_byte_view(buffer)
     offsets = good_offsets(view, True)
     end = int(offsets[-1])
     if end < len(view):
-        _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1)
+        _raise_corrupt_record(view, end, None, path, offset, first_record + len(offsets) - 1)
     return offsets
 
 
@@ -143,7 +143,7 @@ def scan_file(
     size = reader.size
     want = chunk_size
     while start < size:
-        view = _as_bytes(reader.read(start, min(start + want, size)))
+        view = _to_byte_view(reader.read(start, min(start + want, size)))
         offsets = good_offsets(view, check)
         n, end = len(offsets) - 1, int(offsets[-1])
         if n:
@@ -152,7 +152,7 @@ def scan_file(
         if start < size:
             need, problem = next_size(view[end:], size - start)
             if check and not problem and need > LARGE_BYTES:
-                problem = _large_problem(reader, start, need)
+                problem = _find_large_record_problem(reader, start, need)
             if problem:
                 raise CorruptRecordError(problem, path=path, offset=start, record=first_record)
             want = max(chunk_size, need)
@@ -174,7 +174,7 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
         # A damaged length may be any number: only one of the right CRC is read.
         size, problem = next_size(memoryview(header), sys.maxsize if len(header) == HEADER.size else len(header))
         if problem and not offset:
-            problem = not_tfrecord(header) or problem
+            problem = find_signature_problem(header) or problem
         if problem:
             raise CorruptRecordError(problem, path=path, offset=offset, record=first_record)
         framed = header + read_up_to(stream, size - HEADER.size)
@@ -183,7 +183,7 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
         yield offset, data
 
 
-def not_tfrecord(head: Buffer) -> str:
+def find_signature_problem(head: Buffer) -> str:
     """Returns what is wrong with the first bytes of a file that is no TFRecord file; '' if it may be one."""
     view = memoryview(head)[: HEADER.size]
     if len(view) == HEADER.size and masked_crc32c(view[:8]) == U32.unpack(view[8:])[0]:
@@ -221,11 +221,11 @@ def unframe(
     Raises:
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
-    view = _as_bytes(buffer)
+    view = _to_byte_view(buffer)
     records = good_records(view, offsets, True)
     bad = len(records)
     if bad < len(offsets) - 1:
-        _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad)
+        _raise_corrupt_record(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad)
     return records
 
 
@@ -290,50 +290,52 @@ def _has_good_data(view: memoryview, start: int, stop: int) -> bool:
     return bool(masked_crc32c(view[start + HEADER.size : stop - 4]) == U32.unpack_from(view, stop - 4)[0])
 
 
-def _raise_bad(buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int) -> NoReturn:
+def _raise_corrupt_record(
+    buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int
+) -> NoReturn:
     """Raises the error of the bad record in bytes [start, stop) of the buffer, or from `start` on where None."""
     view, space = buffer[max(start, 0) :], None
     if stop is not None:
         view, space = buffer[max(start, 0) : max(stop, 0)], stop - start
-    problem = _header_problem(view, len(view), space) or _data_problem(view)
+    problem = _find_header_problem(view, len(view), space) or _find_data_problem(view)
     problem = problem or "the record was changed while it was read. Read it again"
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
-def _header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
+def _find_header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
     """Returns what is wrong with the header that the view begins with, `left` bytes before the end of the file."""
     if len(view) < HEADER.size:
-        return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_CUT}"
+        return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_TRUNCATED}"
     length, stored = HEADER.unpack_from(view)
     if (got := masked_crc32c(view[:8])) != stored:
         return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
     if space is not None and length + OVERHEAD != space:
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > left:
-        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_CUT}"
+        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_TRUNCATED}"
     if length > MAX_RECORD_BYTES:
         return f"the record has {length:,} bytes; no tf.train.Example has more than {MAX_RECORD_BYTES:,}. {_DAMAGED}"
     return None
 
 
-def _data_problem(view: memoryview) -> str | None:
+def _find_data_problem(view: memoryview) -> str | None:
     """Returns what is wrong with the data of the record that the view begins with, whose header is good."""
     stop = HEADER.size + LENGTH.unpack_from(view)[0]
-    return _crc_problem(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
+    return _compare_crc(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
 
 
-def _crc_problem(got: int, stored: Buffer) -> str | None:
+def _compare_crc(got: int, stored: Buffer) -> str | None:
     """Returns what is wrong with the checksum of data, given the stored one."""
     (expected,) = U32.unpack(stored)
     return None if got == expected else f"data CRC is {got:#010x}, stored {expected:#010x}. {_DAMAGED}"
 
 
-def _large_problem(reader: Readable, start: int, size: int) -> str | None:
+def _find_large_record_problem(reader: Readable, start: int, size: int) -> str | None:
     """Returns what is wrong with the data of the record of `size` framed bytes at byte `start`, read in pieces."""
     crc, stop = 0, start + size - U32.size
     for offset in range(start + HEADER.size, stop, PIECE_BYTES):
         crc = crc32c(reader.read(offset, min(offset + PIECE_BYTES, stop)), crc)
-    return _crc_problem(_masked(crc), reader.read(stop, stop + U32.size))
+    return _compare_crc(_mask_crc(crc), reader.read(stop, stop + U32.size))
 
 
 def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
@@ -347,13 +349,13 @@ def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
     """
     if len(view) < min(HEADER.size, left):
         return HEADER.size, None
-    problem = _header_problem(view, left)
+    problem = _find_header_problem(view, left)
     if problem:
         return 0, problem
     size = LENGTH.unpack_from(view)[0] + OVERHEAD
-    return size, _data_problem(view) if size <= len(view) else None
+    return size, _find_data_problem(view) if size <= len(view) else None
 
 
-def _as_bytes(buffer: Buffer) -> memoryview:
+def _to_byte_view(buffer: Buffer) -> memoryview:
     view = memoryview(buffer)
     return view if view.format == "B" and view.ndim == 1 else view.cast("B")
