@@ -1,4 +1,7 @@
-"""Functions made of a tree of connectors: once per dataset, so that nothing about the tree is decided per record."""
+"""Encoders and decoders of examples, compiled from a tree of connectors.
+
+They are compiled once per dataset, so that nothing about the tree is decided per record.
+"""
 
 from __future__ import annotations
 
@@ -68,23 +71,36 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
 
 
 def decode_record(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
-    """Returns the example of a record: bytes, or a tensor of bytes."""
+    """Returns the example of one record.
+
+    Args:
+        feature: the features of the example.
+        record: a serialized tf.train.Example, as bytes or as a TensorFlow tensor of bytes.
+        decoders: see `compile_decoder`.
+    """
     record = record.numpy() if hasattr(record, "numpy") else record
     return compile_decoder(feature, decoders=decoders)(record)
 
 
 def encode_to_stored(feature: FeatureConnector, value: Any) -> Any:
-    """Returns what is stored of a feature's value; see `FeatureConnector.encode_example`."""
+    """Returns the stored form of a feature's value, such as the bytes of an image; see `encode_example`."""
     return _convert_by_record(type(feature).__name__, value, feature, feature.stored())
 
 
 def decode_stored(feature: FeatureConnector, stored: Any) -> Any:
-    """Returns the value of what is stored of a feature; see `FeatureConnector.decode_example`."""
+    """Returns the value of a feature from its stored form, such as the bytes of an image; see `decode_example`."""
     return _convert_by_record(type(feature).__name__, stored, feature.stored(), feature)
 
 
 def _convert_by_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
-    """Returns a value as another feature of the same lists reads it; errors begin with the name."""
+    """Encodes a value with one connector, and returns what another connector of the same lists decodes.
+
+    Args:
+        name: the name of the feature, with which errors begin.
+        value: a value of `written_by`, or a TensorFlow tensor of it.
+        written_by: the connector that encodes the value.
+        read_by: the connector that decodes the record.
+    """
     value = value.numpy() if hasattr(value, "numpy") else value  # of TensorFlow
     if isinstance(written_by, FeaturesDict) and isinstance(read_by, FeaturesDict):
         return compile_decoder(read_by)(compile_encoder(written_by)(value))
@@ -92,7 +108,16 @@ def _convert_by_record(name: str, value: Any, written_by: FeatureConnector, read
 
 
 def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
-    """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
+    """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
+
+    Args:
+        feature: the features of a dataset.
+        decoders: see `compile_decoder`.
+        partial: see `compile_decoder`.
+
+    Raises:
+        ValueError: `decoders` or `partial` name features that do not exist.
+    """
     top = _to_example_features(feature)
     if partial is not None:
         top = select(top, partial)
@@ -102,7 +127,11 @@ def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> F
 
 
 def _to_example_features(feature: Any) -> FeatureConnector:
-    """Returns the features of an example; the fields of a record need names."""
+    """Returns the connector of an example: a FeaturesDict or a Sequence of dicts, as the lists of a record need names.
+
+    Raises:
+        FeatureValueError: the argument means another feature.
+    """
     top = to_feature(feature)
     if isinstance(top, FeaturesDict) or (isinstance(top, Sequence) and isinstance(top.feature, FeaturesDict)):
         return top

@@ -64,7 +64,7 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
 def encoder_version(kind: str) -> str:
     """Returns name and version of what encodes PNG or JPEG, and so determines the bytes.
 
-    >>> library("png").split()[0]
+    >>> encoder_version("png").split()[0]
     'imagecodecs'
     """
     codecs = _import_imagecodecs()

@@ -1,6 +1,6 @@
-"""Schema of a dataset for other formats: nested columns of a few kinds.
+"""Schema of a dataset for other file formats: a tree of columns, one for each feature.
 
-Images and sound are stored files, so that an export does not decode and compress them again.
+The values of images and sound are the stored files, so that an export does not decode and compress them again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Values:
     """A column of numbers, strings or files.
 
     Attributes:
-        kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'name' (the same as the name of the
-            class), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a file: 'image' or
-            'audio'.
+        kind: 'number' (also a bool), 'label' (the index of a class, -1 for no class), 'name' (the name of a class,
+            instead of its index), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a
+            file: 'image' or 'audio'.
         dtype: dtype of NumPy; `STRING` for strings and files.
         shape: shape of an array, where None means any length; () for a single value.
         optional: whether values may be missing.
@@ -88,8 +88,8 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         BeamDatasetsError: a feature has no column, or a name in `binary` is not that of a feature with strings.
     """
     tree = tree.decoded()
-    inner = ((name, strip_sequences(feature)) for name, _, feature in iter_nested_features(tree))
-    strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}
+    leaves = ((name, strip_sequences(feature)) for name, _, feature in iter_nested_features(tree))
+    strings = {name for name, feature in leaves if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
         if name not in strings:
             raise BeamDatasetsError(
@@ -103,10 +103,15 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
 
 
 def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
-    """Returns the columns of a FeaturesDict.
+    """Returns the columns of a FeaturesDict, by the names of its features.
+
+    Args:
+        features: the FeaturesDict.
+        name: its name, with slashes; '' for the top.
+        binary: names of features whose strings are bytes, not text.
 
     Raises:
-        BeamDatasetsError: it is empty.
+        BeamDatasetsError: it is empty, or a feature has no column.
     """
     if not features:
         problem = f"feature {name!r} has no features below it" if name else "the dataset has no features"
@@ -117,10 +122,15 @@ def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
 
 
 def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
-    """Returns the column of a feature.
+    """Returns the column of a feature, including the columns of the features in it.
+
+    Args:
+        feature: the connector.
+        name: its name, with slashes, such as 'objects/label'.
+        binary: names of features whose strings are bytes, not text.
 
     Raises:
-        BeamDatasetsError: it has none.
+        BeamDatasetsError: the feature has no column, as a decoder or an unknown class determines its values.
     """
     if isinstance(feature, (UnknownFeature, Decoded)):
         raise BeamDatasetsError(
@@ -135,7 +145,12 @@ def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
 
 
 def _build_leaf_column(feature: Any, is_binary: bool) -> Values:
-    """Returns the column of a feature without other features below it."""
+    """Returns the column of a leaf, a feature that contains no other features.
+
+    Args:
+        feature: the connector.
+        is_binary: whether its strings are bytes, not text.
+    """
     if feature.file_kind:
         return Values(feature.file_kind)
     if isinstance(feature, ClassLabel):
@@ -145,7 +160,7 @@ def _build_leaf_column(feature: Any, is_binary: bool) -> Values:
 
 
 def is_number(column: Column) -> bool:
-    """Returns whether every value is one number."""
+    """Returns whether every value of a column is one number, not an array."""
     return isinstance(column, Values) and column.is_numeric and not column.shape
 
 
@@ -159,7 +174,11 @@ def with_label_names(column: Column) -> Column:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """Decodes UTF-8.
+    """Returns the text of bytes in UTF-8.
+
+    Args:
+        data: the bytes.
+        name: the name of the feature, for errors.
 
     Raises:
         FeatureValueError: the bytes are not UTF-8.
@@ -174,9 +193,9 @@ def decode_text(data: bytes, name: str) -> str:
 
 
 def split_items(value: Any, name: str) -> Any:
-    """Returns the items of a decoded sequence, in order; those of a dict of sequences are dicts.
+    """Returns the items of a decoded sequence, in order; a dict of sequences is converted to a list of dicts.
 
-    >>> items_of({"a": [1, 2], "b": [3, 4]}, "pairs")
+    >>> split_items({"a": [1, 2], "b": [3, 4]}, "pairs")
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
 
     Raises:

@@ -345,7 +345,7 @@ def strip_sequences(feature: Any) -> Any:
     """Returns a feature without the sequences around it.
 
     >>> import numpy as np
-    >>> innermost(Sequence(Sequence(np.int64)))
+    >>> strip_sequences(Sequence(Sequence(np.int64)))
     int64
     """
     while isinstance(feature, Sequence):
@@ -357,7 +357,7 @@ def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tupl
     """Yields each feature below another, whatever its depth: its name, the steps that lead to it, and the feature.
 
     >>> import numpy as np
-    >>> [name for name, _, _ in below(FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})}))]
+    >>> [name for name, _, _ in iter_nested_features(FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})}))]
     ['id', 'objects', 'objects/label']
     """
     tree = strip_sequences(tree)
@@ -373,7 +373,7 @@ def join_steps(steps: AbstractSequence[str]) -> str:
 
     Where a step has a dot or a slash, there are slashes between, as in the name in the record.
 
-    >>> dotted(["product", "price"]), dotted(["product", "price.eur"])
+    >>> join_steps(["product", "price"]), join_steps(["product", "price.eur"])
     ('product.price', 'product/price.eur')
     """
     return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)

@@ -339,7 +339,7 @@ def filter_entries(data: Buffer, names: Collection[bytes]) -> bytes:
     """Returns the record with only the entries of these names, in their order.
 
     >>> from beam_datasets.formats.example import parse, serialize
-    >>> parse(keep(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))
+    >>> parse(filter_entries(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))
     {'a': array([1]), 'c': [b'x']}
 
     Raises:
