@@ -1,4 +1,4 @@
-"""Values that are stored as lists of bytes: strings, and arrays as their bytes."""
+"""Codecs of values that are stored as lists of bytes: strings, and arrays as their bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from beam_datasets.features.numbers import check_shape, check_unmasked, unpacker
 
 
 def to_bytes(value: Any, path: str) -> bytes:
-    """Encodes text as UTF-8; returns bytes, bytearrays and byte memoryviews as `bytes`. A 0-d array is unwrapped first.
+    """Returns text as UTF-8; bytes, bytearrays and memoryviews of bytes as `bytes`.
+
+    Args:
+        value: text or bytes, or an array of shape () with such a value.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the text is not valid Unicode, or the value is masked.
@@ -51,7 +55,11 @@ def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def to_str(data: bytes, path: str) -> str:
-    """Decodes UTF-8 bytes to text.
+    """Returns the text of bytes in UTF-8.
+
+    Args:
+        data: the bytes.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the bytes are not valid UTF-8.
@@ -69,7 +77,13 @@ def to_str(data: bytes, path: str) -> str:
 
 
 def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
-    """Returns the codec of string tensors: bytes values in C order, unpacked to `bytes`, or to `str` with `as_str`."""
+    """Returns the codec of arrays of strings, whose list contains the strings as bytes in C order.
+
+    Args:
+        shape: the shape of a value; () for single strings.
+        path: the feature, for errors.
+        as_str: whether strings are unpacked to `str` instead of `bytes`.
+    """
 
     def pack(value: Any) -> list[bytes]:
         if not shape:
@@ -81,10 +95,10 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
         check_shape(array.shape, shape, path)
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
-    def texts(values: Sequence[bytes]) -> NDArray[np.object_]:
+    def to_str_array(values: Sequence[bytes]) -> NDArray[np.object_]:
         return to_object_array([to_str(data, path) for data in values])
 
-    unpack = unpackers(texts if as_str else to_object_array, shape, path)
+    unpack = unpackers(to_str_array if as_str else to_object_array, shape, path)
     if shape:
         return Codec("bytes", num_values(shape), pack, None, *unpack)
     from_bytes = (lambda data: to_str(data, path)) if as_str else bytes
@@ -94,9 +108,13 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
 def one_value_codec(
     pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str, empty: NDArray[Any] | None = None
 ) -> Codec:
-    """Returns the codec of items stored as one bytes value each, converted by `pack` and `unpack`.
+    """Returns the codec of items that are stored as one value of bytes each, such as images.
 
-    An empty list of items is decoded to a copy of `empty`; by default to an empty object array.
+    Args:
+        pack: the function from an item to its bytes.
+        unpack: the function from the bytes to the item.
+        path: the feature, for errors.
+        empty: the array of which a copy is the decoded form of no items; None for an empty array of objects.
     """
 
     def unpack_one(values: Any) -> Any:
@@ -116,7 +134,13 @@ def one_value_codec(
 
 
 def stack_items(items: list[Any]) -> Any:
-    """Stacks decoded items: bytes into an object array, arrays of one shape into an array; others stay a list."""
+    """Returns decoded items as one array if possible: bytes as an array of objects, arrays of one shape stacked.
+
+    Other items are returned as the same list.
+
+    >>> stack_items([np.int64(1), np.int64(2)]), stack_items([np.zeros(1), np.zeros(2)])
+    (array([1, 2]), [array([0.]), array([0., 0.])])
+    """
     if not items or isinstance(items[0], bytes):
         return to_object_array(items)
     if isinstance(items[0], (np.ndarray, np.generic)) and len({np.shape(item) for item in items}) == 1:
@@ -133,9 +157,15 @@ def array_codec(
     *,
     compress: bool,
 ) -> Codec:
-    """Returns the codec of arrays stored as little-endian bytes in C order, optionally compressed with zlib.
+    """Returns the codec of arrays that are stored as their little-endian bytes in C order.
 
-    `make` converts a value to an array; `check` raises if a non-empty array is invalid.
+    Args:
+        dtype: the dtype of a value.
+        shape: the shape of a value.
+        path: the feature, for errors.
+        make: the function from a value to an array of the dtype and shape.
+        check: the function that raises an error for a non-empty array with invalid values; None for no check.
+        compress: whether the bytes are compressed with zlib.
     """
     little, record = _little_endian(dtype), library_recorder()
 
@@ -159,21 +189,28 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool) -> Callable[[bytes], Any]:
-    """Returns the function that converts stored bytes to a writable array, or to a scalar if the shape is ().
+    """Returns the function from stored bytes to a writable array, or to a NumPy scalar if the shape is ().
 
-    The function raises `FeatureValueError` if the bytes do not fit the dtype and shape.
+    Args:
+        dtype: the dtype of the array; the bytes are little-endian.
+        shape: the shape of the array, with at most one None, which is inferred from the number of bytes.
+        path: the feature, for errors.
+        compress: whether the bytes are compressed with zlib.
+
+    Raises:
+        FeatureValueError: the returned function raises it if the bytes do not fit the dtype and shape.
     """
     count, little = num_values(shape), _little_endian(dtype)
     size = None if count is None else count * dtype.itemsize
     target = tuple(-1 if length is None else length for length in shape)
 
     def unpack(data: bytes) -> Any:
-        plain = decompress(data, size, path) if compress else data
+        array_bytes = decompress(data, size, path) if compress else data
         try:
-            array = np.frombuffer(plain, little).reshape(target).astype(dtype)
+            array = np.frombuffer(array_bytes, little).reshape(target).astype(dtype)
         except ValueError:
             raise FeatureValueError(
-                f"{path}: {len(plain)} bytes are not an array of {dtype} of the shape {shape}"
+                f"{path}: {len(array_bytes)} bytes are not an array of {dtype} of the shape {shape}"
             ) from None
         return array if shape else array[()]
 
@@ -181,7 +218,11 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
 
 
 def build_empty_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns an array of zero items, `(0, *shape)`; unknown lengths are 0."""
+    """Returns an array of zero items of a shape: its shape is (0, *shape), where unknown lengths are 0.
+
+    >>> build_empty_items((None, 3), np.dtype(np.int64)).shape
+    (0, 0, 3)
+    """
     return np.empty((0, *(length or 0 for length in shape)), dtype)
 
 
@@ -189,30 +230,40 @@ _NO_LIMIT = 1 << 62  # a shape in a record may claim more bytes than zlib accept
 
 
 def decompress(data: bytes, size: int | None, path: str) -> bytes:
-    """Decompresses zlib data, to at most `size` bytes if the size is known.
+    """Returns the decompressed bytes of zlib data.
+
+    Args:
+        data: the compressed bytes.
+        size: the greatest number of bytes after decompression; None if it is not known.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the data are corrupt, incomplete, or decompress to more than `size` bytes.
     """
     inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
+        output = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
     except zlib.error as error:
         raise FeatureValueError(f"{path}: the stored bytes cannot be decompressed: {error}") from error
-    if size is not None and len(plain) > size:
+    if size is not None and len(output) > size:
         raise FeatureValueError(f"{path}: the stored bytes decompress to more than the feature's {size} bytes")
     if not inflater.eof:
         raise FeatureValueError(f"{path}: the stored compressed bytes are incomplete")
-    return plain
+    return output
 
 
 _recorded_libraries: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 
 @contextmanager
-def record_libraries(used: set[str] | None) -> Iterator[None]:
-    """Makes encoders created in this context add the libraries they use to `used`, as "name version"; None: nowhere."""
-    token = _recorded_libraries.set(used)
+def record_libraries(libraries: set[str] | None) -> Iterator[None]:
+    """Makes the encoders that are created in this context record the libraries that determine their bytes.
+
+    Args:
+        libraries: the set to which the encoders add each library when they use it, as "zlib 1.3.1"; None to record
+            nothing.
+    """
+    token = _recorded_libraries.set(libraries)
     try:
         yield
     finally:
@@ -220,6 +271,9 @@ def record_libraries(used: set[str] | None) -> Iterator[None]:
 
 
 def library_recorder() -> Callable[[str], None]:
-    """Returns the function with which a new encoder records a library; it does nothing outside `record_libraries()`."""
-    used = _recorded_libraries.get()
-    return (lambda library: None) if used is None else used.add
+    """Returns the function with which a new encoder records a library, such as "zlib 1.3.1".
+
+    The function adds the text to the set of `record_libraries()`. Outside of this context, it does nothing.
+    """
+    libraries = _recorded_libraries.get()
+    return (lambda library: None) if libraries is None else libraries.add

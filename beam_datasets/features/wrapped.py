@@ -300,8 +300,8 @@ def from_registered(name: str, content: Json) -> FeatureConnector | None:
         if "__main__" in (name.partition(".")[0], registered_name.partition(".")[0]):
             warnings.warn(
                 f"features.json names the class {name!r}, and the registered class {registered_name!r} is used: one of "
-                f"them was defined by a script, so only the names of the classes are compared. If they are the same "
-                f"class, set "
+                "them was defined by a script, so only the names of the classes are compared. If they are the same "
+                "class, set "
                 f"ALIASES = ({name!r},) in it; if not, register the right one",
                 stacklevel=2,
             )
