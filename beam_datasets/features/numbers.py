@@ -89,7 +89,7 @@ def array_maker(
         dtype: the dtype of the feature.
         shape: the shape of the feature; None in it means any length.
         path: the feature, for errors.
-        allow_rounding: whether numbers, and arrays of other float dtypes, are rounded to the nearest float of the dtype.
+        allow_rounding: whether numbers, also arrays of other float dtypes, are rounded to the nearest float.
     """
 
     def make(value: Any) -> NDArray[Any]:
