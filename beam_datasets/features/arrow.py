@@ -1,12 +1,12 @@
-"""The mapping of features to Arrow: the types of columns, and arrays of their values.
+"""Mapping of features to Arrow: the types of columns, and arrays of their values.
 
 The schema follows from the features, not from the values:
 
     numbers, bool      the same types
     ClassLabel         int64, or string for the names
     Text               string (UTF-8)
-    images, sound      struct<bytes: binary, path: string>, the bytes as they are stored
-    arrays             lists, of a fixed size where the shape is fixed
+    images, sound      struct<bytes: binary, path: string>, with the bytes of the stored file
+    arrays             lists, of a fixed size if the shape is fixed
     sequences          lists; of dicts: lists of structs
     dicts              structs
 
@@ -29,14 +29,19 @@ _MAX_STRING_BYTES = (1 << 31) - 1  # bytes of an array with offsets of 32 bits
 
 
 def arrow_schema(pa: Any, schema: Struct) -> Any:
-    """Returns the schema of a table; its metadata contain the features for Hugging Face's datasets."""
+    """Returns the Arrow schema of a table; its metadata contain the features for Hugging Face's datasets.
+
+    Args:
+        pa: the module pyarrow.
+        schema: the columns of the table.
+    """
     fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
     features = {name: _describe_for_hugging_face(column) for name, column in schema.fields.items()}
     return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
 
 
 def arrow_type(pa: Any, column: Column) -> Any:
-    """Returns the Arrow type of a column."""
+    """Returns the Arrow type of a column; `pa` is the module pyarrow."""
     if isinstance(column, Struct):
         return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
     if isinstance(column, Items):
@@ -51,7 +56,7 @@ def arrow_type(pa: Any, column: Column) -> Any:
 
 
 def _list_lengths(column: Values) -> tuple[int | None, ...]:
-    """Returns the lengths of nested lists; None for any length.
+    """Returns the lengths of the nested Arrow lists of a column of arrays, outer ones first; None for any length.
 
     The first length of an optional column is None: pyarrow cannot read a missing list of a fixed size from Parquet.
     """
@@ -59,12 +64,12 @@ def _list_lengths(column: Values) -> tuple[int | None, ...]:
 
 
 def _numpy_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns a dtype, or float32 for one that is not NumPy's own (bfloat16)."""
+    """Returns the dtype of the Arrow column for a dtype: float32 for bfloat16, the same for NumPy's own dtypes."""
     return np.dtype(np.float32) if dtype.kind == "V" else dtype
 
 
 def _describe_for_hugging_face(column: Column) -> Any:
-    """Returns the description of a column in the metadata of Hugging Face's datasets."""
+    """Returns the JSON value that describes a column in the metadata of Hugging Face's datasets."""
     if isinstance(column, Struct):
         return {name: _describe_for_hugging_face(field) for name, field in column.fields.items()}
     if isinstance(column, Items):
@@ -132,7 +137,12 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
 
 
 def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
-    """Returns the array of strings. It copies them once; `pa.array` would grow its memory repeatedly.
+    """Returns the Arrow array of strings, with one copy of the bytes; `pa.array` would grow its memory repeatedly.
+
+    Args:
+        pa: the module pyarrow.
+        values: the strings.
+        kind: the Arrow type, string or binary.
 
     Raises:
         ArrowInvalid: a text is not UTF-8.
@@ -147,7 +157,7 @@ def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
 
 
 def _is_arrow_ready(column: Column) -> bool:
-    """Returns whether `pa.array` accepts the values unchanged: numbers of NumPy's own dtypes, and bytes."""
+    """Returns whether `pa.array` accepts the values of a column unchanged: numbers of NumPy's dtypes, and bytes."""
     if not isinstance(column, Values) or column.shape:
         return False
     return column.kind in ("text", "binary") or (column.is_numeric and column.dtype.kind != "V")
@@ -160,7 +170,13 @@ def _have_one_shape(values: Any) -> bool:
 
 
 def _to_arrow_value(column: Column, value: Any, name: str) -> Any:
-    """Returns a value as `pa.array` accepts it: dicts, lists, and arrays of one dimension."""
+    """Returns a value in a form that `pa.array` accepts: dicts, lists, and arrays of one dimension.
+
+    Args:
+        column: the column of the value.
+        value: a decoded value; None if it is missing.
+        name: the name of the feature, for errors.
+    """
     if value is None:
         return None
     if isinstance(column, Struct):
@@ -177,7 +193,16 @@ def _to_arrow_value(column: Column, value: Any, name: str) -> Any:
 
 
 def _check_text(column: Column, value: Any, name: str) -> None:
-    """Raises a FeatureValueError that names the feature, if a text of a value is not UTF-8."""
+    """Checks that all texts in a value are UTF-8.
+
+    Args:
+        column: the column of the value.
+        value: a decoded value; None if it is missing.
+        name: the name of the feature.
+
+    Raises:
+        FeatureValueError: a text is not UTF-8; the message begins with the name.
+    """
     if value is None:
         return
     if isinstance(column, Struct):
@@ -192,9 +217,10 @@ def _check_text(column: Column, value: Any, name: str) -> None:
 
 
 def _to_nested_lists(array: Any) -> Any:
+    """Returns an array as nested lists of arrays of one dimension; a scalar for an array of shape ()."""
     return list(map(_to_nested_lists, array)) if array.ndim > 1 else array[()]
 
 
 def _as_numpy_dtype(array: Any) -> Any:
-    """Returns an array with a dtype of NumPy's own."""
+    """Returns an array with one of NumPy's own dtypes: bfloat16 is converted to float32."""
     return array.astype(_numpy_dtype(array.dtype), copy=False)

@@ -1,4 +1,4 @@
-"""Images and sounds as records store them: their bytes, and whether they are whole, without decoding them."""
+"""Images and sounds as stored files: reading their bytes, and checking their structure without decoding them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _STRUCTURE_CHECKS: dict[str, Callable[[bytes], object]] = {"image": check_image,
 
 
 def find_damage(data: bytes, file_kind: str) -> str | None:
-    """Returns what is wrong with the structure of a file; None if it is whole.
+    """Returns the problem of a file with a damaged structure, as a clause; None if the file is complete.
 
     Args:
-        data: of the file.
+        data: the content of the file.
         file_kind: 'image' or 'audio'.
     """
     try:
@@ -37,8 +37,12 @@ def find_damage(data: bytes, file_kind: str) -> str | None:
 def damage_finder(feature: Any) -> Callable[[Any], Iterator[tuple[int, str]]] | None:
     """Returns the function that finds damaged images and sounds in records; None if the features have no files.
 
-    It yields the number of the record in the list, and the path of the feature with what is wrong. It raises an
-    ExampleError or a FeatureError if a record does not fit the features.
+    The function takes a list of records. For each damaged file, it yields the index of the record in the list, and a
+    text of the form '<name of the feature>: <problem>'.
+
+    Raises:
+        ExampleError: the returned function raises it if a record is not a serialized tf.train.Example.
+        FeatureError: the returned function raises it if a record does not fit the features.
     """
     leaves = [
         (name, steps, kind)
@@ -53,10 +57,10 @@ def damage_finder(feature: Any) -> Callable[[Any], Iterator[tuple[int, str]]] | 
     def check(records: Any) -> Iterator[tuple[int, str]]:
         column_tree = columns(records)
         for name, steps, kind in leaves:
-            at: Any = column_tree
+            column: Any = column_tree
             for step in steps:
-                at = at[step]
-            for number, value in enumerate(at):
+                column = column[step]
+            for number, value in enumerate(column):
                 for item, data in enumerate(iter_files(value)):
                     problem = find_damage(data, kind)
                     if problem is not None:
@@ -66,7 +70,11 @@ def damage_finder(feature: Any) -> Callable[[Any], Iterator[tuple[int, str]]] | 
 
 
 def iter_files(value: Any) -> Iterator[bytes]:
-    """Yields the files of a value that was not decoded, in order."""
+    """Yields the bytes of each file in a value of an image or audio feature that was not decoded, in order.
+
+    >>> list(iter_files([b"a", None, [b"b"]]))
+    [b'a', b'b']
+    """
     if isinstance(value, bytes):
         yield value
     elif value is not None:
@@ -75,7 +83,7 @@ def iter_files(value: Any) -> Iterator[bytes]:
 
 
 def replace_files_by_bytes(feature: Any) -> Any:
-    """Returns the features with the stored bytes in place of images and of sound that is stored as a file."""
+    """Returns the features with connectors of bytes in place of images, and of sound that is stored as files."""
     if isinstance(feature, Sequence):
         return feature.with_feature(replace_files_by_bytes(feature.feature))
     if isinstance(feature, FeaturesDict):
@@ -84,12 +92,18 @@ def replace_files_by_bytes(feature: Any) -> Any:
 
 
 def to_column_features(feature: Any) -> Any:
-    """Returns the features as columns have them: files as they are stored, datasets inside others as sequences."""
+    """Returns the features for reading columns: the bytes of files, and inner datasets as sequences."""
     return replace_files_by_bytes(replace_inner_datasets(feature))
 
 
 def select_stored(feature: FeatureConnector, paths: set[str], path: str = "") -> FeatureConnector | None:
-    """Returns the features to read, reduced to some leaves, with files as they are stored; None if there are none."""
+    """Returns the features reduced to some paths, with bytes in place of files; None if no feature is left.
+
+    Args:
+        feature: a tree of features.
+        paths: names, with slashes, of the features to keep.
+        path: the name of the tree, with slashes; '' for the top.
+    """
     if isinstance(feature, FeaturesDict):
         children = {name: select_stored(child, paths, join(path, name)) for name, child in feature.items()}
         kept = {name: child for name, child in children.items() if child is not None}
@@ -104,7 +118,12 @@ def select_stored(feature: FeatureConnector, paths: set[str], path: str = "") ->
 
 
 def _push_sequence_inward(item: FeatureConnector, length: int | None) -> FeatureConnector:
-    """Returns a sequence of items: of dicts, however deep, a dict of sequences, which has the same lists."""
+    """Returns the connector of a sequence; if its items are dicts, the dict of sequences that has the same lists.
+
+    Args:
+        item: the feature of the items.
+        length: the number of items; None for any.
+    """
     if isinstance(item, FeaturesDict):
         return FeaturesDict({name: _push_sequence_inward(child, length) for name, child in item.items()})
     return Sequence(item, length)
