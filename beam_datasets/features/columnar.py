@@ -1,7 +1,8 @@
-"""Records decoded by columns: single examples, lists of examples and batches are views of `formats.columns.parse`.
+"""Columnar decoding of records to examples, lists of examples, columns and batches.
 
-A view makes the values of one feature, or of all single numbers of a dtype, from their column. An error of a list or a
-batch names the feature; decoding the records one by one finds the record.
+`formats.columns.parse` parses the lists of many records, one column for each group of features. A `View` makes the
+values of one feature, or of all numbers of one dtype and shape, from their columns. An error of a list of records or a
+batch contains the name of the feature; to find the record, decode the records one by one.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     ColumnIndices: TypeAlias = "int | dict[str, ColumnIndices]"
 
 TaskList: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
-"""Tasks, for any threads in any order, and the function from what they returned to the value."""
+"""Tasks, which threads may run in any order, and the function from the list of their results to the value."""
 
-_LARGE = 1 << 16  # bytes of a decoded value of which not many are held
-_TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which is much longer than it waits for the GIL
+_MAX_SMALL_BYTES = 1 << 16  # the greatest size of a decoded value of which many may be held in memory
+_TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # the greatest task: it takes much longer than the wait for the GIL
 _PIXEL_DIMS = 4  # of a batch of images
 _STORED = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64))  # dtypes whose arrays are the parsed bytes
 _SIZE_OF_COUNT = 8  # bytes
@@ -59,20 +60,21 @@ _DTYPES: dict[int, Any] = {KINDS["float"]: np.dtype(np.float32), KINDS["int64"]:
 
 
 class ColumnarDecoder:
-    """Decodes records of some features.
+    """Decoder of records to examples, columns or batches of the given features.
 
     Attributes:
-        is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
+        is_small: whether decoded examples are known to be not much larger than their records, so that many of them may
+            be held in memory.
     """
 
     def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
-        """Makes the plan.
+        """Compiles the decoder.
 
         Args:
-            feature: what to decode of a record.
-            pad: of batches, see `stack`.
-            fill: of batches, see `stack`.
-            batch: whether to make batches, not examples.
+            feature: the features to decode.
+            pad: whether arrays of different shapes are padded in batches; see `stack`.
+            fill: a nest of values that replace None in batches; see `stack`.
+            batch: whether the decoder makes batches, not examples.
         """
         self._pad = batch and pad
         self._number_views: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
@@ -84,7 +86,7 @@ class ColumnarDecoder:
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
         self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
-        self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
+        self._starts = list(accumulate(map(len, groups), initial=0))  # index of the first group of each view
         self._num_single_groups = sum(len(view_groups) == 1 for view_groups in groups)
         first_indices = accumulate((len(view.paths) for view in self._views), initial=0)
         self._indices = _number_locations(
@@ -109,14 +111,17 @@ class ColumnarDecoder:
         return example
 
     def examples(self, records: Any) -> list[Any]:
-        """Returns the examples of a list of records, or of a RecordBlock; raises as `one` does."""
+        """Returns the examples of a list of records or a RecordBlock; raises the errors of `one`."""
         return _examples(self._columns(records), self._makers, self._indices, len(records)) if len(records) else []
 
     def columns(self, records: Any) -> Any:
-        """Returns the values by feature, in the structure of an example; raises as `one` does.
+        """Returns the columns of records, in the structure of an example; raises the errors of `one`.
 
-        The values of a feature are an array with the records as first dimension, or a list with a value, or None, for
-        each record. A sequence of dicts is a dict of sequences.
+        The column of a feature is an array whose first dimension is the records, or a list with the value of each
+        record, None if it is missing. The column of a sequence of dicts is a dict of columns.
+
+        Args:
+            records: a list of records, or a RecordBlock.
         """
         values: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
@@ -124,35 +129,57 @@ class ColumnarDecoder:
         return _fill_structure(self._indices, values)
 
     def batch(self, records: Any) -> Any:
-        """Returns the batch of the examples, see `stack`; raises as `one` and `stack` do."""
+        """Returns the batch of the examples of records, see `stack`; raises the errors of `one` and `stack`.
+
+        Args:
+            records: a list of records, or a RecordBlock, at least one.
+        """
         arrays: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
             arrays += view.batch(column, len(records), self._pad, self._fills)
         return _fill_structure(self._indices, arrays)
 
     def batch_in_parts(self, records: Any) -> TaskList:
-        """Returns `batch(records)` in parts."""
+        """Returns tasks that decode the records, and the function from their results to the batch.
+
+        The batch equals `batch(records)`.
+        """
         columns = zip(self._views, self._columns(records))
         parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
 
         def finish(results: list[Any]) -> Any:
-            rest = iter(results)
-            arrays = [array for tasks, then in parts for array in then(list(islice(rest, len(tasks))))]
+            remaining_results = iter(results)
+            arrays = [
+                array
+                for tasks, finish_view in parts
+                for array in finish_view(list(islice(remaining_results, len(tasks))))
+            ]
             return _fill_structure(self._indices, arrays)
 
         return [task for tasks, _ in parts for task in tasks], finish
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
-        """Returns the column of each view; the records, and a column for each list, if it has not just one."""
+        """Returns the column of each view, in the order of the views.
+
+        The column of a view with several groups, or none, is a tuple (records, column of each group).
+        """
         group_columns = self._parse(records)
-        plain = self._num_single_groups
-        parts = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[plain:])]
-        return (*group_columns[:plain], *parts)
+        num_single = self._num_single_groups
+        multiple = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[num_single:])]
+        return (*group_columns[:num_single], *multiple)
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
     def _locate(self, feature: Any, name: str, fill: Any) -> Location:
-        """Returns where the values of a feature are found: which view, and which of its features."""
+        """Adds the views of a feature, and returns where its values are: (view, index of the feature in the view).
+
+        A dict of features gives a dict of such locations.
+
+        Args:
+            feature: a connector.
+            name: its name in the record; '' for the top.
+            fill: the nest of values that replace None in the feature; see `stack`.
+        """
         if isinstance(feature, FeaturesDict) and type(feature).decoder is FeaturesDict.decoder:
             return {key: self._locate(child, join(name, key), subtree(fill, key)) for key, child in feature.items()}
         if _is_plain_sequence(feature):
@@ -163,15 +190,20 @@ class ColumnarDecoder:
             self._fills[name] = fill
         view = self._build_view(feature, name) or _build_connector_view(feature, name)
         if isinstance(view, Numbers):
-            same = self._number_views.setdefault((view.dtype, view.shape, view.is_optional), view)
-            if same is not view:
-                same.paths.append(name)
-                return same, len(same.paths) - 1
+            shared_view = self._number_views.setdefault((view.dtype, view.shape, view.is_optional), view)
+            if shared_view is not view:
+                shared_view.paths.append(name)
+                return shared_view, len(shared_view.paths) - 1
         self._views.append(view)
         return view, 0
 
     def _build_view(self, feature: Any, name: str) -> View | None:
-        """Returns the view of a leaf or a sequence of leaves; None where the connector decodes the lists."""
+        """Returns the view of a leaf or a sequence of leaves; None if the connector must decode the lists itself.
+
+        Args:
+            feature: a connector that is not a dict.
+            name: its name in the record.
+        """
         if isinstance(strip_sequences(feature), StoredLists):
             return StoredListsView([name], kinds={}, decode=strip_sequences(feature).stored_decoder(name))
         if _is_one_list(feature):
@@ -186,17 +218,19 @@ class ColumnarDecoder:
 
 
 def _is_one_list(feature: Any) -> bool:
-    """Returns whether a feature is stored as one list, and decoded as its codec says."""
+    """Returns whether a feature is stored as one list that its codec decodes."""
     kind: Any = type(feature)
     is_plain = isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder)
     return is_plain and not getattr(feature, "is_dynamic", False)
 
 
 def _is_plain_sequence(feature: Any) -> bool:
+    """Returns whether a feature is a sequence without a decoder of its own, unlike Video and Dataset."""
     return isinstance(feature, Sequence) and type(feature).decoder is Sequence.decoder
 
 
 def _build_connector_view(feature: Any, name: str) -> ConnectorView:
+    """Returns the view of a feature whose connector decodes its lists; `name` is its name in the record."""
     lists = {key: kind for key, kind in feature.lists(name) if kind is not None}
     item = feature.feature if _is_plain_sequence(feature) else feature
     is_small = _is_one_list(item) and item.codec(name).from_bytes in (None, bytes)
@@ -204,13 +238,20 @@ def _build_connector_view(feature: Any, name: str) -> ConnectorView:
 
 
 def _build_leaf_view(feature: Any, name: str) -> View | None:
-    """Returns the view of a leaf that is stored as one list; None unless it holds bytes or a fixed count of numbers."""
+    """Returns the view of a leaf that is stored as one list; None if its connector must decode the list.
+
+    A view exists for one value of bytes, and for a fixed count of numbers.
+
+    Args:
+        feature: the leaf.
+        name: its name in the record.
+    """
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
     if codec.from_bytes is not None:
         size = 0 if codec.from_bytes is bytes else _decoded_size(feature)
         common["is_optional"] |= feature.may_be_missing
-        common["is_small"] = size is not None and size <= _LARGE
+        common["is_small"] = size is not None and size <= _MAX_SMALL_BYTES
         if isinstance(feature, Image) and feature.has_plain_form:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
         return BytesView([name], unpack=codec.from_bytes, **common)
@@ -229,38 +270,51 @@ def _decoded_size(feature: Any) -> int | None:
 
 
 def has_images(feature: Any) -> bool:
-    """Returns whether decoding makes images: not in nested datasets, which decode later, nor by a user's function."""
+    """Returns whether decoding the features decodes images, and calls no function of a user.
+
+    False if there are nested datasets, which are decoded on access.
+    """
     children = [child for _, _, child in iter_nested_features(feature)]
     if any(isinstance(child, Dataset) for child in children):
         return False
     kinds = [type(strip_sequences(child)) for child in children]
     package = __name__.partition(".")[0]
-    is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
-    return is_ours and any(issubclass(kind, Image) for kind in kinds)
+    is_of_package = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
+    return is_of_package and any(issubclass(kind, Image) for kind in kinds)
 
 
-def _number_locations(place: Location, first_indices: dict[int, int]) -> ColumnIndices:
-    """Returns the places as numbers among all features, where those of each view begin with one of `first_indices`."""
-    if isinstance(place, tuple):
-        return first_indices[id(place[0])] + place[1]
-    return {key: _number_locations(child, first_indices) for key, child in place.items()}
+def _number_locations(location: Location, first_indices: dict[int, int]) -> ColumnIndices:
+    """Returns the locations of features as indices into the concatenated features of all views.
+
+    Args:
+        location: (view, index of the feature in the view), or a nested dict of them.
+        first_indices: by `id` of the view, the index of its first feature.
+    """
+    if isinstance(location, tuple):
+        return first_indices[id(location[0])] + location[1]
+    return {key: _number_locations(child, first_indices) for key, child in location.items()}
 
 
 def _fill_structure(nest: ColumnIndices, values: list[Any]) -> Any:
-    """Returns the nest with values in place of their numbers."""
+    """Returns a nested dict of indices with `values[index]` in place of each index.
+
+    >>> _fill_structure({"a": 1, "b": {"c": 0}}, ["x", "y"])
+    {'a': 'y', 'b': {'c': 'x'}}
+    """
     return (
         values[nest] if isinstance(nest, int) else {key: _fill_structure(child, values) for key, child in nest.items()}
     )
 
 
 def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:
-    """Returns n examples: nests of dicts with values in place of the numbers of their features.
+    """Returns the n examples of n records.
 
     Args:
-        columns: of the views.
-        makers: the functions from columns to n values of each feature, one after the other; None for those themselves.
-        nest: the numbers of the features.
-        n: number of records.
+        columns: the column of each view.
+        makers: for each view the function from its column to a list of values: n of its first feature, then n of the
+            second, and so on; None if the column is this list.
+        nest: the structure of an example, with the index of the feature in place of each value.
+        n: the number of records.
     """
     values: list[Any] = []
     for column, make in zip(columns, makers):
@@ -276,11 +330,13 @@ _examples: Callable[..., list[Any]] = _examples_in_python if core is None else c
 
 @dataclass(kw_only=True)
 class View(abc.ABC):
-    """The values of some features.
+    """Decoder of the column of one feature, or of several features of one kind.
 
     Attributes:
-        paths: of the features; also their names in the record, but for features of several lists.
-        kind, count, is_optional: of their group, see `formats.columns.FeatureGroup`.
+        paths: the names of the features, with slashes; also their names in the record, unless a feature has several
+            lists.
+        kind, count, is_optional: the fields `kind`, `num_values` and `is_optional` of their
+            `formats.columns.FeatureGroup`.
         is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
     """
 
@@ -291,30 +347,41 @@ class View(abc.ABC):
     is_small: bool = True
 
     def groups(self) -> list[FeatureGroup]:
-        """Returns the groups to parse."""
+        """Returns the groups of lists that `formats.columns.parse` must parse for this view."""
         return [FeatureGroup(self.kind, self.count, self.is_optional, tuple(path.encode() for path in self.paths))]
 
     @abc.abstractmethod
     def rows(self, column: Any) -> list[Any]:
-        """Returns the values of n records; of several features one after the other."""
+        """Returns the values of n records: n of the first feature, then n of the second, and so on.
+
+        Args:
+            column: the column of the view; see `formats.columns.parse` for its forms.
+        """
 
     def maker(self) -> Callable[[Any], Any] | None:
-        """Returns `rows`, or the same with fewer steps; None if the column is the values."""
+        """Returns `rows`, or a faster function with the same results; None if the column is the list of values."""
         return self.rows
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns for each feature an array with the records as first dimension, or the list of its values.
+        """Returns for each feature an array whose first dimension is the records, or the list of its values.
 
         Args:
-            column: of n records.
-            n: number of records.
-            fills: by path, what an array may have in place of missing values; empty if they stay None.
+            column: the column of n records.
+            n: the number of records.
+            fills: by path, the value that replaces missing values in an array; empty if missing values stay None.
         """
         values = self.rows(column)
         return [values[start : start + n] for start in range(0, len(values), n)]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of each feature's values; see `columns` and `stack`."""
+        """Returns the batch of each feature: an array whose first dimension is the records; see `columns` and `stack`.
+
+        Args:
+            column: the column of n records.
+            n: the number of records.
+            pad: whether arrays of different shapes are padded; see `stack`.
+            fills: by path, the value that replaces missing values; empty if missing values stay None.
+        """
         return [
             values
             if isinstance(values, np.ndarray)
@@ -323,7 +390,7 @@ class View(abc.ABC):
         ]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
-        """Returns `batch` in parts."""
+        """Returns tasks that decode the values, and the function from their results to `batch(...)`."""
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)
         return [lambda: self.batch(column, n, pad, fills)], lambda results: results[0]
@@ -341,7 +408,7 @@ class Numbers(View):
         self._size = math.prod(self.shape)
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns NumPy scalars or arrays of their own; None if missing."""
+        """Returns NumPy scalars, or arrays that share no memory; None for missing values."""
         data, missing = column if self.is_optional else (column, ())
         numbers = self._convert_numbers(data)
         values = _copy_rows(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
@@ -351,7 +418,7 @@ class Numbers(View):
         return values
 
     def maker(self) -> Callable[[Any], Any]:
-        """Returns a function to an array of the scalars, or to the arrays, if they are stored as they are."""
+        """Returns a function to an array of the scalars, or to a list of arrays, if no conversion is needed."""
         if self.is_optional or self.dtype not in _STORED:
             return self.rows
         if not self.shape:
@@ -367,7 +434,10 @@ class Numbers(View):
         return rows
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns the parts of one array."""
+        """Returns for each feature an array of shape (n, *shape), a part of one array; a list if values are missing.
+
+        Missing values are replaced by `fills`, if it is not empty.
+        """
         data, missing = column if self.is_optional else (column, ())
         if missing and not fills:
             return super().columns(column, n, fills)
@@ -396,8 +466,8 @@ class Sequences(View):
     """Sequences of numbers or of arrays of a fixed shape.
 
     Attributes:
-        codec: of an item.
-        length: number of items, if it is fixed.
+        codec: the codec of an item.
+        length: the number of items, if it is fixed; None for any number.
     """
 
     codec: Codec
@@ -408,7 +478,7 @@ class Sequences(View):
         self._plain = dtype if dtype in _STORED and shape == () else None
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns arrays of their own."""
+        """Returns the array of items of each record; the arrays share no memory."""
         data, counts = column
         if len(counts) == _SIZE_OF_COUNT:
             items = self._unpack_items(data)
@@ -419,7 +489,7 @@ class Sequences(View):
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
 
     def maker(self) -> Callable[[Any], Any]:
-        """Returns `rows`, with fewer steps for one record if the numbers are stored as they are."""
+        """Returns `rows`, or a function that is faster for one record, if the numbers need no conversion."""
         if self._plain is None or self.length is not None:
             return self.rows
         all_rows, dtype = self.rows, self._plain
@@ -430,14 +500,18 @@ class Sequences(View):
 
         return rows
 
-    def _unpack_items(self, found: bytearray) -> NDArray[Any]:
-        """Returns the items of all records, one after the other."""
-        if self._plain is not None and found:
-            return np.frombuffer(found, self._plain)
-        return self.codec.unpack_many(_parse_numbers(found, self.kind))  # type: ignore[no-any-return]
+    def _unpack_items(self, data: bytearray) -> NDArray[Any]:
+        """Returns an array of the items of all records, one after the other, from the bytes of their numbers."""
+        if self._plain is not None and data:
+            return np.frombuffer(data, self._plain)
+        return self.codec.unpack_many(_parse_numbers(data, self.kind))  # type: ignore[no-any-return]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns one array, if all sequences have as many items or are padded."""
+        """Returns one array of shape (n, items, ...), padded with zeros if `pad` is True.
+
+        Raises:
+            FeatureValueError: the sequences have different numbers of items, and `pad` is False.
+        """
         lengths = self._count_items(column)
         if not pad and lengths.min() != lengths.max():
             return super().batch(column, n, pad, fills)  # raises the error
@@ -445,11 +519,16 @@ class Sequences(View):
         return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
 
     def _count_items(self, column: Any) -> NDArray[np.int64]:
-        """Returns the number of items of each record."""
+        """Returns the number of items of each record, as an array of shape (n,).
+
+        Raises:
+            FeatureValueError: a record has another number of items than `length`, or an incomplete item.
+        """
         counts, size = np.frombuffer(column[1], np.int64).clip(0), self.codec.size or 1
-        lengths, rest = (counts, None) if size == 1 else np.divmod(counts, size)
-        if rest is not None and rest.any():
-            self.codec.unpack_many(_parse_numbers(column[0], self.kind)[: counts[rest > 0][0]])  # raises the error
+        lengths, remainders = (counts, None) if size == 1 else np.divmod(counts, size)
+        if remainders is not None and remainders.any():
+            numbers = _parse_numbers(column[0], self.kind)
+            self.codec.unpack_many(numbers[: counts[remainders > 0][0]])  # raises the error
         if self.length is not None and (lengths != self.length).any():
             raise _length_error(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
         return lengths
@@ -457,56 +536,64 @@ class Sequences(View):
 
 @dataclass(kw_only=True)
 class BytesView(View):
-    """Values that are stored as one value of bytes each: texts, files, compressed arrays."""
+    """Values that are stored as one value of bytes each: texts, files, compressed arrays.
+
+    Attributes:
+        unpack: the function from the bytes to the value; `bytes` itself if the bytes are the value.
+    """
 
     unpack: Callable[[bytes], Any]
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns what the function makes; None if missing."""
+        """Returns the results of `unpack` for each value; None for missing values."""
         unpack = self.unpack
         return column if unpack is bytes else [None if data is None else unpack(data) for data in column]
 
     def maker(self) -> Callable[[Any], Any] | None:
-        """Returns None for texts: they are the column."""
+        """Returns None if the bytes are the values, so that the column is the list of values; otherwise `rows`."""
         return None if self.unpack is bytes else self.rows
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns an array; of objects for texts."""
+        """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values."""
         if self.unpack is not bytes:
             return super().batch(column, n, pad, fills)
         fill = fills.get(self.paths[0])
-        is_filled = fill is None or all(column)  # neither missing nor empty, which is seen in C
-        return [to_object_array(column if is_filled else [fill if text is None else text for text in column])]
+        needs_no_fill = fill is None or all(column)  # neither missing nor empty; `all` is faster than a loop
+        return [to_object_array(column if needs_no_fill else [fill if text is None else text for text in column])]
 
 
 @dataclass(kw_only=True)
 class Images(BytesView):
-    """Images that are usually decoded straight into an array of their dtype.
+    """Images whose files can be decoded directly into an array of their dtype.
 
     Attributes:
-        shape: height, width and channels; height and width may be None.
-        dtype: of pixels.
+        shape: (height, width, channels); height and width may be None.
+        dtype: the dtype of pixels.
     """
 
     shape: Any
     dtype: np.dtype[Any]
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns one array, into which the files are decoded, if the feature has one shape."""
+        """Returns an array of shape (n, height, width, channels); a list of arrays if the feature fixes no shape."""
         return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of the pixels."""
+        """Returns the array of the pixels, of shape (n, height, width, channels)."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
-        """Returns tasks that decode a few files each; where the feature has no one shape, that of the first file."""
-        first = None if num_values(self.shape) else self.unpack(column[0])
-        shape = self.shape if first is None else first.shape
+        """Returns tasks that each decode a few files into the batch, and the function that returns the batch.
+
+        If the feature fixes no shape, the batch gets the shape of the first image; images of other shapes are added by
+        the last step.
+        """
+        first_image = None if num_values(self.shape) else self.unpack(column[0])
+        shape = self.shape if first_image is None else first_image.shape
         pixels = np.empty((n, *shape), self.dtype)
-        if first is not None:
-            pixels[0] = first
+        if first_image is not None:
+            pixels[0] = first_image
         targets = pixels[..., 0] if pixels.shape[-1] == 1 and pixels.ndim == _PIXEL_DIMS else pixels
         others: dict[int, NDArray[Any]] = {}  # images of other shapes
 
@@ -527,7 +614,7 @@ class Images(BytesView):
             return [stack_decoded(images, pad=pad, path=self.paths[0], fill=fills.get(self.paths[0], KEEP))]
 
         size = max(1, min(_TASK_IMAGES, _TASK_BYTES * n // max(pixels.nbytes, 1)))
-        return [functools.partial(decode, start) for start in range(int(first is not None), n, size)], finish
+        return [functools.partial(decode, start) for start in range(int(first_image is not None), n, size)], finish
 
 
 @dataclass(kw_only=True)
@@ -535,8 +622,8 @@ class ConnectorView(View):
     """A feature whose connector decodes its lists: nested sequences, datasets, texts, tensors of unknown lengths.
 
     Attributes:
-        kinds: of its lists, by their names in the record.
-        decode: makes the value of the lists of a record.
+        kinds: the kind ('bytes', 'float' or 'int64') of each list, by its name in the record.
+        decode: the function from the lists of a record, by name, to the value.
     """
 
     kinds: dict[str, Any]
@@ -544,11 +631,11 @@ class ConnectorView(View):
     is_small: bool = False
 
     def groups(self) -> list[FeatureGroup]:
-        """Returns a group for each list."""
+        """Returns a group of its own for each list of the feature."""
         return [FeatureGroup(KINDS[kind], ANY, True, (name.encode(),)) for name, kind in self.kinds.items()]
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns what the connector makes."""
+        """Returns the value of each record, which the connector decodes from its lists."""
         names, kinds = list(self.kinds), [KINDS[kind] for kind in self.kinds.values()]
         if len(names) == 1:
             return [self.decode({names[0]: values}) for values in _split_lists(column, kinds[0])]
@@ -559,19 +646,25 @@ class ConnectorView(View):
 
 @dataclass(kw_only=True)
 class StoredListsView(ConnectorView):
-    """The lists of a feature of an unknown class, as the record has them."""
+    """A feature of an unknown class, whose values are dicts of the undecoded lists of the record."""
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns dicts of lists."""
+        """Returns for each record the dict of its lists of the feature, by their names in the record."""
         return [self.decode(*parse_spans(record)) for record in column[0]]
 
 
-def _length_error(path: str, found: int, length: int | None) -> FeatureValueError:
-    return FeatureValueError(f"{path}: the record has {found} items; the feature has length={length}")
+def _length_error(path: str, num_items: int, length: int | None) -> FeatureValueError:
+    """Returns the error of a sequence with another number of items than the fixed length of its feature."""
+    return FeatureValueError(f"{path}: the record has {num_items} items; the feature has length={length}")
 
 
 def _split_lists(column: Any, kind: int) -> list[Any]:
-    """Returns the lists of n records, each one of its own; None if missing."""
+    """Returns the list of each record from a column with any number of values; None for missing lists.
+
+    Args:
+        column: (values of all records in order, bytes of n int64: the number of values of each record, -1 if missing).
+        kind: the kind of the lists, one of `KINDS`.
+    """
     stored, counts = column
     is_bytes = kind == KINDS["bytes"]
     joined = stored if is_bytes else _parse_numbers(stored, kind)
@@ -586,11 +679,11 @@ def _split_lists(column: Any, kind: int) -> list[Any]:
     return lists
 
 
-def _parse_numbers(found: bytearray, kind: int) -> NDArray[Any]:
-    """Returns the array of parsed numbers."""
-    return np.frombuffer(found, _DTYPES[kind]) if found else np.empty(0, _DTYPES[kind])
+def _parse_numbers(data: bytearray, kind: int) -> NDArray[Any]:
+    """Returns the flat array of parsed numbers, of float32 or int64 by their kind, one of `KINDS`."""
+    return np.frombuffer(data, _DTYPES[kind]) if data else np.empty(0, _DTYPES[kind])
 
 
 def _copy_rows(array: NDArray[Any]) -> list[Any]:
-    """Returns the rows of an array, each as one that does not keep the others in memory."""
+    """Returns the rows of an array as separate arrays, so that one row does not keep the others in memory."""
     return [array[0]] if len(array) == 1 else [row.copy() for row in array]
