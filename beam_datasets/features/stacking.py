@@ -1,8 +1,8 @@
-"""Batches: arrays of several examples, with one more dimension, and the values for missing ones.
+"""Batches: arrays of several examples, with one more dimension, and fill values for missing values.
 
-An example has None where a record lacks an optional feature. No array of numbers holds that, so a batch has another
-value in its place: the same in every batch of a dataset, one that the frameworks take, and that is distinguishable as
-far as the dtype allows.
+An example contains None if a record lacks an optional feature. An array of numbers cannot contain None, so a batch
+contains a fill value instead. It is the same in all batches of a dataset, is accepted by the frameworks, and differs
+from other values as far as the dtype allows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
-"""Values in the structure of the examples; None for features that cannot be missing."""
+"""Values in the structure of an example; None for features that have no such value."""
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:
-    """Returns the value for a missing one of a dtype.
+    """Returns the default fill value of a dtype.
 
-    NaN for floats; for signed integers the least number, but at least that of int32, because JAX keeps 32 bits of an
-    int64 by default; for unsigned ones the greatest; False and b''.
+    It is NaN for floats; the least integer for signed integers, but that of int32 for int64, because JAX keeps 32 bits
+    by default; the greatest integer for unsigned integers; False for bools; and b'' for strings.
 
     >>> default_fill(np.dtype("int64")), default_fill(np.dtype("uint8")), default_fill(np.dtype("float32"))
     (-2147483648, 255, nan)
@@ -50,12 +50,12 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """The fill values that replace missing values.
+    """Fill values for missing values of examples.
 
     Attributes:
         values: a nest of the values that replace None.
         labels: a nest of the values that replace -1 in class labels.
-        arrays: a nest of True for numbers of an example that become arrays of shape ().
+        arrays: a nest of True for the numbers of an example that are converted to arrays of shape ().
     """
 
     values: Nest = None
@@ -71,10 +71,10 @@ class Fill:
         wrap = _build_replacer(
             self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
         )
-        first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not return_unchanged] or [
+        first, *following = [part for part in (fill, self.relabeler(), wrap) if part is not return_unchanged] or [
             return_unchanged
         ]
-        return functools.reduce(lambda subtree, outer: lambda example: outer(subtree(example)), rest, first)
+        return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), following, first)
 
     def relabeler(self) -> Callable[[Any], Any]:
         """Returns the function that replaces -1 in the class labels of an example or a batch.
@@ -85,12 +85,17 @@ class Fill:
 
 
 def return_unchanged(value: Any) -> Any:
-    """Returns the value."""
+    """Returns the value itself: the replacer of a nest without values, which callers can skip."""
     return value
 
 
 def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Returns the function that replaces the values of an example or a batch for which the nest has a value."""
+    """Returns the function from an example or a batch to a copy with replaced values; `return_unchanged` for none.
+
+    Args:
+        nest: the structure of an example, with a value for each feature that is replaced, and None for others.
+        replace: the function of (value in the example, value in the nest) that returns the new value.
+    """
     if nest is None:
         return return_unchanged
     if not isinstance(nest, (dict, tuple)):
@@ -102,16 +107,16 @@ def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[
     if not parts:
         return return_unchanged
 
-    def each(example: Any) -> Any:
+    def replace_values(example: Any) -> Any:
         """Returns an example with replaced values, if it has the structure of the nest."""
         if isinstance(example, dict) and isinstance(nest, dict):
             return {**example, **{key: part(example[key]) for key, part in parts if key in example}}
         if isinstance(example, tuple) and isinstance(nest, tuple) and len(example) == len(nest):
-            replaced = dict(parts)
-            return tuple([replaced[i](value) if i in replaced else value for i, value in enumerate(example)])
+            replacers = dict(parts)
+            return tuple([replacers[i](value) if i in replacers else value for i, value in enumerate(example)])
         return example  # a function of map() has changed the structure
 
-    return each
+    return replace_values
 
 
 def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
@@ -160,14 +165,24 @@ def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped:
 
 
 def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
-    """Returns a nest of True for the single numbers of a dtype; see `Fill`."""
+    """Returns a nest of True for the single numbers of a dtype, which become arrays; see `Fill.arrays`.
+
+    Args:
+        feature: the features of the examples; None if they are unknown.
+        dtype: the dtype of the numbers.
+    """
     feature = feature and feature.decoded()
     numbers = {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
     return _nest_by_feature(feature, numbers)
 
 
 def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
-    """Yields the numbers, arrays, texts and class labels that are not in sequences, by name."""
+    """Yields (name with slashes, connector) of the tensors and class labels that are not in sequences.
+
+    Args:
+        feature: a tree of features; None for no features.
+        path: the name of the tree; '' for the top.
+    """
     if isinstance(feature, FeaturesDict):
         for key, child in feature.items():
             yield from _iter_leaves(child, join(path, key))
@@ -176,28 +191,44 @@ def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[t
 
 
 def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
-    """Returns values by name as a nest with the structure of the features; other names are added to it."""
+    """Returns a nest with the structure of the features and a value, or None, for each.
 
-    def nest(feature: FeatureConnector | None, path: str, rest: dict[str, Any]) -> Nest:
+    Values of names that are not features, which functions of map() add, are added to the nest.
+
+    Args:
+        feature: the features of the examples; None if they are unknown.
+        values: the values, by name with slashes.
+    """
+
+    def nest(feature: FeatureConnector | None, path: str, remaining: dict[str, Any]) -> Nest:
         if not isinstance(feature, FeaturesDict):
-            return rest.pop(path, None)
-        return {key: nest(child, join(path, key), rest) for key, child in feature.items()}
+            return remaining.pop(path, None)
+        return {key: nest(child, join(path, key), remaining) for key, child in feature.items()}
 
     remaining = dict(values)
-    filled = nest(feature, "", remaining)
+    root = nest(feature, "", remaining)
     for path, value in remaining.items():  # values that functions add
-        *steps, last = path.split("/")
-        filled = subtree = filled if isinstance(filled, dict) else {}
+        *steps, last_step = path.split("/")
+        root = parent = root if isinstance(root, dict) else {}
         for step in steps:
-            if not isinstance(subtree.get(step), dict):
-                subtree[step] = {}
-            subtree = subtree[step]
-        subtree[last] = value
-    return filled
+            if not isinstance(parent.get(step), dict):
+                parent[step] = {}
+            parent = parent[step]
+        parent[last_step] = value
+    return root
 
 
 def _convert_fill(leaf: Tensor, value: Any, path: str) -> Any:
-    """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array."""
+    """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array.
+
+    Args:
+        leaf: the feature.
+        value: the fill value.
+        path: the name of the feature, for errors.
+
+    Raises:
+        FeatureError: the value does not fit the feature.
+    """
     if leaf.dtype == STRING:
         return _expand_fill(leaf, to_bytes(value, path))
     is_single = np.ndim(value) == 0 and None not in leaf.shape
@@ -207,7 +238,7 @@ def _convert_fill(leaf: Tensor, value: Any, path: str) -> Any:
 
 
 def _expand_fill(leaf: Tensor, value: Any) -> Any:
-    """Returns a number or string as a value of the feature; dimensions of any length get length 0."""
+    """Returns a value of the feature in which each number or string is `value`; unknown lengths are 0."""
     if leaf.as_str:
         value = to_str(value, "fill")
     if leaf.shape:
@@ -216,6 +247,7 @@ def _expand_fill(leaf: Tensor, value: Any) -> Any:
 
 
 def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
+    """Returns `make(*args)`; the message of a FeatureError begins with 'fill: '."""
     try:
         return make(*args)
     except FeatureError as error:
@@ -224,25 +256,26 @@ def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
 
 
 def _fill_kind(leaf: Tensor) -> Any:
-    """Returns the dtype of strings and bools, None for all numbers."""
+    """Returns the kind of fill value that a feature takes: its dtype for strings and bools, None for all numbers."""
     return leaf.dtype if leaf.dtype in (STRING, np.dtype(np.bool_)) else None
 
 
 def _list_optional(optional: Mapping[str, Any]) -> str:
+    """Returns a clause for errors that lists the features that may be missing; their names are the keys."""
     return (
         f"These may be missing: {', '.join(map(repr, optional))}" if optional else "None of the features may be missing"
     )
 
 
 KEEP: Any = object()
-"""Sentinel for `fill`: keeps None for missing values, in an array of objects, for statistics that count them."""
+"""Sentinel for `fill`: missing values stay None, in an array of objects, for statistics that count them."""
 
 SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
 class Padding:
-    """How arrays of different shapes are padded.
+    """Padding of arrays of different shapes.
 
     Attributes:
         value: padding value for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of
@@ -266,7 +299,14 @@ class Padding:
 
     @classmethod
     def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
-        """Returns the argument `pad` of `stack` from those of `batch()`; any non-default value implies `pad=True`."""
+        """Returns the argument `pad` of `stack` from the arguments of `batch()`.
+
+        Args:
+            pad: whether to pad; any other argument that is not the default implies True.
+            value: the attribute `value`.
+            side: the attribute `side`.
+            length: the attribute `length`.
+        """
         if value is None and side == "right" and length is None:
             return boolean("pad", pad)
         boolean("pad", pad)
@@ -278,13 +318,25 @@ class Padding:
         return {name for part in (self.value, self.length) if isinstance(part, Mapping) for name in part}
 
     def to(self, name: str, length: int) -> Padding:
-        """Returns the same padding with a length for a feature."""
+        """Returns a copy of the padding in which the feature `name` is padded to `length` items.
+
+        Raises:
+            ValueError: the attribute `length` is a number for all features.
+        """
         if self.length is not None and not isinstance(self.length, Mapping):
             raise ValueError("pad_to_boundary=True: expected pad_length as a dict by names, got a number.")
         return replace(self, length={**(self.length or {}), name: length})
 
     def shape(self, arrays: Sequence[Any], path: str) -> tuple[int, ...]:
-        """Returns the shape to which arrays of one rank are padded."""
+        """Returns the shape to which arrays are padded.
+
+        Args:
+            arrays: arrays with the same number of dimensions, at least one.
+            path: the name of the feature.
+
+        Raises:
+            FeatureValueError: an array is longer than the length of the padding.
+        """
         longest = tuple(map(max, zip(*(array.shape for array in arrays))))
         length = self.length.get(path) if isinstance(self.length, Mapping) else self.length
         if length is None or not longest or (len(longest) > 1 and not isinstance(self.length, Mapping)):
@@ -297,7 +349,16 @@ class Padding:
         return (length, *longest[1:])
 
     def filler(self, dtype: np.dtype[Any], path: str, *, is_str: bool = False) -> Any:
-        """Returns the value that pads arrays of a dtype; a `str` for arrays of `str`."""
+        """Returns the value that pads arrays.
+
+        Args:
+            dtype: the dtype of the arrays.
+            path: the name of the feature.
+            is_str: whether the arrays contain `str`, so that the value is a `str` instead of bytes.
+
+        Raises:
+            FeatureValueError: the padding value does not fit the dtype.
+        """
         if is_str:
             filler = self.filler(dtype, path)
             return filler.decode() if isinstance(filler, bytes) else filler
@@ -320,17 +381,17 @@ class Padding:
 def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "", fill: Any = KEEP) -> Any:
     """Returns a batch of examples.
 
-    Numbers and arrays are stacked: the first dimension is the batch. So are lists, tensors of frameworks, and tuples of
-    numbers in a dict, unless `fill` is `KEEP`; other tuples are part of the structure, as dicts are. Strings, and
-    whatever else an example has (nested datasets), make an array of objects; ragged arrays make a ragged array of one
-    level more.
+    Numbers and arrays are stacked: the first dimension is the batch. Lists, tensors of frameworks, and tuples of
+    numbers in a dict are converted to arrays first, unless `fill` is `KEEP`; other tuples are part of the structure, as
+    dicts are. Strings and all other values, such as nested datasets, make an array of objects. Ragged arrays make a
+    ragged array with one more level.
 
     Args:
         examples: the examples, at least one, all of the same structure.
         pad: whether arrays of different shapes are padded at their ends with zeros (strings: b''); or the padding.
-        path: path of the feature, for errors.
-        fill: a nest of values that replace None; see `Fill`. None without such a value is an error, as the dtype would
-            depend on the batch.
+        path: the name of the feature, with slashes, for errors; '' for the whole examples.
+        fill: a nest of values that replace None; see `Fill`. A missing value without a fill value is an error, as the
+            dtype would depend on the batch.
 
     Raises:
         FeatureValueError: arrays have different shapes and `pad` is False, or a value is missing.
@@ -378,7 +439,11 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
 
 
 def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill: Any) -> tuple[Any, ...]:
-    """Returns a tuple of the batches of the items of tuples."""
+    """Returns a tuple whose item i is the batch of the items i of all tuples; see `stack` for the arguments.
+
+    Raises:
+        FeatureValueError: the tuples have different lengths.
+    """
     lengths = {len(example) for example in examples}
     if len(lengths) > 1:
         raise FeatureValueError(
@@ -390,7 +455,12 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:
-    """Returns whether a tuple is stacked as an array of numbers: it contains only numbers, and is in a dict."""
+    """Returns whether a tuple is stacked as an array of numbers: it contains only numbers, and is in a dict.
+
+    Args:
+        value: the tuple.
+        path: its name in the example, which is '' or ends with ']' for a tuple that is not in a dict.
+    """
     is_in_dict = path and not path.endswith("]")
     return bool(
         is_in_dict and value and all(isinstance(item, (bool, int, float, np.number, np.bool_)) for item in value)
@@ -405,7 +475,7 @@ def _is_array_like(value: Any) -> bool:
 
 
 def _stack_array_likes(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of lists, tuples and tensors.
+    """Returns a batch of lists, tuples and tensors, which are converted to arrays; see `stack` for the arguments.
 
     Raises:
         FeatureValueError: a value cannot be converted to an array of numbers or texts.
@@ -449,20 +519,24 @@ def _to_array(value: Any, path: str) -> NDArray[Any]:
 
 
 def _has_non_arrays(lists: Sequence[list[Any]]) -> bool:
-    """Returns whether lists have other items than arrays, or no items at all."""
+    """Returns whether any list contains an item that is not an array, or all lists are empty."""
     kinds = {type(item) for items in lists for item in items}
     return kinds != {np.ndarray}
 
 
 def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill: Any) -> Any:
-    """Returns the batch of a feature's decoded values."""
+    """Returns the batch of the decoded values of one feature, also if they are lists of arrays; see `stack`."""
     if fill is not KEEP and any(isinstance(value, list) for value in values):
         return _stack_lists(values, pad, path)
     return stack(values, pad=pad, path=path, fill=fill)
 
 
 def subtree(fill: Any, key: Any) -> Any:
-    """Returns the part of a nest below a key; None if it has none."""
+    """Returns the nest inside a nest at a key, a name or an index of a tuple; None if there is none.
+
+    >>> subtree({"a": {"b": 0}}, "a"), subtree(None, "a")
+    ({'b': 0}, None)
+    """
     if fill is KEEP:
         return KEEP
     if isinstance(fill, tuple) and isinstance(key, int):
@@ -471,10 +545,15 @@ def subtree(fill: Any, key: Any) -> Any:
 
 
 def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
-    """Returns a column with None replaced.
+    """Returns a column of values with `fill` in place of None.
+
+    Args:
+        column: the values of one feature.
+        fill: the fill value; None if the feature has none.
+        path: the name of the feature, for errors.
 
     Raises:
-        FeatureValueError: a value is missing and `fill` has none, or lists are among arrays.
+        FeatureValueError: a value is missing and there is no fill value, or lists and arrays are mixed.
     """
     if any(value is None for value in column):
         if fill is None or isinstance(fill, (dict, tuple)):
@@ -489,20 +568,29 @@ def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[An
 
 
 def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of lists of arrays, such as those of images: with two more dimensions than an item has.
+    """Returns a batch of lists of arrays, such as lists of images, with two more dimensions than an item.
 
     Items are padded to one shape before lists are padded to one length.
+
+    Args:
+        values: the lists.
+        pad: see `stack`.
+        path: the name of the feature, for errors.
+
+    Raises:
+        FeatureValueError: an item is not an array, or shapes or lengths differ and `pad` is False.
     """
     items = [item for value in values for item in value]
     if not all(isinstance(item, np.ndarray) for item in items):
         _raise_mixed_lists(path)
     padding = replace(pad, length=None) if isinstance(pad, Padding) else pad
-    together = _stack_arrays(items, padding, path) if items else np.empty(0)
+    all_items = _stack_arrays(items, padding, path) if items else np.empty(0)
     ends = np.cumsum(list(map(len, values)))
-    return _stack_arrays([together[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
+    return _stack_arrays([all_items[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
 
 
 def _raise_mixed_lists(path: str) -> NoReturn:
+    """Raises the FeatureValueError of a batch with lists and arrays; `path` is the name of the feature."""
     raise FeatureValueError(
         f"{path or 'the examples'}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
         "Bring them to one shape with map()."
@@ -510,6 +598,7 @@ def _raise_mixed_lists(path: str) -> NoReturn:
 
 
 def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
+    """Returns an array of numbers of shape (n,), with the dtype of NumPy scalars; of objects if one is None."""
     if any(number is None for number in numbers):
         return to_object_array(numbers)
     is_of_one_type = len(set(map(type, numbers))) == 1
@@ -517,7 +606,12 @@ def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of arrays, padded to one shape if `pad` is set; of other values, an array of objects.
+    """Returns a batch of arrays, of shape (n, ...); an array of objects for other values.
+
+    Args:
+        arrays: the arrays.
+        pad: whether arrays of different shapes are padded; see `stack`.
+        path: the name of the feature, for errors.
 
     Raises:
         FeatureValueError: arrays have different shapes and `pad` is False, or they have different ranks.
@@ -547,16 +641,16 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
         elif padding.side == "right":
             row[tuple(map(slice, array.shape))] = array
         else:
-            row[tuple(slice(whole - size, None) for whole, size in zip(shape, array.shape))] = array
+            row[tuple(slice(length - size, None) for length, size in zip(shape, array.shape))] = array
     return padded
 
 
 def _stack_ragged(arrays: Sequence[RaggedArray]) -> RaggedArray:
-    """Returns a ragged array of ragged arrays, with one more level."""
+    """Returns a RaggedArray whose rows are the given arrays; it has one more level than they have."""
     flat = [array.flat_values for array in arrays]
-    joined: Any = [item for values in flat for item in values]
+    all_values: Any = [item for values in flat for item in values]
     if all(isinstance(values, np.ndarray) and values.shape[1:] == flat[0].shape[1:] for values in flat):
-        joined = np.concatenate(flat)
+        all_values = np.concatenate(flat)
     levels = zip(*(array.row_lengths for array in arrays))
-    outer = np.array([len(array) for array in arrays], np.int64)
-    return RaggedArray(joined, (outer, *(np.concatenate(level) for level in levels)))
+    outer_lengths = np.array([len(array) for array in arrays], np.int64)
+    return RaggedArray(all_values, (outer_lengths, *(np.concatenate(level) for level in levels)))
