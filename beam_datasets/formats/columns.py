@@ -1,8 +1,8 @@
-"""The columnar parse: the lists of features of many records, each group of features in one piece.
+"""Columnar parsing: the lists of features of many records, with one column for each group of features.
 
 `parser(groups)` returns the function from records to columns. The native module parses records in canonical form, and
-others after protobuf has written them anew. If it is missing, `parse` here does the same with protobuf and loops: it is
-also the oracle of the tests, and raises the errors.
+others after protobuf has rewritten them. Without the native module, `parse` parses records with protobuf. It is also
+the oracle of the tests, and raises the errors.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from beam_datasets.formats.example import Buffer, ExampleError, Kind, canonicali
 from beam_datasets.native import core
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
-"""The numbers of the kinds of lists: their tags in a record."""
+"""The number of each kind of list: its tag in a record."""
 ANY, PADDED = -1, -2
-"""Counts: any number of values; any number, filled up with zeros to the longest list."""
+"""Values of `num_values`: any number of values; any number, padded with zeros to the length of the longest list."""
 
 _MAX_VALUES = 2**31 - 1  # of a group that the native module parses
 _KINDS_BY_NUMBER = {number: kind for kind, number in KINDS.items()}
 
 Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
-"""From n records to the column of each group; see `parse`."""
+"""A function from n records to a tuple with the column of each group; see `parse`."""
 
 
 class FeatureGroup(NamedTuple):
     """Features of one kind whose lists are parsed in one piece.
 
     Attributes:
-        kind: of the lists, one of `KINDS`.
-        num_values: number of values in each record; or, with one name, `ANY` or `PADDED`.
+        kind: the kind of the lists, a number of `KINDS`.
+        num_values: the number of values of each list; `ANY` or `PADDED` if the group has one name.
         is_optional: whether records may lack the features.
-        names: of the features in the record, as UTF-8.
+        names: the names of the features in the record, as UTF-8.
     """
 
     kind: int
@@ -47,7 +47,7 @@ class FeatureGroup(NamedTuple):
 
 
 def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
-    """Returns the function that parses records; see `parse`."""
+    """Returns the function from records to the column of each group; `parse` describes the columns and errors."""
     in_python = functools.partial(parse, groups)
     names = [name for group in groups for name in group.names]
     is_large = any(group.num_values > _MAX_VALUES for group in groups)
@@ -63,7 +63,7 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
 
 
 def _canonicalize(record: bytes) -> bytes | None:
-    """Returns a record in canonical form; None if it is not a serialized Example, for `parse` to raise the error."""
+    """Returns a record in canonical form; None if it is not a serialized Example, as `parse` raises the error."""
     try:
         return canonicalize(record)
     except ExampleError:
@@ -71,13 +71,19 @@ def _canonicalize(record: bytes) -> bytes | None:
 
 
 def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[Any, ...]:
-    """Returns the column of each group.
+    """Returns the column of each group for n records.
 
-    * numbers, a fixed count: a bytearray of float32 or int64 of shape (names, n, count); if the group is optional a
-      tuple of that and of a list of (name, record) of what is missing, where the numbers are 0
-    * bytes, a fixed count: a list of names * n * count values; None where they are missing
-    * `ANY`: a tuple of the values of all records in order, a bytearray or a list, and a bytearray of n int64: the
-      number of values in each record, -1 if the record lacks the feature. `PADDED`: each list has the same length.
+    * Numbers with a fixed count: a bytearray of float32 or int64 of shape (names, n, count). If the group is optional,
+      a tuple of this bytearray and a list of (index of the name, index of the record) of the missing lists, for which
+      the bytearray contains zeros.
+    * Bytes with a fixed count: a list of names * n * count values; None for missing values.
+    * `ANY`: a tuple of the values of all records in order (a bytearray for numbers, a list for bytes), and a bytearray
+      of n int64: the number of values of each record, -1 if the record lacks the feature.
+    * `PADDED`: as `ANY`, but all lists are padded to the length of the longest one.
+
+    Args:
+        groups: the groups of features to parse.
+        records: serialized tf.train.Examples.
 
     Raises:
         ExampleError: a record is not a serialized tf.train.Example.
@@ -88,7 +94,7 @@ def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[An
 
 
 def _parse_features(record: Buffer) -> Any:
-    """Returns the map from names to Feature messages of a record; it has `get`.
+    """Returns the Feature messages of a record by name, as an object with the method `get(name)`.
 
     Raises:
         ExampleError: the record is not a serialized tf.train.Example.
@@ -120,11 +126,11 @@ class _DamagedFeatures:
 
 
 def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
-    """Returns the column of a group; `parse` lists its forms.
+    """Returns the column of a group; `parse` describes its forms.
 
     Args:
-        group: to parse.
-        examples: of each record the map from names to Feature messages.
+        group: the group of features to parse.
+        examples: for each record its Feature messages by name.
     """
     rows = [_read_lists(group, name, examples) for name in group.names]
     if group.num_values < 0:
@@ -138,7 +144,16 @@ def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
 
 
 def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
-    """Returns the list of a feature in each record, a repeated field; None where the record lacks it."""
+    """Returns the list of a feature in each record, a repeated field of protobuf; None if the record lacks it.
+
+    Args:
+        group: the group of the feature.
+        name: the name of the feature in the record, as UTF-8.
+        examples: for each record its Feature messages by name.
+
+    Raises:
+        FeatureValueError: a list has another kind or number of values, or is missing and not optional.
+    """
     key, field_name = name.decode(errors="surrogateescape"), f"{_KINDS_BY_NUMBER[group.kind]}_list"
     lists = []
     for features in examples:
@@ -151,7 +166,13 @@ def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[A
 
 
 def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
-    """Returns the list of a feature; None if it is missing.
+    """Returns the list of a feature after checking it; None if it is missing.
+
+    Args:
+        group: the group of the feature.
+        name: the name of the feature in the record, as UTF-8.
+        feature: the Feature message; None if the record lacks it.
+        values: the repeated field of the group's kind in the message.
 
     Raises:
         FeatureValueError: the list has another kind or number of values, or it is missing and not optional.
@@ -170,7 +191,13 @@ def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> 
 
 
 def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> Any:
-    """Returns the values of all lists in order; fills shorter ones up to `length`, with zeros, or None for bytes."""
+    """Returns the values of all lists in order: a bytearray of float32 or int64 for numbers, a list for bytes.
+
+    Args:
+        group: the group of the lists.
+        lists: the lists; None for missing ones.
+        length: the length to which shorter lists are padded, with zeros, or with None for bytes.
+    """
     if any(items is None or len(items) < length for items in lists):
         filler = [None if group.kind == KINDS["bytes"] else 0]
         lists = [[*(items or ()), *filler * (length - len(items or ()))] for items in lists]
