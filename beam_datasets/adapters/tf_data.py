@@ -1,4 +1,7 @@
-"""Datasets for tf.data: the element_spec is derived from the features, without reading an example."""
+"""Datasets for tf.data; their element_spec is derived from the features, without reading an example.
+
+In the signatures, `tf` is the module tensorflow, and a *spec* is a `tf.TypeSpec`, such as `tf.TensorSpec`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def as_tf_dataset(
 
 
 def _replace_inner_datasets_of_step(step: Any) -> Any:
-    """Returns a step that decodes datasets inside of sequences and datasets as sequences, to ragged tensors."""
+    """Returns a decoding step of a dataset, or a batch step, in which inner datasets are decoded as sequences.
+
+    Inner datasets are those in sequences or other datasets; they become ragged tensors. Other steps are unchanged.
+    """
     if step.kind == "batch":
         return replace(step, steps=tuple(map(_replace_inner_datasets_of_step, step.steps)))
     return replace(step, features=replace_inner_datasets(step.features)) if step.kind == "decode" else step
@@ -67,7 +73,15 @@ def _replace_inner_datasets_of_step(step: Any) -> Any:
 def _build_from_generator(
     tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None
 ) -> Any:
-    """Returns a tf.data.Dataset; each iteration over it reads the next pass over `dataset`."""
+    """Returns a tf.data.Dataset of a dataset's items; each iteration over it reads the next pass over `dataset`.
+
+    Args:
+        tf: the module tensorflow.
+        dataset: the dataset to read.
+        spec: the nest of specs of an item.
+        state: the state at which the first iteration starts; None for the beginning of an epoch.
+        epoch: the epoch of the first iteration; None for 0.
+    """
     converted = dataset.map(_build_converter(tf, spec))  # map() adds the record to errors of decoding
     passes = itertools.count(dataset._pass_of((epoch or 0) if state is None else state["epoch"]))
     starts = iter([] if state is None else [state])  # the start of the first iteration
@@ -81,7 +95,13 @@ def _build_from_generator(
 
 
 def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
-    """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
+    """Returns the number of examples per transfer to TensorFlow: 1 if they have no fixed size, or are in batches.
+
+    Args:
+        tf: the module tensorflow.
+        steps: the steps of the dataset.
+        spec: the nest of specs of an item; None if it is not known.
+    """
     parts = tf.nest.flatten(spec)
     if spec is None or steps[0].kind == "batch":
         return 1
@@ -113,21 +133,21 @@ def _compute_cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | N
 
 
 def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
-    """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
-    first = steps[0]
-    if len(steps) > 1 or first.kind not in ("raw", "decode", "batch"):
+    """Returns the nest of specs of an item that the steps of a dataset make; None if only an item can show it."""
+    first_step = steps[0]
+    if len(steps) > 1 or first_step.kind not in ("raw", "decode", "batch"):
         return None
-    if first.kind == "batch":
-        inner = _derive_item_spec(tf, first.steps)
-        return None if inner is None else tf.nest.map_structure(lambda spec: _add_batch_dimension(tf, spec), inner)
-    if first.kind == "raw":
+    if first_step.kind == "batch":
+        spec = _derive_item_spec(tf, first_step.steps)
+        return None if spec is None else tf.nest.map_structure(lambda part: _add_batch_dimension(tf, part), spec)
+    if first_step.kind == "raw":
         record = tf.TensorSpec((), tf.string)
-        return (record, record) if first.with_ids else record
-    return _derive_example_spec(tf, first)
+        return (record, record) if first_step.with_ids else record
+    return _derive_example_spec(tf, first_step)
 
 
 def _derive_example_spec(tf: Any, step: Decode) -> Any:
-    """Returns the nest of specs of a decoded example; None if a decoder is a function."""
+    """Returns the nest of specs of the examples of a decoding step; None if a decoder is a function."""
     try:
         spec = _derive_feature_spec(tf, select_decoded(step.features, step.decoders))
     except LookupError:
@@ -140,7 +160,16 @@ def _derive_example_spec(tf: Any, step: Decode) -> Any:
 
 
 def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
-    """Returns the nest of specs of a feature below sequences of these lengths, outer ones first."""
+    """Returns the nest of specs of a feature.
+
+    Args:
+        tf: the module tensorflow.
+        feature: the connector.
+        lengths: the lengths of the sequences around it, outer ones first; None means any length.
+
+    Raises:
+        LookupError: a function decodes the feature, so its type is not known.
+    """
     if isinstance(feature, FeaturesDict):
         return {name: _derive_feature_spec(tf, child, lengths) for name, child in feature.items()}
     if isinstance(feature, DatasetFeature) and not lengths:
@@ -153,7 +182,14 @@ def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int 
 
 
 def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
-    """Returns the nest of specs of a feature without children: ragged if it is below several sequences."""
+    """Returns the spec of a leaf, ragged if it is in several sequences; for dicts of shapes, a dict of specs.
+
+    Args:
+        tf: the module tensorflow.
+        shape: the shape of a value; None in it means any length.
+        dtype: the NumPy dtype of a value.
+        lengths: the lengths of the sequences around the leaf, outer ones first.
+    """
     if isinstance(shape, dict):
         return {name: _derive_leaf_spec(tf, shape[name], dtype[name], lengths) for name in shape}
     dtype = tf.string if dtype == STRING else tf.as_dtype(dtype)
@@ -163,7 +199,11 @@ def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None
 
 
 def _add_batch_dimension(tf: Any, spec: Any) -> Any:
-    """Returns the spec of a batch of items with a spec."""
+    """Returns the spec of a batch of items with a spec: a first dimension of any length is added.
+
+    Raises:
+        FeatureValueError: the items are datasets.
+    """
     if isinstance(spec, tf.RaggedTensorSpec):
         shape = (None, *[None] * (spec.ragged_rank + 1), *spec.shape[spec.ragged_rank + 1 :])
         return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank + 1, tf.int64)
@@ -187,11 +227,15 @@ def _derive_first_item_spec(tf: Any, dataset: Dataset) -> Any:
 
 
 def _derive_value_spec(tf: Any, value: Any) -> Any:
-    """Returns the nest of specs of values with the ranks and dtypes of this one."""
+    """Returns the nest of specs of values with the rank and dtype of `value`; all lengths are None.
+
+    Raises:
+        ValueError: the value, or a part of it, is None or an empty nested dataset.
+    """
     if isinstance(value, dict):
-        return {name: _derive_value_spec(tf, inner) for name, inner in value.items()}
+        return {name: _derive_value_spec(tf, item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_derive_value_spec(tf, inner) for inner in value)
+        return tuple(_derive_value_spec(tf, item) for item in value)
     if isinstance(value, NestedDataset) and len(value):
         return tf.data.DatasetSpec(_derive_value_spec(tf, value[0]))
     if value is None or isinstance(value, NestedDataset):
@@ -210,12 +254,12 @@ def _derive_value_spec(tf: Any, value: Any) -> Any:
 
 
 def _build_converter(tf: Any, spec: Any) -> Convert:
-    """Returns the function from a value to an element of a nest of specs."""
+    """Returns the function from an item of NumPy values to an element that fits a nest of specs."""
     if isinstance(spec, dict):
-        parts = {name: _build_converter(tf, inner) for name, inner in spec.items()}
+        parts = {name: _build_converter(tf, item_spec) for name, item_spec in spec.items()}
         return lambda value: {name: convert(value[name]) for name, convert in parts.items()}
     if isinstance(spec, tuple):
-        converters = [_build_converter(tf, inner) for inner in spec]
+        converters = [_build_converter(tf, item_spec) for item_spec in spec]
         return lambda value: tuple([convert(item) for convert, item in zip(converters, value)])
     if isinstance(spec, tf.RaggedTensorSpec):
         return lambda value: _to_ragged_tensor(tf, spec, value) if isinstance(value, RaggedArray) else value
@@ -225,7 +269,7 @@ def _build_converter(tf: Any, spec: Any) -> Convert:
 
 
 def _to_ragged_tensor(tf: Any, spec: Any, value: RaggedArray) -> Any:
-    """Returns the array as a tf.RaggedTensor of the spec's dtype.
+    """Returns a RaggedArray as a tf.RaggedTensor of the spec's dtype.
 
     Raises:
         FeatureValueError: the items have different shapes.
@@ -239,7 +283,13 @@ def _to_ragged_tensor(tf: Any, spec: Any, value: RaggedArray) -> Any:
 
 
 def _to_tf_dataset(tf: Any, spec: Any, value: NestedDataset) -> Any:
-    """Returns a nested dataset as one of tensors, because a dataset of a generator does not outlive its element."""
+    """Returns a nested dataset as a tf.data.Dataset of tensors; one of a generator would not outlive its element.
+
+    Args:
+        tf: the module tensorflow.
+        spec: the nest of specs of an item.
+        value: the nested dataset.
+    """
 
     def column(spec: Any, *items: Any) -> Any:
         if not items:

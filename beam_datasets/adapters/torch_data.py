@@ -37,8 +37,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 FORMAT, FORMAT_OF_EVEN = 1, 2
-"""Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
-the format needs a new number."""
+"""Formats of a worker's state: `FORMAT_OF_EVEN` if the share ends so that all ranks have as many items, else `FORMAT`.
+
+If the meaning of a field changes, the format needs a new number.
+"""
 
 # Indices of the integers that a process shares with its DataLoader workers.
 _SET_EPOCH = 0  # the epoch of `set_epoch()`, or `_UNSET`
@@ -65,7 +67,7 @@ _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 
 
 class MapStyle:
-    """Examples by their index in dataset order; PyTorch's sampler chooses the order."""
+    """A map-style dataset: examples by their index in dataset order. PyTorch's sampler chooses the order."""
 
     def __init__(self, dataset: Dataset, even: str | None = None, block: int | None = None) -> None:
         """Wraps a dataset.
@@ -93,12 +95,15 @@ class MapStyle:
         return self._dataset[self._wrap_indices([index_of(index, len(self))])[0]]
 
     def _wrap_indices(self, indices: Sequence[int]) -> list[int]:
-        """Returns indices of the dataset. With `even="pad"`, indices after its end begin again at 0."""
+        """Returns the indices of the dataset for indices in [0, len(self)).
+
+        With `even="pad"`, indices at or after the end of the dataset begin again at 0.
+        """
         length = len(self._dataset)
         return [index % length if index >= length else index for index in indices] if self._even else list(indices)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Returns the examples of a batch; called by a DataLoader."""
+        """Returns the examples at some indices; called by a DataLoader for a batch."""
         info = _import_torch_data().get_worker_info()
         if info is None:
             return self._dataset[self._wrap_indices(indices)]  # type: ignore[no-any-return]
@@ -111,7 +116,7 @@ class MapStyle:
 
 
 class Divided:
-    """Items in read order, divided among ranks and the DataLoader workers of each.
+    """An iterable dataset: items in read order, divided among ranks and the DataLoader workers of each rank.
 
     Blocks of items are assigned to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0), and so on. A
     DataLoader reads from its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this
@@ -194,13 +199,18 @@ class Divided:
         return batch_size * sum(count // batch_size if drop_last else -(-count // batch_size) for count in counts)
 
     def _count_items(self, index: int, count: int) -> int:
-        """Returns the number of items of share `index` of `count` in an epoch."""
+        """Returns the number of items of a share in an epoch.
+
+        Args:
+            index: the index of the share, in [0, count).
+            count: the number of shares, which is that of all workers of all ranks.
+        """
         return len(
             self._dataset._divided(self._dataset._share(index, count, self._block), self._build_even(self._dataset))
         )
 
     def _build_even(self, dataset: Dataset) -> Even | None:
-        """Returns the `Even` that gives all ranks the same number of items; None for no such thing."""
+        """Returns the `Even` that gives all ranks the same number of items; None if `even` was not given."""
         return dataset._even(self._even, self.ranks.world_size, self._block)
 
     def __repr__(self) -> str:
@@ -313,7 +323,15 @@ class Divided:
         return start
 
     def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator over share `index` of `count`, from a loaded state or the beginning of the pass."""
+        """Returns the iterator over the items of a share.
+
+        Args:
+            start: the loaded state at which it starts; None for the beginning of the pass.
+            index: the index of the share, in [0, count).
+            count: the number of shares.
+            num_workers: the number of DataLoader workers of this rank.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
         begin = self._state_at_beginning(self._number) if start is None else start
         dataset = self._dataset_at_state(begin)
         begun, taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
@@ -321,7 +339,12 @@ class Divided:
         return _ShareIterator(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
 
     def _resume_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
-        """Returns the state at which the division began, the number of items taken since, and the share.
+        """Returns the state at which the division began, the number of items taken since, and the share to continue.
+
+        Args:
+            start: a state of `state_dict()`, or of a `DatasetIterator`, for which the division begins at this state.
+            dataset: the dataset of the pass.
+            share: the share of this worker.
 
         With the default block size, the same worker continues with the blocks of the state. The state of the same
         worker of another rank also fits, such as that of rank 0, which Lightning saves: all ranks have taken the same
@@ -402,6 +425,7 @@ class Divided:
         return self._state_at_beginning(self._last_pass + 1)
 
     def _read_state(self, current: Any) -> dict[str, Any]:
+        """Returns the state of the iterator of a share, with the numbers of ranks and of examples per item."""
         return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
@@ -499,15 +523,15 @@ class Divided:
 
 
 class DividedStream(Divided):
-    """Items of a stream: each worker filters, batches and packs its own part of the examples.
+    """An iterable dataset of a stream: each worker filters, batches and packs its own part of the examples.
 
-    So the items depend on the number of workers, and a state fits only the same worker of the same number of workers.
+    The items depend on the number of workers, and a state fits only the same worker of the same number of workers.
     """
 
     _dataset: Any
 
     def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator over a worker's part of the stream, from a state or the beginning of the pass."""
+        """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments."""
         stream = self._dataset._divided(index, count, self._block)
         if start is None and self._set_epoch is not None:
             return _StreamShareIterator(stream.iterate(epoch=self._set_epoch), is_worker)
@@ -520,6 +544,7 @@ class DividedStream(Divided):
         return _StreamShareIterator(stream.iterate(state=start), is_worker)
 
     def _read_state(self, current: Any) -> dict[str, Any]:
+        """Returns the state of the iterator of a worker's part of the stream."""
         state: dict[str, Any] = current.iterator.get_state()
         return state
 
@@ -541,7 +566,7 @@ class DividedStream(Divided):
 
 
 class _StreamShareIterator(Iterator[Any]):
-    """Iterates over the items of a worker's stream."""
+    """Iterator over the items of a worker's part of a stream."""
 
     def __init__(self, iterator: Any, is_worker: bool) -> None:
         self.iterator = iterator
@@ -557,12 +582,21 @@ class _StreamShareIterator(Iterator[Any]):
 
 
 class _ShareIterator(Iterator[Any]):
-    """Iterates over the items of a share, starting at a state."""
+    """Iterator over the items of a share."""
 
     def __init__(
         self, divided: Dataset, share: Share, begun: State, taken: int, is_even: bool, *, is_worker: bool
     ) -> None:
-        """Starts `taken` items after `begun`; `is_even` if all ranks have the same number of items."""
+        """Starts in the middle of a share.
+
+        Args:
+            divided: the dataset of the share.
+            share: the share.
+            begun: the state at which the shares began.
+            taken: the number of items of the share that were taken since.
+            is_even: whether all ranks have the same number of items.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
         self._is_worker = is_worker
         self._iterator = divided.iterate(state=begun)
         self._limit = operator.length_hint(self._iterator)
@@ -583,7 +617,7 @@ class _ShareIterator(Iterator[Any]):
         return wrap_for_transfer(value) if self._is_worker else value
 
     def state(self) -> dict[str, Any]:
-        """Returns the state of the share."""
+        """Returns the state of the share, without the number of ranks; see `Divided.state_dict`."""
         share = self._share
         return {
             "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
@@ -606,6 +640,7 @@ def _rebuild_share(dataset: Dataset, state: State) -> Share:
 
 
 def _iterate_share(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
+    """Returns the iterator over a share of a dataset, from the state at which the shares began."""
     return dataset._divided(share).iterate(state=begun)
 
 
@@ -788,12 +823,18 @@ def _inspect_calling_loader() -> tuple[int, int | None, bool]:
 
 
 def _import_torch_data() -> Any:
+    """Returns the module torch.utils.data; raises MissingDependencyError if PyTorch is not installed."""
     return framework("torch.utils.data", needed_by="as_torch()", name="PyTorch", extra="torch")
 
 
 @functools.cache
 def _subclass_torch_class(our_class: type[Any], torch_class_name: str) -> type[Any]:
-    """Returns a subclass of our class and of PyTorch's class, which a DataLoader requires."""
+    """Returns a subclass of a class of this module and of a class of torch.utils.data, which a DataLoader requires.
+
+    Args:
+        our_class: the class of this module, whose name the subclass has.
+        torch_class_name: "Dataset" or "IterableDataset".
+    """
     return type(
         our_class.__name__, (our_class, getattr(_import_torch_data(), torch_class_name)), {"__module__": __name__}
     )
@@ -803,10 +844,17 @@ def _subclass_torch_class(our_class: type[Any], torch_class_name: str) -> type[A
 
 
 def _build_map_style(dataset: Any, even: str | None, block: int | None) -> Any:
+    """Returns a `MapStyle` that is a torch.utils.data.Dataset too."""
     return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block)
 
 
 def _build_divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
+    """Returns a `Divided` or `DividedStream` that is a torch.utils.data.IterableDataset too.
+
+    Args:
+        dataset: the dataset or stream.
+        options: the keyword arguments of `Divided`.
+    """
     our_class = Divided if dataset._has_positions else DividedStream
     return _subclass_torch_class(our_class, "IterableDataset")(dataset, **options)
 
@@ -846,14 +894,24 @@ def wrap_for_transfer(value: Any) -> Any:
 
 
 class _SegmentLayout:
-    """The layout of a batch in a segment."""
+    """Layout of a batch in a segment.
+
+    Attributes:
+        size: the number of bytes that are reserved.
+        writers: (offset in bytes, function that writes to a tensor of bytes) of each part.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         self.writers: list[tuple[int, Callable[[Any], object]]] = []
 
     def add(self, size: int, write: Callable[[Any], object]) -> int:
-        """Reserves `size` bytes, which `write` will write to a tensor of bytes; returns their offset."""
+        """Reserves bytes, and returns their offset.
+
+        Args:
+            size: the number of bytes.
+            write: the function that writes the bytes to a tensor of uint8, which begins at the offset.
+        """
         start = self.size
         self.writers.append((start, write))
         self.size += size + -size % _ALIGNMENT
@@ -861,7 +919,10 @@ class _SegmentLayout:
 
 
 def _reduce_to_segment(value: Transferred) -> tuple[Any, ...]:
-    """Returns the function and arguments with which the parent restores a dict, as pickle expects them."""
+    """Copies a dict to a segment, and returns the function and arguments with which the parent restores it.
+
+    The result has the form that pickle expects of a reducer.
+    """
     import torch
 
     groups: dict[Any, tuple[int, list[Any]]] = {}
@@ -886,9 +947,18 @@ def _reduce_to_segment(value: Transferred) -> tuple[Any, ...]:
 
 
 def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _SegmentLayout) -> Any:
-    """Collects tensors and strings of a nest; returns the nest with leaves (kind, number or value).
+    """Collects the tensors and strings of a nest, and returns the nest with leaves (kind, index or value).
 
-    The kind of a tensor is its group, which has tensors of one dtype and shape.
+    Args:
+        torch: the module torch.
+        value: the nest of dicts.
+        groups: (number of the group, tensors) by (dtype, shape). Changed.
+        strings: (offset, format of `struct`, shape or None) of each array or list of strings. Changed.
+        parts: the layout of the segment, to which strings are added. Changed.
+
+    Returns:
+        Leaves (number of the group, index in the group) for tensors, (`_STRING_LEAF`, index) for strings, and
+        (`_VALUE_LEAF`, value) for other values.
     """
     kind = type(value)
     if kind is torch.Tensor and _is_copyable_bytewise(torch, value):
@@ -896,7 +966,7 @@ def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _S
         group.append(value)
         return number, len(group) - 1
     if kind is dict or kind is Transferred:
-        return {key: _collect_leaves(torch, inner, groups, strings, parts) for key, inner in value.items()}
+        return {key: _collect_leaves(torch, item, groups, strings, parts) for key, item in value.items()}
     is_array = kind is np.ndarray and value.dtype.hasobject
     items = value.ravel().tolist() if is_array else value if kind is list else ()
     if items and set(map(type, items)) == {bytes}:
@@ -914,10 +984,13 @@ def _is_copyable_bytewise(torch: Any, tensor: Any) -> bool:
 
 
 def _count_bytes(tensors: list[Any]) -> int:
+    """Returns the size of all tensors together, in bytes."""
     return sum(tensor.nbytes for tensor in tensors)
 
 
 def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
+    """Returns the function that writes tensors of one dtype and shape, one after the other, to a tensor of uint8."""
+
     def write(memory: Any) -> None:
         stacked = memory[: _count_bytes(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
         torch.stack(tensors, out=stacked)
@@ -926,7 +999,13 @@ def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], objec
 
 
 class _Segment:
-    """Memory that a worker shares with its parent."""
+    """Memory that a worker shares with its parent.
+
+    Attributes:
+        tensor: the memory as a tensor of uint8; its first `_ALIGNMENT` bytes are reserved for the flag.
+        flag: an array of one byte: 1 while the parent has tensors in the segment.
+        number: the number of the segment in its process.
+    """
 
     def __init__(self, torch: Any, number: int, size: int) -> None:
         step = max(1 << 16, 1 << max(0, size.bit_length() - 3))  # rounded up, so that slightly larger batches fit, too
@@ -936,13 +1015,13 @@ class _Segment:
         self._is_sent = False
 
     def name(self) -> tuple[int, int, Any]:
-        """Returns (process, number, tensor); the tensor only the first time, then None."""
-        sent, self._is_sent = self._is_sent, True
-        return os.getpid(), self.number, None if sent else self.tensor
+        """Returns (id of the process, number, tensor); the tensor only at the first call, later None."""
+        was_sent, self._is_sent = self._is_sent, True
+        return os.getpid(), self.number, None if was_sent else self.tensor
 
 
 class _Segments:
-    """The segments of this process, if it is a worker."""
+    """Segments of this process, if it is a worker."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -977,17 +1056,33 @@ _mapped_segments: dict[tuple[int, int], Any] = {}
 
 
 def _restore_dict(nest: Any, source: Any, size: int, tensors: list[Any], strings: list[Any]) -> Any:
-    """Returns the dict that `_reduce_to_segment` took apart."""
+    """Returns the dict that a worker copied to a segment; the arguments are those of `_reduce_to_segment`.
+
+    Args:
+        nest: the dict with leaves (kind, index or value); see `_collect_leaves`.
+        source: the bytes of the batch as an array, or the name of the segment.
+        size: the size of the batch in the segment, in bytes.
+        tensors: (offset, size in bytes, dtype, shape, number of tensors) of each group.
+        strings: (offset, format of `struct`, shape or None) of each array or list of strings.
+    """
     root = source if isinstance(source, np.ndarray) else _segment_memory(source, size)
     groups = [_view_tensors(root, *group) for group in tensors]
     return _rebuild_nest(nest, groups, [_read_strings(root, *where) for where in strings])
 
 
 def _view_tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
-    """Returns the tensors of a group. Each has a storage of its own bytes only, so that `torch.save` writes no others.
+    """Returns the tensors of a group; each storage has the bytes of one tensor, which `torch.save` writes.
 
-    They must keep the array `root` alive, because the worker reuses its memory when `root` is deleted. A memoryview of
-    `root` does so; a slice keeps only the base array alive.
+    Args:
+        root: the bytes of the batch, as an array.
+        start: the offset of the group in `root`, in bytes.
+        size: the size of the group, in bytes.
+        dtype: PyTorch's dtype of the tensors.
+        shape: the shape of each tensor.
+        count: the number of tensors.
+
+    The tensors must keep the array `root` alive, because the worker reuses its memory when `root` is deleted. A
+    memoryview of `root` does so; a slice keeps only the base array alive.
     """
     import torch
 
@@ -1013,14 +1108,26 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
 
 
 def _rebuild_nest(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
+    """Returns a nest with values in place of the leaves of `_collect_leaves`.
+
+    Args:
+        nest: the nest of dicts with leaves (kind, index or value).
+        groups: the tensors of each group.
+        strings: the arrays and lists of strings.
+    """
     if type(nest) is dict:
-        return {key: _rebuild_nest(inner, groups, strings) for key, inner in nest.items()}
-    kind, what = nest
-    return groups[kind][what] if kind >= 0 else strings[what] if kind == _STRING_LEAF else what
+        return {key: _rebuild_nest(item, groups, strings) for key, item in nest.items()}
+    kind, content = nest
+    return groups[kind][content] if kind >= 0 else strings[content] if kind == _STRING_LEAF else content
 
 
 def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
-    """Returns the memory of a segment as an array; when it is deleted, the worker may reuse the segment."""
+    """Returns the bytes of a batch in a segment; when the array is deleted, the worker may reuse the segment.
+
+    Args:
+        name: (id of the worker's process, number of the segment, tensor of the segment or None if it was sent before).
+        size: the size of the batch, in bytes.
+    """
     process, number, tensor = name
     if tensor is not None:
         running = {process, *(child.pid for child in multiprocessing.active_children())}
@@ -1034,12 +1141,25 @@ def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
 
 
 def _release_segment(memory: Any, process: int) -> None:
+    """Clears the flag of a segment, so that the worker may reuse it.
+
+    Args:
+        memory: the segment as an array of bytes, which begins with the flag.
+        process: the id of the process that mapped the segment; others, its forked children, do nothing.
+    """
     if process == os.getpid():  # in a forked child, the parent may still have the tensors
         memory[0] = 0
 
 
 def _read_strings(root: Any, start: int, form: str, shape: tuple[int, ...] | None) -> Any:
-    """Returns strings of a segment as a list, or as an array of objects if they have a shape."""
+    """Returns strings of a segment as a list, or as an array of objects if they have a shape.
+
+    Args:
+        root: the bytes of the batch, as an array.
+        start: the offset of the strings in `root`, in bytes.
+        form: the format of `struct`, such as '3s5s' for strings of 3 and 5 bytes.
+        shape: the shape of the array; None for a list.
+    """
     items = struct.unpack_from(form, root, start)
     if shape is None:
         return list(items)
