@@ -341,14 +341,14 @@ class Divided:
     def _resume_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
         """Returns the state at which the division began, the number of items taken since, and the share to continue.
 
+        With the default block size, the same worker continues with the blocks of the state. The state of the same
+        worker of another rank also fits, such as that of rank 0, which Lightning saves: all ranks have taken the same
+        number of items.
+
         Args:
             start: a state of `state_dict()`, or of a `DatasetIterator`, for which the division begins at this state.
             dataset: the dataset of the pass.
             share: the share of this worker.
-
-        With the default block size, the same worker continues with the blocks of the state. The state of the same
-        worker of another rank also fits, such as that of rank 0, which Lightning saves: all ranks have taken the same
-        number of items.
 
         Raises:
             StateError: the state of a worker cannot be used for another number of ranks or workers.

@@ -106,6 +106,7 @@ class Audio(Leaf):
         pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
 
         def pack(value: Any) -> Any:
+            """Returns the values of the list for samples or a sound file."""
             if not isinstance(value, (list, tuple, np.ndarray)):
                 data, name = _read_content(value, path)
                 return samples_codec.pack(self._convert_samples(self._read_sound(data, name, path), path))

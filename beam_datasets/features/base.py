@@ -78,10 +78,14 @@ DocArg: TypeAlias = "str | Documentation | None"
 
 @dataclass(frozen=True, repr=False)
 class FeatureConnector(abc.ABC):
-    """One field of an example: which values it takes, and how they are stored in a record.
+    """One field of an example: its values, and the lists of a record that store them.
 
-    Connectors are immutable and compare by value; `compile_encoder` and `compile_decoder` make functions of a tree.
-    Each has a `shape` and a `dtype`: those of decoded values, and for composite features nests of their parts'.
+    Connectors are immutable and compare by value. `compile_encoder` and `compile_decoder` make functions from a tree of
+    connectors. Each connector has a `shape` and a `dtype`: the shape and dtype of decoded values, or for several
+    features, dicts of shapes and dtypes by name.
+
+    Attributes:
+        doc: the documentation of the feature.
     """
 
     doc: DocArg = field(default=None, kw_only=True, compare=False)

@@ -91,6 +91,7 @@ class BBoxFeature(Leaf):
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
         def check(value: Any) -> list[Any]:
+            """Returns the four numbers of a box, after checking them."""
             is_array = isinstance(value, np.ndarray)
             if isinstance(value, _NOT_NUMBERS):
                 raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers")

@@ -139,6 +139,7 @@ class ClassLabel(Leaf):
         indices_by_name = {name: i for i, name in enumerate(self.label_names or ())}
 
         def index(value: Any) -> int:
+            """Returns the index of a label, an index or a name."""
             if type(value) is not int:
                 value = convert(value)
             if -1 <= value < count:
@@ -146,6 +147,7 @@ class ClassLabel(Leaf):
             raise FeatureValueError(f"{path}: label {value} is outside [-1, {count}), for {count} classes")
 
         def convert(value: Any) -> int:
+            """Returns the index of a label that is not a Python int; its range is not checked."""
             if isinstance(value, bytes):
                 try:
                     value = value.decode("utf-8")
@@ -176,6 +178,7 @@ class ClassLabel(Leaf):
         count = self.num_classes
 
         def pack_many(items: Items) -> Any:
+            """Returns the indices of labels as an array of int64."""
             if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
                 check_unmasked(items, path)
                 if items.size and (items.min() < -1 or items.max() >= count):

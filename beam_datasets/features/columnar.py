@@ -100,7 +100,7 @@ class ColumnarDecoder:
 
         Raises:
             ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
-            FeatureError: the same if a feature does not decode; the message begins with its path.
+            FeatureError: the returned function raises it if a feature does not decode; the text begins with its name.
         """
         makers, nest = self._makers, self._indices
         columns = self._parse if self._num_single_groups == len(self._views) else self._columns
@@ -148,6 +148,7 @@ class ColumnarDecoder:
         parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
 
         def finish(results: list[Any]) -> Any:
+            """Returns the batch from the results of all tasks, in order."""
             remaining_results = iter(results)
             arrays = [
                 array
@@ -426,6 +427,7 @@ class Numbers(View):
         dtype, shape, size = self.dtype, self.shape, self._size
 
         def rows(column: bytearray) -> list[Any]:
+            """Returns the arrays of all records from the bytes of their numbers."""
             numbers = np.frombuffer(column, dtype)
             if len(numbers) == size:  # of one record
                 return [numbers.reshape(shape)]
@@ -598,6 +600,7 @@ class Images(BytesView):
         others: dict[int, NDArray[Any]] = {}  # images of other shapes
 
         def decode(start: int) -> None:
+            """Decodes the images [start, start + size) into the batch."""
             for i in range(start, min(start + size, n)):
                 if decode_into(column[i], targets[i]):
                     continue
@@ -608,6 +611,7 @@ class Images(BytesView):
                     others[i] = image
 
         def finish(_: list[Any]) -> list[Any]:
+            """Returns the batch, after adding images of other shapes."""
             if not others:
                 return [pixels]
             images = [others.get(i, image) for i, image in enumerate(pixels)]

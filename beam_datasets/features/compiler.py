@@ -21,7 +21,7 @@ from beam_datasets.formats.example import Buffer, record
 def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable[[Any], bytes]:
     """Returns the function from an example to its record: a canonical, serialized tf.train.Example.
 
-    The example's values are checked as they are encoded, and it is not changed.
+    The values of the example are checked during encoding. The example is not changed.
 
     Args:
         feature: the features of a dataset: a FeaturesDict (or a dict that means one), or a Sequence of dicts.
@@ -29,7 +29,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
             values that it encodes, as "zlib 1.3.1".
 
     Raises:
-        FeatureError: the features cannot be encoded, as two that would have the same name in the record. The returned
+        FeatureError: the features cannot be encoded, because two would have the same name in the record. The returned
             function raises it where a value does not fit: FeatureKeyError for a missing or unknown feature, else
             FeatureTypeError, FeatureValueError or FeatureOverflowError; the message begins with the feature's path.
 
@@ -54,14 +54,14 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
 
     Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
     Sequences are arrays of one dimension more, sequences of sequences `RaggedArray`; a sequence of dicts is a dict of
-    sequences. A `Dataset` feature is a `NestedDataset`, whose items are decoded one by one. What the record does not
-    have of an optional feature is None (TensorFlow Datasets, reading by TensorFlow, yields a number in its place).
+    sequences. A `Dataset` feature is a `NestedDataset`, whose items are decoded one by one. An optional feature that
+    the record lacks is None (TensorFlow Datasets, reading with TensorFlow, yields a number instead).
 
     Args:
         feature: the features of a dataset.
-        decoders: a nest like the features, with a `decode.Decoder` in place of those that are to be decoded in another
-            way; or a `decode.PartialDecoding`.
-        partial: which features to decode: a nest of names, see `decode.PartialDecoding`. Others are not looked at.
+        decoders: a nest with the structure of the features and a `decode.Decoder` in place of each feature that another
+            decoder decodes; or a `decode.PartialDecoding`.
+        partial: a nest of the names of the features to decode, see `decode.PartialDecoding`. Others are not read.
 
     Raises:
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError

@@ -153,6 +153,8 @@ def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Cal
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., FunctionDecoder]:
+        """Returns a function that makes decoders, which call `function`."""
+
         @wraps(function)
         def make(*args: Any, **kwargs: Any) -> FunctionDecoder:
             return FunctionDecoder(function, args, kwargs)

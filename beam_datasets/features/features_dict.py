@@ -166,6 +166,7 @@ class FeaturesDict(FeatureConnector):
         expected = self.features.keys()
 
         def encode(value: Any) -> bytes:
+            """Returns the map entries of a dict of values."""
             if type(value) is not dict or value.keys() != expected:
                 check(value)
             parts = [part(value[key]) for key, part in fields]
@@ -180,6 +181,7 @@ class FeaturesDict(FeatureConnector):
         check, expected = _keys_checker(frozenset(self.features), name), self.features.keys()
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns the map entries of a dict of values."""
             for item in items:
                 if type(item) is not dict or item.keys() != expected:
                     check(item)
@@ -312,6 +314,7 @@ def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
     where = f"{path}: " if path else ""
 
     def check(value: Any) -> None:
+        """Raises the error of a value that is not a mapping with exactly the expected names."""
         try:
             keys = set(value.keys())
         except AttributeError:

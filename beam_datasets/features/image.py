@@ -121,6 +121,7 @@ class Image(Leaf):
         check = self._checker(path)
 
         def pack(value: Any) -> bytes:
+            """Returns the bytes of the file of an image."""
             if not isinstance(value, np.ndarray):
                 if is_float:
                     raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
@@ -149,6 +150,7 @@ class Image(Leaf):
         decode = self.unpacker(path) if self.check == "decode" else None
 
         def check(data: bytes) -> None:
+            """Raises FeatureValueError if the content of a file is not a readable image of the feature."""
             try:
                 header = check_image(data)
                 self._check_header(header)
@@ -243,6 +245,7 @@ class Image(Leaf):
         decode = image_codec.decoder(stored, np.dtype(np.uint8) if is_float else self.dtype)
 
         def unpack(data: bytes) -> NDArray[Any]:
+            """Returns the pixels of the content of a file."""
             try:
                 pixels = decode(data)
             except ValueError as error:

@@ -85,6 +85,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
     """
 
     def decode(data: bytes) -> NDArray[Any]:
+        """Returns the pixels of the content of an image file."""
         try:
             pixels, bits = _decode(data, gray=channels == 1)
             if pixels.ndim == 4:

@@ -148,6 +148,7 @@ class Leaf(FeatureConnector):
             return get_missing_value() if values is None else unpack(values)
 
         def decode_items(lists: Lists) -> Any:
+            """Returns the items of the sequences in the lists of a record."""
             flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             items = unpack_many(flat)
             items = items if is_array else list(items)
@@ -183,6 +184,7 @@ class Leaf(FeatureConnector):
         item_names = [key for key, _ in self.own_lists(name, rank - 1)]
 
         def split(lists: Lists) -> tuple[int, Callable[[int, Lists], None]]:
+            """Returns the number of items, and the function that copies the lists of one item."""
             flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             if not size or len(flat) % size:
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
@@ -197,6 +199,7 @@ class Leaf(FeatureConnector):
             rows = _build_ragged(np.arange(count), tuple(lengths), name)
 
             def cut_rows(index: int, item: Lists) -> None:
+                """Adds the lists of the inner sequence at an index to `item`."""
                 row = rows[index]
                 item_indices, row_lengths = (row.flat_values, row.row_lengths) if rank > 2 else (row, ())
                 start = item_indices[0] * size if len(item_indices) else 0
@@ -232,6 +235,7 @@ def _pack_items(codec: Codec, items: Items, path: str) -> Any:
     """
 
     def pack(item_range: Items) -> Any:
+        """Returns the values of the items of a part of the sequence, in order."""
         if codec.pack_many is not None:
             return codec.pack_many(item_range)
         lists = [codec.pack(item) for item in item_range]

@@ -93,6 +93,7 @@ def array_maker(
     """
 
     def make(value: Any) -> NDArray[Any]:
+        """Returns a value as an array of the dtype and shape."""
         if isinstance(value, np.ndarray):
             check_unmasked(value, path)
             if value.dtype == dtype:
@@ -361,6 +362,7 @@ def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[A
         return None
 
     def check(array: NDArray[Any]) -> None:
+        """Raises FeatureValueError if a value of the array is out of bounds."""
         low = minimum is not None and bool(np.any(array < minimum))
         if low or (maximum is not None and bool(np.any(array > maximum))):
             wrong = array.min() if low else array.max()
@@ -392,12 +394,14 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
     to_list = _list_converter(dtype, path, allow_rounding=rounding)
 
     def pack(value: Any) -> NDArray[Any]:
+        """Returns the numbers of one item for the list."""
         array = make(value)
         if check:
             check(array)
         return to_list(array)
 
     def pack_many(items: Items) -> NDArray[Any]:
+        """Returns the numbers of all items for the list."""
         array = make_many(items)
         if check and array.size:
             check(array)
@@ -428,6 +432,7 @@ def _parse_text_before(
     number: Any = {"f": float, "b": lambda text: text}.get(dtype.kind, int)
 
     def parse(value: Any) -> Any:
+        """Returns a value, or nested lists, with numbers in place of texts."""
         if isinstance(value, (list, tuple)):
             return list(map(parse, value))
         if isinstance(value, (str, bytes)) and ("_" in value if isinstance(value, str) else b"_" in value):
@@ -437,6 +442,7 @@ def _parse_text_before(
         return value
 
     def make_parsed(value: Any) -> NDArray[Any]:
+        """Returns the array of a value whose texts are parsed."""
         try:
             value = parse(value)
         except (ValueError, OverflowError) as error:
@@ -461,6 +467,7 @@ def _items_array_maker(
     make_one = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
 
     def make_many(items: Items) -> NDArray[Any]:
+        """Returns the array of shape (n, *shape) of n items."""
         if len(items) == 0:
             return np.empty((0, *shape), dtype)  # type: ignore[arg-type]
         if isinstance(items, np.ndarray):
@@ -513,6 +520,7 @@ def stored_list_converter(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[
         return lambda values: values.astype(dtype, copy=not values.flags.writeable)
 
     def convert_integers(values: NDArray[Any]) -> NDArray[Any]:
+        """Returns integers as the narrower dtype, which must hold them."""
         narrow = values.astype(dtype)
         differs = narrow != values
         if differs.any():
@@ -537,6 +545,7 @@ def unpackers(
     """
 
     def reshape(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
+        """Returns a flat array in a shape, in which None is inferred."""
         target: Any = [-1 if length is None else length for length in shape] if None in shape else shape
         try:
             return array.reshape(target)
@@ -549,6 +558,7 @@ def unpackers(
         return array[0] if not shape and len(array) == 1 else reshape(array, shape)
 
     def unpack_many(values: Any) -> NDArray[Any]:
+        """Returns the items of the values of a list, an array of shape (n, *shape)."""
         if None in shape:
             raise FeatureValueError(
                 f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read"

@@ -86,6 +86,7 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
     """
 
     def pack(value: Any) -> list[bytes]:
+        """Returns the strings of a value as bytes, in C order."""
         if not shape:
             return [to_bytes(value, path)]
         try:
@@ -170,6 +171,7 @@ def array_codec(
     little, record = _little_endian(dtype), library_recorder()
 
     def pack(value: Any) -> bytes:
+        """Returns the bytes of a value, compressed if `compress` is set."""
         array = make(value)
         if check and array.size:
             check(array)
@@ -205,6 +207,7 @@ def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: b
     target = tuple(-1 if length is None else length for length in shape)
 
     def unpack(data: bytes) -> Any:
+        """Returns the array of stored bytes."""
         array_bytes = decompress(data, size, path) if compress else data
         try:
             array = np.frombuffer(array_bytes, little).reshape(target).astype(dtype)

@@ -153,6 +153,7 @@ class Sequence(FeatureConnector):
         encode_rows = self.feature.rows_encoder(name, rank + 1)
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns the map entries of sequences, the items of `len(lengths)` levels."""
             rows = [self.items_of(item, name) for item in items]
             if not rank:
                 return encode_rows(rows[0], ())
@@ -185,6 +186,7 @@ class Sequence(FeatureConnector):
             return decode
 
         def checked(lists: Lists) -> Any:
+            """Returns the decoded sequence, after checking the number of its items."""
             value = decode(lists)
             if len(value) != length:
                 raise FeatureValueError(f"{name}: the record has {len(value)} items; the feature has length={length}")
@@ -336,6 +338,7 @@ class Dataset(Sequence):
         splitters = [(path, leaf.items_splitter(path, levels)) for path, leaf, levels in self.leaves(name, rank)]
 
         def decode(lists: Lists) -> Any:
+            """Returns the NestedDataset of the lists of a record."""
             parts = {path: split(lists) for path, split in splitters}
             counts = {path: count for path, (count, _) in parts.items()}
             if len(set(counts.values())) > 1:
@@ -346,6 +349,7 @@ class Dataset(Sequence):
             cutters = [cut for _, cut in parts.values()]
 
             def item(index: int) -> Any:
+                """Returns the decoded item at an index."""
                 item_lists: Lists = {}
                 for cut in cutters:
                     cut(index, item_lists)

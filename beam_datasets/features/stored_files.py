@@ -55,6 +55,7 @@ def damage_finder(feature: Any) -> Callable[[Any], Iterator[tuple[int, str]]] | 
     columns = ColumnarDecoder(tree).columns
 
     def check(records: Any) -> Iterator[tuple[int, str]]:
+        """Yields (index of the record, '<name>: <problem>') of each damaged file."""
         column_tree = columns(records)
         for name, steps, kind in leaves:
             column: Any = column_tree

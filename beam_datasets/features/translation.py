@@ -94,6 +94,7 @@ class TranslationVariableLanguages(Wrapped):
         codes = self.language_codes
 
         def to_pairs(value: Any) -> list[dict[str, Any]]:
+            """Returns the sorted list of {'language': ..., 'translation': ...} of a dict of translations."""
             if not isinstance(value, dict):
                 raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
             unknown = [language for language in value if codes is not None and language not in codes]

@@ -83,6 +83,7 @@ class Wrapped(FeatureConnector):
         from_inner, is_array = self.from_inner_converter(path), has_one_shape(self)
 
         def convert_items(rows: Any) -> Any:
+            """Returns decoded sequences of the inner connector as sequences of this connector."""
             lengths = _get_row_lengths(rows, rank)
             items: Any = [from_inner(item) for item in _flatten_items(rows, rank, path)]
             if is_array:
@@ -227,6 +228,7 @@ class DynamicTensor(Wrapped):
         codec = tensor.codec(path)
 
         def to_inner(value: Any) -> dict[str, Any]:
+            """Returns {'shape': ..., 'value': ...} of an array; both are None for None."""
             if value is None and tensor.optional:
                 return {"shape": None, "value": None}
             array = make(value)
@@ -244,6 +246,7 @@ class DynamicTensor(Wrapped):
         compress = tensor.encoding is Encoding.ZLIB
 
         def from_inner(stored: dict[str, Any]) -> Any:
+            """Returns the array of {'shape': ..., 'value': ...}; None if it is missing."""
             if stored["value"] is None:
                 return None
             shape = tuple(stored["shape"].tolist())
@@ -594,6 +597,7 @@ def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[A
     """Returns the function `convert`, with a FeatureError that begins with `path` in place of errors about a value."""
 
     def convert_with_path(value: Any) -> Any:
+        """Returns `convert(value)`; errors about the value begin with the path."""
         try:
             return convert(value)
         except FeatureError as error:
