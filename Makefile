@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?= --rows 20000 --repeat 1
 
-.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-coming-from test-browser screenshots flink test-flink test-kubernetes test-prism sanitize lint format docs bench clean
+.PHONY: help quickstart test test-all test-slow test-wheel wheels test-interop test-adapters test-coming-from test-browser screenshots flink test-flink test-spark test-kubernetes test-prism sanitize lint format docs bench clean
 
 help:
 	@echo 'make quickstart    generate a dataset, look at it, read it back, take a part of it (in $(DATA))'
@@ -37,6 +37,7 @@ help:
 	@echo 'make test-browser  the explorer and the site in Chromium, which root gets by apt-get; make screenshots'
 	@echo 'make flink         generates and materializes on a Flink cluster on this machine (needs Java and Maven)'
 	@echo 'make test-flink    tests on such a cluster'
+	@echo 'make test-spark    tests on a Spark cluster on this machine (needs Java and Maven)'
 	@echo 'make test-kubernetes  a real API server checks the manifests (needs Go, Java and Maven)'
 	@echo 'make test-prism    tests on Prism, the runner of Beam in Go (needs Go)'
 	@echo 'make sanitize      tests the native module, built with AddressSanitizer (needs GCC)'
@@ -166,6 +167,11 @@ flink: .venv/.ready
 
 test-flink: .venv/.ready
 	BEAM_DATASETS_FLINK=required $(BIN)/pytest tests/engines -k flink $(PYTEST_ARGS)
+
+# Downloads are kept in ~/.cache/beam_datasets/spark. It takes minutes, as each job starts its executors, so
+# `make test-all` leaves it out.
+test-spark: .venv/.ready
+	BEAM_DATASETS_SPARK=required $(BIN)/pytest tests/engines/test_spark.py $(PYTEST_ARGS)
 
 # What this builds is kept in ~/.cache/beam_datasets too.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/beam_datasets

@@ -47,9 +47,9 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.native import crc32c
+from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
-from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 Path = str | os.PathLike[str]
 Patterns = Path | Sequence[Path]
@@ -79,13 +79,13 @@ def adopt(
 
     Args:
         pattern: the files: a path with `*`, `?` and `[...]`, or several, or {split: such patterns}.
-        features: what the records hold: a FeaturesDict, a dict that means one, or the path of a features.json.
-        name: of the dataset; None takes it from the names of files or directories that are as a dataset's.
-        version: of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
+        features: schema of the records: a FeaturesDict, a dict that means one, or the path of a features.json.
+        name: name of the dataset; None takes it from the names of files or directories that are as a dataset's.
+        version: version of the dataset; None takes it from the directory's name if that is a version, else it is 1.0.0.
         split: whose files they are; None takes it from the files' names if they contain it, else it is 'train'.
         data_dir: root of datasets, on a local disk; the files are copied to the new directory
             <data_dir>/<name>/<version>. None leaves them where they are; then one template must give their names.
-        decoders: for some of the features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
+        decoders: decoders of some features, as in `as_dataset`; what `decode.SkipDecoding` leaves out is not checked.
         **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
     Raises:
@@ -100,34 +100,34 @@ def adopt(
     tree: Any = catalog.read_features(features) if is_file else to_feature(features)
     is_new = data_dir is not None
     directory = files.directory if data_dir is None else catalog.root_dir(data_dir)
-    identity = _identity(files, directory, name, version, new=is_new)
+    identity = _make_identity(files, directory, name, version, new=is_new)
     described = DatasetInfo(builder=identity, features=tree, **info)
     checks = _Checks(names_check(tree), decoding_check(tree, decoders), block_check(tree, decoders))
     _check_free(identity.data_dir, new=is_new)
     templates = {}
     for one in files.splits:
-        template = DEFAULT_FILENAME_TEMPLATE if is_new else _template(files, one, identity)
+        template = DEFAULT_FILENAME_TEMPLATE if is_new else _make_template(files, one, identity)
         templates[one] = FilenameTemplate(described.name, one, template=template)
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_staged(identity.data_dir)) if is_new else identity.data_dir
+        folder = stack.enter_context(_staging(identity.data_dir)) if is_new else identity.data_dir
         write = stack.enter_context(_undone_on_error())
         splits: dict[str, ShardColumns] = {}
         for one, paths in files.splits.items():
             places = zip(paths, templates[one].filenames(len(paths)))
-            rows = [_shard(checks, path, storage.join(folder, file), write) for path, file in places]
+            rows = [_adopt_shard(checks, path, storage.join(folder, file), write) for path, file in places]
             splits[one] = ShardColumns(*map(list, zip(*rows)))
-        _describe(described, templates, splits, folder, write)
+        _write_metadata(described, templates, splits, folder, write)
     return builder_from_directory(identity.data_dir)
 
 
-def _identity(
-    found: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
+def _make_identity(
+    files: BareFiles, directory: str, name: str | None, version: VersionOrStr | None, *, new: bool
 ) -> DatasetIdentity:
     """Returns which dataset it will be, and in which directory."""
     folder = storage.basename(directory)
     is_version = not new and Version.is_valid(folder)
     above = storage.basename(storage.dirname(directory)) if is_version else None
-    name = name or found.dataset or above
+    name = name or files.dataset or above
     if name is None:
         raise ValueError("the names of the files say no dataset: give adopt(name=...).")
     check_dataset_name(name)
@@ -137,11 +137,11 @@ def _identity(
     return DatasetIdentity(name, chosen, storage.join(directory, name, str(chosen)) if new else directory)
 
 
-def _template(found: BareFiles, split: str, identity: DatasetIdentity) -> str:
+def _make_template(files: BareFiles, split: str, identity: DatasetIdentity) -> str:
     """Returns the template that names a split's files where they are."""
-    template = found.template(split, identity.name, identity.data_dir)
+    template = files.template(split, identity.name, identity.data_dir)
     if template is None:
-        paths = found.splits[split]
+        paths = files.splits[split]
         raise InputError(
             f"split {split!r}: dataset_info.json names files by a template with five-digit numbers, and there is none "
             f"for {paths[0]} ... {paths[-1]}. Give adopt(data_dir=...) for a directory of its own with usual names."
@@ -189,12 +189,12 @@ class _Checks:
         return self.block is not None and self.block(records)  # type: ignore[arg-type]
 
 
-def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
+def _adopt_shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, ...]:
     """Checks a file, copies it if it is not in its place, and writes its index; returns a row of ShardColumns."""
     crc, offsets, is_empty = 0, [np.zeros(1, np.int64)], True
     with storage.open_reader(path) as reader, contextlib.ExitStack() as stack:
         writer = None if path == target else stack.enter_context(storage.open_writer(target))
-        for chunk in _scan(reader, path):
+        for chunk in _read_checked(reader, path):
             records = chunk.records()
             _check_records(checks, path, chunk, records)
             is_empty = is_empty and not any(map(has_features, records))
@@ -211,7 +211,7 @@ def _shard(checks: _Checks, path: str, target: str, write: Write) -> tuple[int, 
     return count, size - tfrecord.OVERHEAD * count, size, crc, crc32c(index)
 
 
-def _scan(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
+def _read_checked(reader: storage.Reader, path: str) -> Iterator[tfrecord.Chunk]:
     """Yields the checked chunks of a file.
 
     Raises:
@@ -282,7 +282,7 @@ def _undone_on_error() -> Iterator[Write]:
 
 
 @contextlib.contextmanager
-def _staged(directory: str) -> Iterator[str]:
+def _staging(directory: str) -> Iterator[str]:
     """Provides a directory that is renamed to `directory` at the end; if an error occurs, it is removed."""
     with storage.empty_new_dirs_removed(directory), beside(directory) as folder:
         staging = storage.join(folder, storage.basename(directory))
@@ -291,7 +291,7 @@ def _staged(directory: str) -> Iterator[str]:
         storage.rename_dir(staging, directory)
 
 
-def _describe(
+def _write_metadata(
     info: DatasetInfo,
     templates: Mapping[str, FilenameTemplate],
     splits: Mapping[str, ShardColumns],
@@ -348,7 +348,7 @@ class BareFiles:
     def template(self, split: str, dataset: str, directory: str) -> str | None:
         """Returns the template of the names of a split's files, relative to a directory; None if there is none."""
         names = [path[len(directory.rstrip("/")) + 1 :] for path in self.splits[split]]
-        for template in _templates(names[0], len(names)):
+        for template in _possible_templates(names[0], len(names)):
             try:
                 expected = FilenameTemplate(dataset, split, template=template).filenames(len(names))
                 if list(expected) == names:
@@ -373,9 +373,9 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     if isinstance(pattern, Mapping):
         if split is not None:
             raise ValueError(f"split={split!r} means nothing where patterns are given for each split: leave it out.")
-        splits = {name: _matches(patterns) for name, patterns in pattern.items()}
+        splits = {name: _match_files(patterns) for name, patterns in pattern.items()}
     else:
-        splits = _by_split(_matches(pattern), split)
+        splits = _by_split(_match_files(pattern), split)
     if not splits:
         raise InputError("expected patterns of the files to adopt, got none.")
     for name, files in splits.items():
@@ -384,11 +384,11 @@ def find_files(pattern: Patterns | Mapping[str, Patterns], split: str | None = N
     path_counts = Counter(path for files in splits.values() for path in files)
     if twice := [path for path, count in path_counts.items() if count > 1]:
         raise InputError(f"{twice[0]} is matched twice; its examples would be in the dataset twice.")
-    datasets = {shard.dataset for files in splits.values() for shard in _shards(files) or []}
+    datasets = {shard.dataset for files in splits.values() for shard in _parse_shard_names(files) or []}
     return BareFiles(splits, datasets.pop() if len(datasets) == 1 else None)
 
 
-def _matches(patterns: Patterns) -> list[str]:
+def _match_files(patterns: Patterns) -> list[str]:
     """Returns the files that match, in the order of the patterns, each one's sorted by name; no index files."""
     listed = [patterns] if isinstance(patterns, (str, os.PathLike)) else list(patterns)
     matches: list[str] = []
@@ -404,7 +404,7 @@ def _matches(patterns: Patterns) -> list[str]:
     return [path for path in matches if path not in indexes]
 
 
-def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
+def _parse_shard_names(paths: Sequence[str]) -> list[ShardFilename] | None:
     """Returns the parts of the names; None if one of them is not of the default form."""
     names = [storage.basename(path) for path in paths]
     return [ShardFilename.parse(name) for name in names] if all(map(ShardFilename.is_valid, names)) else None
@@ -412,7 +412,7 @@ def _shards(paths: Sequence[str]) -> list[ShardFilename] | None:
 
 def _by_split(paths: list[str], split: str | None) -> dict[str, list[str]]:
     """Groups paths by the split in their names; all are of `split` if it is given, or of 'train' if a name has none."""
-    shards = _shards(paths)
+    shards = _parse_shard_names(paths)
     if split is not None or shards is None:
         return {split or "train": paths} if paths else {}
     paths_by_split = defaultdict(list)
@@ -436,7 +436,7 @@ def _check_complete(split: str, paths: Sequence[str]) -> None:
             )
 
 
-def _templates(first: str, count: int) -> list[str]:
+def _possible_templates(first: str, count: int) -> list[str]:
     """Returns possible templates of the first file's name: the default, then those made of its own text."""
     width = max(NUM_DIGITS, len(str(count)))
     zero, total = "0" * width, f"{count:0{width}d}"

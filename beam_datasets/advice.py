@@ -208,12 +208,12 @@ def _warn_of_buffer_size(seed: int) -> None:
 def _argument_fields(function_name: str, values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
     """Returns the text of each argument, and of the receiver as `ds`: its source if known, otherwise its value."""
     call = _written_call(function_name)
-    fields = {name: _shown(value) for name, value in values.items()}
+    fields = {name: _abbreviate(value) for name, value in values.items()}
     fields |= {**dict(zip(names, call.positional)), **call.keywords}
     return {"ds": call.receiver or "ds", **fields}
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     """Returns a short text for a value: a callable's name, or "function"; otherwise an abbreviated `repr`."""
     name = getattr(value, "__name__", "")
     return (name if name.isidentifier() else "function") if callable(value) else shown(value)
@@ -255,7 +255,7 @@ def _written_call(name: str) -> WrittenCall:
     uses = _uses("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))).get(name, [])
     end = _end_of_expression(frame)
     if end is not None:  # of the attribute that is missing, or of the call whose arguments are wrong
-        uses = [use for use in uses if end in map(_end, use)]
+        uses = [use for use in uses if end in map(_end_of_node, use)]
     else:
         uses = [use for use in uses if use[0].lineno <= frame.f_lineno <= (use[-1].end_lineno or 0)]
     return _as_written(*uses[0]) if len(uses) == 1 else WrittenCall()  # several: ambiguous
@@ -280,7 +280,7 @@ def _uses(source: str) -> dict[str, list[tuple[ast.expr, ...]]]:
     return uses
 
 
-def _end(node: ast.expr) -> tuple[int | None, int | None]:
+def _end_of_node(node: ast.expr) -> tuple[int | None, int | None]:
     """Returns (line, column in bytes) of the end of a node."""
     return node.end_lineno, node.end_col_offset
 

@@ -49,12 +49,12 @@ class BuilderConfig:
     """A variant of a dataset; authors add fields by subclassing it as a dataclass.
 
     Attributes:
-        name: of the variant; it becomes a directory.
+        name: name of the variant; it becomes a directory.
         version: the variant's own version; None for the builder's.
         supported_versions: further versions of the variant that can be read; with `version` only.
         release_notes: version -> what is new in it.
-        description: what the variant is about.
-        tags: of the variant.
+        description: description of the variant.
+        tags: tags of the variant.
     """
 
     name: str = ""
@@ -70,7 +70,7 @@ class SplitGenerator:
     """A split in the form of a list: `_generate_examples` is called with these arguments.
 
     Attributes:
-        name: of the split.
+        name: name of the split.
         gen_kwargs: the arguments.
     """
 
@@ -80,18 +80,19 @@ class SplitGenerator:
 
 @dataclass
 class DownloadConfig:
-    """How a dataset is generated, under the names of TensorFlow Datasets; see `DatasetBuilder.build`.
+    """Options of generating a dataset, under the names of TensorFlow Datasets; see `DatasetBuilder.build`.
 
     Attributes:
-        manual_dir: where the user has put what cannot be downloaded.
+        manual_dir: directory of files that the user must download by hand.
         extract_dir: has no meaning here: archives are unpacked in the download directory.
         register_checksums: the checksums of downloads are recorded instead of checked.
         force_checksums_validation: a download without recorded checksum is an error.
         verify_ssl: whether certificates of servers are verified.
-        override_max_simultaneous_downloads: how many files are fetched at the same time; None for the builder's
+        override_max_simultaneous_downloads: maximum number of simultaneous downloads; None for the builder's
             MAX_SIMULTANEOUS_DOWNLOADS.
         try_download_gcs: has no meaning here: nothing is taken from the bucket of TensorFlow Datasets.
-        num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: as there.
+        num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: see
+            `DatasetBuilder.build`.
         download_mode, compute_stats, beam_runner, nondeterministic_order: errors that say what to use instead.
     """
 
@@ -135,10 +136,10 @@ class DatasetBuilder:
         SUPPORTED_VERSIONS: further versions that can be read.
         RELEASE_NOTES: version -> what is new in it.
         BUILDER_CONFIGS: the variants.
-        DEFAULT_BUILDER_CONFIG_NAME: which of them a bare name means; None for the first.
+        DEFAULT_BUILDER_CONFIG_NAME: name of the config that a bare name means; None for the first.
         BLOCKED_VERSIONS: versions that must not be used any more.
-        MANUAL_DOWNLOAD_INSTRUCTIONS: what the user must put into the manual directory.
-        MAX_SIMULTANEOUS_DOWNLOADS: how many files a server is asked for at the same time; None for 8.
+        MANUAL_DOWNLOAD_INSTRUCTIONS: the files that the user must put into the manual directory, and their source.
+        MAX_SIMULTANEOUS_DOWNLOADS: maximum number of simultaneous downloads from a server; None for 8.
         name: the dataset's name.
         pkg_dir_path: directory of README.md, CITATIONS.bib and checksums.tsv; None for that of the module.
     """
@@ -295,16 +296,16 @@ class DatasetBuilder:
         """Generates the dataset, publishes it and returns its directory.
 
         Args:
-            storage_options: of the store of `data_dir`, for a builder that was made without; it has them from then on.
+            storage_options: options of the store of `data_dir`, for a builder that was made without; it keeps them.
                 Workers get them with the job.
-            download_dir: where downloads are kept, which workers must see; None for `downloads` in `data_dir`, or in
+            download_dir: directory of downloads, visible to all workers; None for `downloads` in `data_dir`, or in
                 ~/beam_datasets if that is a store.
-            manual_dir: where the user has put what cannot be downloaded; None for `manual` in `download_dir`.
+            manual_dir: directory of files that the user must download by hand; None for `manual` in `download_dir`.
             register_checksums: the checksums of downloads are recorded in checksums.tsv beside the builder's module,
                 instead of checked against it.
             force_checksums: a download whose checksum is not recorded is an error.
             verify_ssl: whether certificates of servers are verified.
-            max_downloads: how many files are fetched at the same time; None for MAX_SIMULTANEOUS_DOWNLOADS.
+            max_downloads: maximum number of simultaneous downloads; None for MAX_SIMULTANEOUS_DOWNLOADS.
             overwrite: whether a published version is generated again, on a local disk. It stays until the new one is
                 complete, and is deleted then. A process that is reading it may fail, or get examples of both.
             **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
@@ -410,7 +411,7 @@ class DatasetBuilder:
 
         Args:
             data_dir: root of the datasets.
-            first: how many examples each split has at most, the first of its source; None for all. What Beam makes is
+            first: maximum number of examples of each split, the first of its source; None for all. What Beam makes is
                 not cut.
         """
         other = object.__new__(type(self))  # not as pickled for a worker, which downloads nothing
@@ -431,7 +432,7 @@ class DatasetBuilder:
         """Generates the dataset unless it is published already: `build` under the name of TensorFlow Datasets.
 
         Args:
-            download_dir: where downloads are kept; see `build`.
+            download_dir: directory of downloads; see `build`.
             download_config: a `DownloadConfig`, or an object with any of its attributes.
             **options: see `build`; they win.
         """

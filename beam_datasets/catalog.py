@@ -89,7 +89,7 @@ def root_dir(data_dir: DataDir = None, storage_options: Options = None) -> str:
 
     Args:
         data_dir: the root.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         TypeError: data_dir is not a path.
@@ -167,7 +167,9 @@ def find_dataset_dir(
     versions = list_versions(wanted.name, config, data_dir=root)
     if not versions:
         raise _not_found(wanted.name, config, root)
-    return storage.join(folder, str(choose_version(version, versions, of=f"{_label(wanted.name, config)} in {root}")))
+    return storage.join(
+        folder, str(choose_version(version, versions, of=f"{_join_config(wanted.name, config)} in {root}"))
+    )
 
 
 def split_config(config: Any, version: VersionOrStr | None) -> tuple[Any, VersionOrStr | None]:
@@ -199,7 +201,7 @@ def _warn_of_higher(name: str, config: str | None, directory: str, root: str) ->
     highest = max(list_versions(name, config, data_dir=root), default=chosen)
     if highest > chosen and directory not in _warned:
         _warned.add(directory)
-        label = _label(name, config)
+        label = _join_config(name, config)
         warnings.warn(
             f"'{label}' means {chosen} here, because a builder of this version is imported; without it '{label}' means "
             f"{highest}, the highest published version in {root}. Name one: '{label}:{chosen}' or '{label}:latest'.",
@@ -216,7 +218,7 @@ def find_published(
         name_or_dir: a name as `find_dataset_dir` takes it, or with '/' before the version, as in 'digits/small/1.0.0';
             or a directory: a URL, a path that begins with '/', '.' or '~', or any other one that holds a version.
         data_dir: root of the datasets, for a name; see `root_dir`.
-        storage_options: of the store of the directory, or for a name of `data_dir`.
+        storage_options: options of the store of the directory, or for a name of `data_dir`.
 
     Raises:
         DatasetNotFoundError: no published version has this name; the message lists what exists. Or it is not a name.
@@ -329,7 +331,9 @@ def list_published(name: str, data_dir: DataDir = None) -> list[str]:
     """Returns the full names of what is published of a dataset, such as 'digits/small:1.0.0'."""
     root = root_dir(data_dir)
     configs = [None, *list_configs(name, root)]
-    return [f"{_label(name, config)}:{v}" for config in configs for v in list_versions(name, config, data_dir=root)]
+    return [
+        f"{_join_config(name, config)}:{v}" for config in configs for v in list_versions(name, config, data_dir=root)
+    ]
 
 
 def published_instead(name: str, root: str) -> str:
@@ -400,7 +404,7 @@ def _canonical(builder: Any, root: str) -> str:
     if is_published(directory):
         return directory
     config = builder.builder_config.name if builder.builder_config else None
-    label = _label(builder.name, config)
+    label = _join_config(builder.name, config)
     raise DatasetNotFoundError(
         f"{label}:{builder.version}, the version of its code, is not published in {root}; "
         f"{published_instead(builder.name, root)}. Generate it with build(), or ask for one that is there."
@@ -432,7 +436,7 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
     return DatasetNotFoundError(f"no dataset {name!r} is published in {root}; datasets there are: {there}.{advice}")
 
 
-def _label(name: str, config: str | None) -> str:
+def _join_config(name: str, config: str | None) -> str:
     return f"{name}/{config}" if config else name
 
 

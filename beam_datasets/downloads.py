@@ -59,7 +59,7 @@ class DownloadError(BeamDatasetsError):
 
 
 class ExtractMethod(enum.Enum):
-    """How an archive is unpacked; those of TensorFlow Datasets."""
+    """Format of an archive, under the names of TensorFlow Datasets."""
 
     NO_EXTRACT = "no"
     TAR = "tar"
@@ -91,9 +91,9 @@ class Resource:
     """A URL, with what it does not say itself.
 
     Attributes:
-        url: where the file is fetched.
-        extract_method: how it is unpacked; None for what the name of the file says.
-        path: where the file is, for `extract` and `iter_archive`.
+        url: address of the file.
+        extract_method: format of the archive; None derives it from the file's name.
+        path: local path of the file, for `extract` and `iter_archive`.
     """
 
     url: str | None = None
@@ -103,12 +103,12 @@ class Resource:
 
 @dataclass(frozen=True)
 class Checksum:
-    """What is recorded of a URL.
+    """Recorded size and checksum of the file at a URL.
 
     Attributes:
-        size: of the file, in bytes.
-        sha256: of its content, hexadecimal.
-        filename: under which it is found in the manual directory; None where that is not known.
+        size: size of the file in bytes.
+        sha256: SHA-256 of its content, in hexadecimal digits.
+        filename: name of the file in the manual directory; None if unknown.
     """
 
     size: int
@@ -146,18 +146,18 @@ def write_checksums(path: str | os.PathLike[str], checksums: Mapping[str, Checks
 
 @dataclass(frozen=True)
 class DownloadSettings:
-    """Where downloads go, and what is done with their checksums.
+    """Directories of downloads, and rules for their checksums.
 
     Attributes:
-        download_dir: where files are kept; workers must see it.
-        manual_dir: where the user has put what cannot be fetched; None for `manual` in `download_dir`.
-        instructions: what the user must put there.
-        checksums: what is recorded of URLs.
+        download_dir: directory of downloaded files; workers must see it.
+        manual_dir: directory of files that the user must provide; None for `manual` in `download_dir`.
+        instructions: instructions for the user about these files.
+        checksums: recorded sizes and checksums, by URL.
         register_to: a file that gets the checksums of what is fetched, instead of checking them; None checks.
         force_checksums: a URL without checksum is an error.
         offline: nothing is fetched: what is not there is an error. So it is on a worker.
         verify_ssl: whether certificates of servers are verified.
-        max_at_once: how many files are fetched at the same time.
+        max_at_once: maximum number of simultaneous downloads.
     """
 
     download_dir: Path
@@ -176,7 +176,7 @@ class DownloadSettings:
 
     @property
     def manual_files(self) -> Path:
-        """Where the user has put what cannot be fetched, if there is anything."""
+        """The directory of files that the user must provide, even if it is missing or empty."""
         return (self.manual_dir or self.download_dir / "manual").absolute()
 
     def check_manual_dir(self, error: Exception) -> None:
@@ -204,12 +204,12 @@ class DownloadManager:
 
     @property
     def download_dir(self) -> Path:
-        """Where files are kept."""
+        """The directory of downloaded files."""
         return self._settings.download_dir
 
     @property
     def manual_dir(self) -> Path:
-        """Where the user has put what cannot be fetched.
+        """The directory of files that the user must provide.
 
         Raises:
             DownloadError: the directory does not exist or is empty; the message says what must be there.
@@ -315,7 +315,7 @@ class DownloadManager:
         self._note(url, path)
         return path
 
-    def _checked(self, path: Path, url: str, known: Checksum | None) -> Path:
+    def _checked(self, path: Path, url: str, recorded: Checksum | None) -> Path:
         """Returns a file or directory of this machine, after comparing a file with its recorded checksum.
 
         Raises:
@@ -323,26 +323,26 @@ class DownloadManager:
         """
         if not path.exists():
             raise DownloadError(f"{path} does not exist; expected a file of this machine, or a URL with its scheme.")
-        if known and path.is_file() and (path.stat().st_size != known.size or _sha256(path) != known.sha256):
-            raise DownloadError(f"{path} is not the file that was recorded for {url} ({known}).")
+        if recorded and path.is_file() and (path.stat().st_size != recorded.size or _sha256(path) != recorded.sha256):
+            raise DownloadError(f"{path} is not the file that was recorded for {url} ({recorded}).")
         if path.is_file() and self.register_checksums:
             self._note(url, path)
         return path
 
-    def _cached(self, url: str, known: Checksum | None) -> Path | None:
+    def _cached(self, url: str, recorded: Checksum | None) -> Path | None:
         """Returns the file of a URL from the manual or download directory; None if it must be fetched.
 
         Raises:
             DownloadError: a required checksum is missing or differs, or a worker would have to fetch it.
         """
         settings = self._settings
-        if known is None and settings.force_checksums and not self.register_checksums:
+        if recorded is None and settings.force_checksums and not self.register_checksums:
             raise DownloadError(f"{url} has no recorded checksum; record it by --register_checksums.")
-        if known and known.filename and (by_hand := settings.manual_files / known.filename).is_file():
-            if by_hand.stat().st_size != known.size or _sha256(by_hand) != known.sha256:
-                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({known}).")
+        if recorded and recorded.filename and (by_hand := settings.manual_files / recorded.filename).is_file():
+            if by_hand.stat().st_size != recorded.size or _sha256(by_hand) != recorded.sha256:
+                raise DownloadError(f"{by_hand} is not the file that was recorded for {url} ({recorded}).")
             return by_hand
-        path = self._kept(self._place(url, None if self.register_checksums else known))
+        path = self._kept(self._place(url, None if self.register_checksums else recorded))
         if path.is_file() and (settings.offline or not self.register_checksums or url in self._fetched):
             return path
         if settings.offline:
@@ -352,10 +352,10 @@ class DownloadManager:
             )
         return None
 
-    def _place(self, url: str, known: Checksum | None) -> Path:
+    def _place(self, url: str, recorded: Checksum | None) -> Path:
         """Returns where the file of a URL is kept; with another checksum it is another file."""
-        name = (known and known.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
-        key = hashlib.sha256(f"{url} {known.sha256 if known else ''}".encode()).hexdigest()[:16]
+        name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
+        key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{_end_of(name)}"
 
     def _kept(self, path: Path) -> Path:
@@ -363,7 +363,7 @@ class DownloadManager:
         same_key = path.parent.glob(f"{path.name.partition('-')[0]}-*")
         return path if path.is_file() else next(filter(Path.is_file, same_key), path)
 
-    def _fetch(self, url: str, known: Checksum | None) -> Path:
+    def _fetch(self, url: str, recorded: Checksum | None) -> Path:
         """Fetches a URL into the download directory; returns the file, named as the server names it if it does.
 
         Raises:
@@ -371,27 +371,27 @@ class DownloadManager:
         """
         with needs("downloads need pooch", "download"):
             import pooch
-        path = self._place(url, known)
+        path = self._place(url, recorded)
         pooch.get_logger().setLevel("WARNING")
         if self.register_checksums:
             self._kept(path).unlink(missing_ok=True)  # what is recorded is what is there now
-        fetcher = _Fetcher(path.with_name(f".{path.name}.part"), known, self._settings.verify_ssl)
+        fetcher = _Fetcher(path.with_name(f".{path.name}.part"), recorded, self._settings.verify_ssl)
         try:
             pooch.retrieve(
                 url,
-                known_hash=known and f"sha256:{known.sha256}",
+                known_hash=recorded and f"sha256:{recorded.sha256}",
                 fname=path.name,
                 path=path.parent,
                 downloader=fetcher,
             )
         except ValueError as error:  # what pooch raises of a hash that differs
-            if known is None:
+            if recorded is None:
                 raise
             raise DownloadError(
-                f"{url}: the file that was fetched is not the recorded one ({known}). If it changed on purpose, "
+                f"{url}: the file that was fetched is not the recorded one ({recorded}). If it changed on purpose, "
                 f"record its checksum by --register_checksums. {error}"
             ) from error
-        if fetcher.name and not (known and known.filename):  # its ending says how the file is unpacked
+        if fetcher.name and not (recorded and recorded.filename):  # its ending says how the file is unpacked
             path = path.replace(path.with_name(f"{path.name.partition('-')[0]}-{fetcher.name}"))
         return path
 
@@ -425,7 +425,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
 
     Args:
         path: the archive.
-        method: how it is packed; None for what its name says.
+        method: format of the archive; None derives it from the file's name.
 
     Raises:
         DownloadError: the archive is damaged, or has a path that leads out of it.
@@ -435,7 +435,7 @@ def iter_archive(path: str | os.PathLike[str], method: ExtractMethod | None = No
         parts = posixpath.normpath(name).split("/")
         if name and (parts[0].startswith(".") or parts[-1].startswith(".") or name.endswith("~")):
             continue
-        member = io.BufferedReader(_MemberFile(Path(path), _guarded(Path(path), open_member)))
+        member = io.BufferedReader(_MemberFile(Path(path), _call_guarded(Path(path), open_member)))
         yield posixpath.normpath(name) if name else "", member
 
 
@@ -452,8 +452,8 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
         if method not in _SINGLE:
             temporary.mkdir()
         for name, open_member in members:
-            with _guarded(path, open_member) as source, _created(temporary / name, path) as sink:
-                while piece := _guarded(path, source.read, _PIECE):
+            with _call_guarded(path, open_member) as source, _create_member(temporary / name, path) as sink:
+                while piece := _call_guarded(path, source.read, _PIECE):
                     left -= len(piece)
                     if left < 0:
                         raise DownloadError(
@@ -463,11 +463,11 @@ def extract(path: Path, method: ExtractMethod, target: Path) -> None:
                     sink.write(piece)
 
 
-def _created(place: Path, archive: Path) -> IO[bytes]:
+def _create_member(target: Path, archive: Path) -> IO[bytes]:
     """Returns a new file for a member of an archive; two may have paths of which one is below the other."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return place.open("wb")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("wb")
     except (OSError, RecursionError) as error:
         raise DownloadError(f"{archive} has a member that cannot be unpacked: {error!s:.300}") from error
 
@@ -486,7 +486,7 @@ def _members(
         return
     generator = _zip_members(path) if method is ExtractMethod.ZIP else _tar_members(path)
     with contextlib.closing(generator) as members:
-        while (member := _guarded(path, next, members, None)) is not None:
+        while (member := _call_guarded(path, next, members, None)) is not None:
             name, is_link, open_member = member
             parts = name.replace("\\", "/").split("/")
             if not (parts[0] and set(parts) - {"", "."}) or ".." in parts or "\0" in name or name[1:2] == ":":
@@ -507,7 +507,7 @@ def _leads_to_member(open_link: Callable[[], Any]) -> bool:
         return False
 
 
-def _guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_guarded(path: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Returns what a function of an archive returns; what libraries raise of damage becomes a `DownloadError`."""
     try:
         return function(*arguments)
@@ -533,15 +533,15 @@ class _MemberFile(io.RawIOBase):
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        position: int = _guarded(self._path, self._file.seek, offset, whence)
+        position: int = _call_guarded(self._path, self._file.seek, offset, whence)
         return position
 
     def readall(self) -> bytes:
-        data: bytes = _guarded(self._path, self._file.read)
+        data: bytes = _call_guarded(self._path, self._file.read)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        data = _guarded(self._path, self._file.read, len(buffer))
+        data = _call_guarded(self._path, self._file.read, len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
@@ -615,8 +615,8 @@ def _replacing(target: Path) -> Iterator[Path]:
 class _Fetcher:
     """Fetches a URL for pooch: goes on with what is there, and tries again what may pass."""
 
-    def __init__(self, part: Path, known: Checksum | None, verify_ssl: bool) -> None:
-        self._part, self._known, self._verify_ssl = part, known, verify_ssl
+    def __init__(self, part: Path, recorded: Checksum | None, verify_ssl: bool) -> None:
+        self._part, self._known, self._verify_ssl = part, recorded, verify_ssl
         self._tag = part.with_name(part.name + ".etag")
         self.name = ""  # that the server gives the file
 
@@ -726,13 +726,13 @@ class _Fetcher:
         is_packed = response.headers.get("Content-Encoding", "identity") != "identity"  # though not asked for
         tag = response.headers.get("ETag", "")  # what a later request for the rest must match
         self._tag.write_text("" if is_packed or tag.startswith("W/") else tag)
-        length = _number(response.headers.get("Content-Length"))
+        length = _parse_header_number(response.headers.get("Content-Length"))
         with self._part.open("ab") as file, _bar(self._part, start, None if is_packed else length) as bar:
             for piece in response.iter_content(_PIECE >> 4):  # of a piece that is cut nothing comes
                 file.write(piece)
                 bar.update(len(piece))
         came, size = response.raw.tell(), self._part.stat().st_size  # what came may have been unpacked
-        total = _number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
+        total = _parse_header_number(response.headers.get("Content-Range", "").rpartition("/")[2]) if start else None
         for got, wanted in ((came, length), (size, total)):
             if wanted is not None and got != wanted:
                 raise _TryAgainError(f"{got:,} of {wanted:,} bytes came", None)
@@ -747,7 +747,7 @@ def _why_unreachable(error: Exception) -> Exception | None:
     return reason if isinstance(reason, urllib3.exceptions.NewConnectionError) else None
 
 
-def _number(header: str | None) -> int | None:
+def _parse_header_number(header: str | None) -> int | None:
     """Returns the number that a header has; None for anything else."""
     return int(header) if header and re.fullmatch("[0-9]{1,15}", header) else None
 

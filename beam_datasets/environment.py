@@ -86,10 +86,10 @@ def _packages() -> Iterator[tuple[str, str]]:
             packages.setdefault(match["extra"] or "", []).append(match["package"])
     for extra, names in packages.items():
         if extra not in _OF_DEVELOPERS:
-            yield f"[{extra}]" if extra else "needed", ", ".join(dict.fromkeys(map(_version, names)))
+            yield f"[{extra}]" if extra else "needed", ", ".join(dict.fromkeys(map(_format_version, names)))
 
 
-def _version(package: str) -> str:
+def _format_version(package: str) -> str:
     try:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:

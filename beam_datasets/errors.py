@@ -95,7 +95,7 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
     Attributes:
         path: the shard.
-        offset: where the record begins in the file, in bytes.
+        offset: first byte of the record in the file.
         record: the record's number in the file, from 0; None where it cannot be known.
         repairable: whether `beam-datasets verify --repair` may help: not if the file was never published, or was
             published so.

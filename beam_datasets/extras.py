@@ -27,7 +27,7 @@ def needs(what: str, extra: str) -> Iterator[None]:
 
     Args:
         what: such as "Parquet files need pyarrow".
-        extra: that has it.
+        extra: the extra that installs it.
 
     Raises:
         MissingDependencyError: there was an ImportError.

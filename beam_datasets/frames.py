@@ -41,7 +41,7 @@ def of(error: BaseException) -> list[Frame]:
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is one of this package, here or where it is installed on another machine.
+    """Returns whether a file belongs to this package, here or where it is installed on another machine.
 
     A folder of other files may have the package's name.
 
@@ -62,7 +62,7 @@ def is_beam(file: str) -> bool:
 
 
 def is_authors(file: str) -> bool:
-    """Whether a file is neither of this package nor of Python, Beam or another installed package."""
+    """Returns whether a file belongs neither to this package nor to Python, Beam or another installed package."""
     return not (is_own(file) or _INSTALLED.search(file) or _is_running(file))
 
 
@@ -77,9 +77,9 @@ def entry_of_installed(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in installed if not (is_own(frame.file) or _is_running(frame.file))), None)
 
 
-def placed(where: Sequence[str], found: Sequence[Frame]) -> str:
+def placed(where: Sequence[str], frames: Sequence[Frame]) -> str:
     """Returns words and the place in the author's code, as they end a message; '' if there are none."""
-    frame = last_of_author(found) or entry_of_installed(found)
+    frame = last_of_author(frames) or entry_of_installed(frames)
     words = ", ".join([*where, f"at {frame}"] if frame else where)
     return f"\n  ({words})" if words else ""
 

@@ -109,10 +109,10 @@ class _Names(types.ModuleType):
         if name.startswith("_"):
             raise AttributeError(name)
         member = self._find(name)
-        return _missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}") if member is None else member
+        return _raise_missing(f"{self.__name__.removeprefix(__name__ + '.')}.{name}") if member is None else member
 
 
-def _later(modules: Mapping[str, str], name: str) -> Any:
+def _import_later(modules: Mapping[str, str], name: str) -> Any:
     """Returns a name of one of the modules, which is imported when it is first used; None for any other name."""
     return getattr(importlib.import_module(modules[name]), name) if name in modules else None
 
@@ -126,13 +126,13 @@ class _Lazy(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(_imported(self.__name__), name)
+        return getattr(_import_package(self.__name__), name)
 
 
 _PACKAGES = {"PIL_Image": "PIL.Image", "PIL_ImageDraw": "PIL.ImageDraw", "gcsfs_store": "gcsfs"}
 
 
-def _imported(name: str) -> Any:
+def _import_package(name: str) -> Any:
     """Imports a package that builders need and this library does not.
 
     Raises:
@@ -148,7 +148,7 @@ def _imported(name: str) -> Any:
         ) from error
 
 
-def _missing(path: str) -> Any:
+def _raise_missing(path: str) -> Any:
     instead = next((said for name, said in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
     raise AttributeError(
         f"tfds.{path} has no equivalent in beam_datasets"
@@ -372,7 +372,7 @@ def load(
         split: see there.
         data_dir: see there.
         download: whether to generate it.
-        download_and_prepare_kwargs: of the builder's `download_and_prepare`.
+        download_and_prepare_kwargs: arguments of the builder's `download_and_prepare`.
         builder_kwargs: see there.
         try_gcs: has no meaning here.
         **options: see there.
@@ -438,12 +438,12 @@ def gcs_path(*relative: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TextEncoderConfig:
-    """How text is encoded; here it is not.
+    """Encoding of text; this package does not encode it.
 
     Attributes:
         encoder: None.
         encoder_cls: None.
-        name: of the config.
+        name: name of the config.
     """
 
     encoder: None = None
@@ -451,7 +451,7 @@ class TextEncoderConfig:
     name: str = "plain_text"
 
 
-lazy_imports = _Names("core.lazy_imports", lambda name: _imported(_PACKAGES.get(name, name)))
+lazy_imports = _Names("core.lazy_imports", lambda name: _import_package(_PACKAGES.get(name, name)))
 _CHANGED = {"ClassLabel": ClassLabel, "DocArg": Any, "FeatureConnector": FeatureConnector, "Optional": optional}
 decode = _Names("decode", **{n: v for n, v in vars(decoding).items() if n[0] != "_"})
 features = _Names("features", **{n: v for n, v in vars(connectors).items() if n[0] != "_"} | _CHANGED)
@@ -481,7 +481,7 @@ download = _Names(
 beam = _Names("beam")
 _CONLL = "beam_datasets.testing.tfds_catalogue.core.dataset_builders.conll"  # of the TFDS that is installed
 _conll_builders = {f"{name}DatasetBuilder": f"{_CONLL}.{name.lower()}_dataset_builder" for name in ("Conll", "ConllU")}
-dataset_builders = _Names("dataset_builders", functools.partial(_later, _conll_builders))
+dataset_builders = _Names("dataset_builders", functools.partial(_import_later, _conll_builders))
 deprecated = _Names("deprecated", text=_Names("deprecated.text", TextEncoderConfig=TextEncoderConfig))
 visualization = _Names("visualization", GraphVisualizerMetadataDict=MetadataDict)
 _builder_names = {
@@ -559,7 +559,7 @@ for _path, _module in {
 }.items():
     sys.modules[f"{__name__}.{_path}"] = _module
 _tests = dict.fromkeys(("DatasetBuilderTestCase", "MockPolicy", "mock_data", "test_main"), "beam_datasets.testing")
-testing = _Names("testing", functools.partial(_later, _tests))
+testing = _Names("testing", functools.partial(_import_later, _tests))
 typing = _Names("typing", PathLike=Any, FeatureConnectorArg=Any)
 data_source = load
 public_api = sys.modules[__name__]
@@ -568,4 +568,4 @@ public_api = sys.modules[__name__]
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return _missing(name)
+    return _raise_missing(name)

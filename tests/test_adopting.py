@@ -439,7 +439,7 @@ def test_gc_leaves_an_adoption_that_is_under_way(bare: Path, tmp_path: Path, mon
         found.extend(each for each in find_leftovers(root, older_than=0))
 
     monkeypatch.setattr(adopting.storage, "rename_dir", lambda *args: (look(), rename(*args)))
-    monkeypatch.setattr(adopting, "_describe", lambda *args, call=adopting._describe: (look(), call(*args)))
+    monkeypatch.setattr(adopting, "_write_metadata", lambda *args, call=adopting._write_metadata: (look(), call(*args)))
     bd.adopt(bare / "*", FEATURES, data_dir=root, name="mine")
     assert [(each.kind, each.abandoned) for each in found] == [("staging", False)] * 2
     assert sorted(path.name for path in (root / "mine").iterdir()) == ["1.0.0"]

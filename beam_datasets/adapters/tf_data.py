@@ -24,7 +24,7 @@ from beam_datasets.metadata.info import value_at
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
-    from beam_datasets.reading.decoding import Decode, Step
+    from beam_datasets.reading.elements.transforms import Decode, Step
 
 Convert = Callable[[Any], Any]
 

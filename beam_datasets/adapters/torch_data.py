@@ -27,9 +27,9 @@ from beam_datasets.extras import Self, framework
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.index.division import Share
+    from beam_datasets.reading.index.transforms import Even
     from beam_datasets.reading.iterator import DatasetIterator
-    from beam_datasets.reading.operations import Even
-    from beam_datasets.reading.state import Share
     from beam_datasets.reading.streams import Stream
 
 State = Mapping[str, Any]
@@ -482,7 +482,7 @@ class Divided:
             if state["workers"] % ranks:
                 raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
             integer("block", state["block"], at_least=1)
-            share = _rebuild_share(dataset, state).of(num_left)
+            share = _rebuild_share(dataset, state).with_length(num_left)
             integer("taken", state["taken"], at_least=0, at_most=share.count(num_left) + share.block)  # with even="pad"
         except (TypeError, ValueError) as error:
             raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None

@@ -40,7 +40,7 @@ class Finding:
     """The result of a check.
 
     Attributes:
-        check: what was examined.
+        check: the subject of the check.
         is_good: whether a build can run.
         text: the result, and what to do if a build cannot run.
     """
@@ -65,7 +65,7 @@ def examine(
         data_dir: root of the datasets.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner.
         num_workers: worker processes of a local run; None for one a core.
-        spill_dir: where payload will be spilled; None for `data_dir`.
+        spill_dir: directory for spilled payload; None for `data_dir`.
         shared_disk: the workers of a remote runner see this machine's paths.
         packages: modules that workers must be able to import.
 
@@ -128,10 +128,10 @@ def _examine_servers(engine: engines.Engine) -> Iterator[Finding]:
 
 
 @contextlib.contextmanager
-def _temporary_dir(place: str) -> Iterator[str]:
-    """Context manager: creates a directory in `place` and removes it; `gc` removes it if this process dies."""
+def _temporary_dir(parent_dir: str) -> Iterator[str]:
+    """Context manager: creates a directory in `parent_dir` and removes it; `gc` removes it if this process dies."""
     owner = Owner.of_this_process(uuid.uuid4().hex[:8], time.time(), IN_PROCESS)
-    folder = storage.join(place, f"incomplete.{owner.job}_doctor")
+    folder = storage.join(parent_dir, f"incomplete.{owner.job}_doctor")
     with storage.empty_new_dirs_removed(folder):
         storage.make_dirs(folder)
         try:

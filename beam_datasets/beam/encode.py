@@ -133,13 +133,13 @@ class EncodeBlocks(beam.DoFn):
 
 @dataclass(frozen=True)
 class UnitReader:
-    """How the examples of some splits are read.
+    """Reader of the examples of some units, which may belong to several splits.
 
     Attributes:
         units: (name, unit) of all units.
         read: unit -> iterable of (key, example), or of (key, example, split).
-        splits: split -> which keys belong to it; None for all.
-        directories: with checkpoints of earlier runs.
+        splits: functions that select the keys of each split: {split: function}; None for all keys.
+        directories: directories with checkpoints of earlier runs.
     """
 
     units: Sequence[NamedUnit]
@@ -165,10 +165,10 @@ class EncodeUnits(beam.PTransform):
     """One element -> the blocks of all units, and their histograms; finished units of earlier runs are not read.
 
     Attributes:
-        reader: of the units.
+        reader: reader of the units.
         features: the feature tree.
-        engine: how records travel.
-        hash_shift: as of `EncodeBlocks`.
+        engine: how records are sent to the shards.
+        hash_shift: the number of low bits of a hash that the histogram drops; see `EncodeBlocks`.
     """
 
     reader: UnitReader
@@ -227,10 +227,10 @@ class _ReuseUnits(beam.DoFn):
             yield from (beam.pvalue.TaggedOutput(_DAMAGED, unit) for unit in units)
             return
         self._units.inc(len(units))
-        yield from _reused(checkpoint, self._hash_shift)
+        yield from _read_checkpoint(checkpoint, self._hash_shift)
 
 
-def _reused(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
+def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
     """Yields the blocks of a checkpoint, each followed by its histogram."""
     for block in checkpoint.blocks:
         yield block
@@ -332,7 +332,7 @@ class _EncodeUnits(beam.DoFn):
             if checkpoint.is_whole:
                 for name in checkpoint.units:
                     del self._held[name]
-                yield from map(in_window, _reused(checkpoint, self._hash_shift))
+                yield from map(in_window, _read_checkpoint(checkpoint, self._hash_shift))
         for element in self._held.values():
             yield from map(in_window, self._encode(element))
         yield from map(in_window, self._flush())

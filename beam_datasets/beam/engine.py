@@ -27,9 +27,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from beam_datasets import storage
 from beam_datasets.arguments import boolean, integer
-from beam_datasets.beam import local_runner
+from beam_datasets.beam import flink, local_runner, spark
 from beam_datasets.beam.checks import HERE, EngineError, pool_of, runner_of, short_name
-from beam_datasets.beam.flink import cluster_of, prepare_flink, workers_are_here
+from beam_datasets.beam.flink import cluster_of
 from beam_datasets.errors import (
     StoreOptionsError,
     did_you_mean,
@@ -40,7 +40,7 @@ from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS
 from beam_datasets.generate.publish import Publication
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 
 SPILLED_BLOCK_SIZE = 16 << 20
 INLINE_BLOCK_SIZE = 8 << 20
@@ -56,7 +56,7 @@ TARGET = "the directory of the version below data_dir"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How records are sent from encoding to the shards; these options do not change the written files.
+    """Options of how records are sent from encoding to the shards; they do not change the written files.
 
     Attributes:
         spill_dir: directory for spilled payload, visible to all workers; None sends it through the engine's shuffle.
@@ -81,7 +81,7 @@ class EngineOptions:
 
     @property
     def merge_limits(self) -> MergeLimits:
-        """When spilled blocks are merged; inline ones never are."""
+        """The limits for merging spilled blocks; inline blocks are never merged."""
         if self.spill_dir is None:
             return MergeLimits(max_levels=0)
         return MergeLimits() if self.many_machines else ONE_MACHINE
@@ -99,7 +99,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where a pipeline runs.
+    """Environment in which a pipeline runs.
 
     Attributes:
         options: the pipeline's options.
@@ -124,12 +124,12 @@ class Engine:
 
     @property
     def spills(self) -> bool:
-        """Whether payload is spilled unless something else is asked for."""
+        """Whether payload is spilled by default."""
         return short_name(self.name) not in _SHUFFLE_BEST
 
     @property
     def buffers_bundles(self) -> bool:
-        """Whether what a bundle yields is kept in memory until the bundle ends."""
+        """Whether the output of a bundle is kept in memory until the bundle ends."""
         return short_name(self.name) in _BUFFER_BUNDLES
 
     def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
@@ -189,7 +189,8 @@ def choose_engine(
         beam_options: Beam's pipeline options, as such or as command line arguments.
         num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
         shared_disk: the workers of a remote runner see this machine's paths (a network file system).
-        wait: for the end of the job. One that only becomes a template (`--template_location`) is not waited for.
+        wait: whether to wait for the end of the job. A job that only becomes a template (`--template_location`) is not
+            waited for.
 
     Raises:
         EngineError: the cluster does not answer.
@@ -211,7 +212,9 @@ def choose_engine(
             hint = did_you_mean(name, known)
             raise ValueError(f"runner is {name!r}; expected one of {', '.join(known)}, or the path of a class.{hint}")
         if runner == "flink":
-            prepare_flink(options)
+            flink.prepare_flink(options)
+        if runner == "spark":
+            spark.prepare_spark(options)
         if runner == "dataflow":
             prepare_dataflow(options, num_workers)
         waits = wait and not makes_template(options)
@@ -300,12 +303,20 @@ def starts_engine(options: PipelineOptions) -> bool:
     return runner_of(options) in ("flink", "prism") and not endpoint and not cluster_of(options)
 
 
+def cluster_is_here(options: PipelineOptions) -> bool:
+    """Returns whether all machines of the cluster that the options name are this one; True if they name none."""
+    runner = runner_of(options)
+    if runner == "flink":
+        return flink.workers_are_here(options)
+    return runner != "spark" or spark.workers_are_here(options)
+
+
 def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
     if _workers_inherit(options):
         return True
     portable = options.view_as(PortableOptions)
-    if runner_of(options) == "flink" and not workers_are_here(options):
+    if not cluster_is_here(options):
         return False
     address = pool_of(options)[0] if portable.environment_type == "EXTERNAL" else str(portable.environment_config or "")
     host = address.rpartition(":")[0].strip("[]")
@@ -315,11 +326,10 @@ def _workers_are_here(options: PipelineOptions) -> bool:
 def _workers_inherit(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers are started by this process, or by an engine that it starts."""
     portable = options.view_as(PortableOptions)
-    runner = runner_of(options)
-    if runner == "flink" and not workers_are_here(options):
+    if not cluster_is_here(options):
         return False
     return portable.environment_type == "LOOPBACK" or (
-        portable.environment_type is None and runner in ("flink", "prism") and not portable.job_endpoint
+        portable.environment_type is None and runner_of(options) in ("flink", "prism") and not portable.job_endpoint
     )
 
 
@@ -327,8 +337,8 @@ def check_paths_are_shared(engine: Engine, paths: Mapping[str, str | None]) -> N
     """Checks that remote workers can see these paths, and that no options of this process lead there.
 
     Args:
-        engine: where the pipeline runs.
-        paths: what each path is for -> path; None is not a path.
+        engine: the environment in which the pipeline runs.
+        paths: {purpose of a path: path}; None stands for no path.
 
     Raises:
         StoreOptionsError: a path has storage_options, and this process does not start the workers.
@@ -365,7 +375,7 @@ def check_code_is_shared(path: str, beam_options: Sequence[str], *, shared_disk:
     """Checks that workers can import a file of code that was given by its path, or are sent it.
 
     Args:
-        path: of the file.
+        path: path of the file.
         beam_options: Beam's pipeline options.
         shared_disk: the workers of a remote runner see this machine's paths.
 
@@ -407,10 +417,10 @@ def module_sent_along(kind: type | None) -> Iterator[None]:
 def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
     """Adds a stage to the pipeline that fails if workers do not see the staging directory of the launcher."""
     seen = pipeline | "StagingSeed" >> beam.Impulse()
-    seen | "CheckStagingVisible" >> beam.Map(_check, publication)
+    seen | "CheckStagingVisible" >> beam.Map(_check_launcher, publication)
 
 
-def _check(_: Any, publication: Publication) -> None:
+def _check_launcher(_: Any, publication: Publication) -> None:
     if not publication.is_published:  # a restarted job checks again, maybe after publishing
         publishing.check_is_of_launcher(publication)
 

@@ -60,14 +60,14 @@ class Export(beam.PTransform):
         """Checks that the workers reach all places, and builds the flow."""
         engine = engines.begins_on(begin, self, self._shared_disk)
         _check_reach(self._plan, engine)
-        return _write(begin, replace(self._plan.on(engine.name), is_reserved=False))
+        return _write_files(begin, replace(self._plan.on(engine.name), is_reserved=False))
 
 
 def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **engine_options: Any) -> str:
     """Exports and returns the directory.
 
     Args:
-        plan: what to export, and where.
+        plan: the plan of the export.
         progress: called about twice a second of a local run with how many bytes were written so far.
         **engine_options: beam_options, num_workers and shared_disk; see `engine.choose_engine`.
 
@@ -79,7 +79,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:
-        _write(pipeline, plan)
+        _write_files(pipeline, plan)
         run_pipeline(pipeline, watching(plan, progress if engine.local else None), run=plan)
         check_visible(plan)
     return plan.target
@@ -91,14 +91,14 @@ def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
     engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})
 
 
-def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
+def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.PCollection:
     """Writes the files, and puts them in their place."""
     files = (
         begin
         | "Plan" >> beam.Create([plan], reshuffle=False)
         | "Shards" >> beam.FlatMap(ExportPlan.shards)
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Write" >> beam.Map(_written, plan)
+        | "Write" >> beam.Map(_write_shard, plan)
     )
     return (
         begin
@@ -107,5 +107,5 @@ def _write(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) -> beam.
     )
 
 
-def _written(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
+def _write_shard(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
     return count_written(write_shard(plan, *shard))

@@ -49,7 +49,7 @@ class WorkerDiedError(GenerationError):
     """A process of a local run was killed, ended by itself, or does nothing.
 
     Attributes:
-        advice: what to do.
+        advice: the advice to the user.
     """
 
     advice = "Run it again, with fewer workers (--num_workers) if memory was short."
@@ -62,15 +62,15 @@ class StalledError(WorkerDiedError):
 
 
 class SourceError(Exception):
-    """What an author's code raised that yields examples, as text with the place: more does not come from a worker."""
+    """Error of an author's source of examples, with its location as text, because a worker cannot send more."""
 
 
 def interrupted(error: BaseException | None, before: BaseException | None = None) -> bool:
     """Returns whether Ctrl-C caused an error; Beam may have wrapped it.
 
     Args:
-        error: that a run raised. What it came of may lead back to itself (`raise error from error`).
-        before: that was being handled when the run began: what it came of is not a matter of the run.
+        error: error that a run raised. Its chain of causes may be a cycle (`raise error from error`).
+        before: error that was being handled when the run began: its causes do not belong to the run.
     """
     met = {id(before)}
     while error is not None and id(error) not in met:

@@ -37,7 +37,7 @@ class Follower:
         status: requests the status from the engine; returns None if the engine reports no details, or has no such job.
         run: the run that the job publishes; its directories show the progress. None if the job writes no dataset.
         num_units: number of units of the source; None if it is unknown.
-        restarts: how often the engine has repeated a part of the job so far.
+        restarts: the number of times that the engine has repeated a part of the job so far.
     """
 
     name: str

@@ -74,17 +74,18 @@ def generate(
 
     Args:
         builder: the dataset's builder; it is pickled for the workers.
-        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
+            rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
-        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
         skip_empty_splits: leave out splits without examples instead of failing, unless no split has any.
         beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
         num_workers: worker processes of a local run.
         payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
             None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where payload is spilled; None for beside the staging directory.
+        spill_dir: directory for spilled payload; None for beside the staging directory.
         block_size: records are sorted and sent in blocks of about this size in bytes.
         shared_disk: the workers of a remote runner see this machine's paths.
         check_against: a published version, or 'latest' for the highest one below this. Features and description are
@@ -93,11 +94,13 @@ def generate(
         resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
             fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
             option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
-        check_images: of files that image features are given: "structure" (whether they are whole), or "decode", which
-            also decodes each; None for what the features say.
+        check_images: check of the files that image features are given: "structure" (whether they are whole), or
+            "decode", which also decodes each; None for what the features say.
         inputs: the files that the builder has read, for inputs.json; None if it does not read files.
-        checksums: of the files of `inputs`: units that are read on workers as pairs of a name and a checksum, or ''.
-        wait: for the end of the job; False returns when a remote runner has it, and the directory is of what will be.
+        checksums: checksums of the files of `inputs`: units that are read on workers as pairs of a name and a checksum,
+            or ''.
+        wait: whether to wait for the end of the job; False returns when a remote runner has it, and the directory will
+            exist later.
         progress: called about twice a second of a local run with what was done so far.
         counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
             a set of strings}.
@@ -157,7 +160,7 @@ def generate(
 
     ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
     if counters and engine.waits:
-        counted = _counted(ended.result)
+        counted = _read_counters(ended.result)
         if counted and ended.restarts:
             print(
                 f"{engine.name} has repeated a part of the job (restarts: {ended.restarts}). It reports what the last "
@@ -220,10 +223,12 @@ def prepare(
     spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
     engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    return PreparedRun(engine, *_resumed(builder, publication, resume))
+    return PreparedRun(engine, *_resume_runs(builder, publication, resume))
 
 
-def _resumed(builder: DatasetBuilder, publication: Publication, resume: bool | str) -> tuple[Publication, Resumable]:
+def _resume_runs(
+    builder: DatasetBuilder, publication: Publication, resume: bool | str
+) -> tuple[Publication, Resumable]:
     """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
     target = storage.url(publication.target)
     resumable = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
@@ -239,7 +244,7 @@ def _examples(
     """Returns the input of `WriteExamples`, and the readers of those that are sources of units; iterables are one unit.
 
     Args:
-        builder: which has the sources.
+        builder: the builder that has the sources.
         pipeline: to which they are added.
         sources: split -> source.
         directories: with checkpoints of earlier runs.
@@ -278,7 +283,7 @@ def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tupl
     yield from iterated(split, builder, builder.split_generators(engines.unused_pipeline())[split])
 
 
-def _counted(result: PipelineResult) -> dict[str, Any]:
+def _read_counters(result: PipelineResult) -> dict[str, Any]:
     """Returns the counters and sets of strings that are not this package's own; empty where the runner reports none."""
     try:
         query_result = result.metrics().query()

@@ -60,9 +60,10 @@ class Materialize(beam.PTransform):
 
         Args:
             source: a published dataset, by its name or its directory.
-            payload: how records travel that are shuffled anew: 'inline' or 'spilled'; None for inline on
-                Dataflow, spilled elsewhere.
-            spill_dir: where they are spilled, and what a filter leaves; None for beside the staging directory.
+            payload: how shuffled records are sent: 'inline' or 'spilled'; None for inline on Dataflow, spilled
+                elsewhere.
+            spill_dir: directory for spilled records and for the result of a filter; None for beside the staging
+                directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
@@ -134,9 +135,9 @@ def _flow(begin: Begin, job: Job, publication: Publication, engine: EngineOption
 
     Args:
         begin: the pipeline.
-        job: what is to be done.
-        publication: what is published, and where.
-        engine: how records travel that do not go straight from shard to shard.
+        job: the planned job.
+        publication: the publication of the dataset.
+        engine: how records are sent that are not copied from shard to shard.
     """
     return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, engine)
 
@@ -158,7 +159,7 @@ def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOption
         plan
         | "Shards" >> beam.FlatMap(CopyPlan.shards).with_output_types(tuple[int, int])
         | "ReshuffleShards" >> beam.Reshuffle()
-        | "Copy" >> beam.Map(_copied, beam.pvalue.AsSingleton(plan), destination)
+        | "Copy" >> beam.Map(_copy_shard, beam.pvalue.AsSingleton(plan), destination)
     )
     written = beam.pvalue.AsList(shards)
     start |= "CheckSources" >> beam.Map(_check_sources, job.sources, job.lineage, written)
@@ -192,11 +193,11 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOpt
 def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]:
     """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
     sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
-    numbers = sources | "Ranges" >> beam.FlatMap(_numbers).with_output_types(int)
+    numbers = sources | "Ranges" >> beam.FlatMap(_range_numbers).with_output_types(int)
     return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()
 
 
-def _numbers(ranges: RecordRanges) -> Iterator[int]:
+def _range_numbers(ranges: RecordRanges) -> Iterator[int]:
     yield from range(len(ranges))
 
 
@@ -221,7 +222,7 @@ def _check_sources(publication: Publication, sources: Sequence[str], lineage: Li
     return publication
 
 
-def _copied(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
+def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
     return counted(count_written(copy_shard(plan, shard, destination)))
 
 

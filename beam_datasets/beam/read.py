@@ -23,9 +23,9 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
-from beam_datasets.reading.decoding import Decode, Raw, Step
+from beam_datasets.reading.elements.transforms import Decode, Raw, Step
 from beam_datasets.reading.opening import open_published
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 
 if TYPE_CHECKING:
     Ids = Literal[False, True, "index"]
@@ -70,7 +70,7 @@ class ReadDataset(beam.PTransform):
             decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
             range_bytes: the largest size of the ranges that are dealt out, in bytes; None chooses by the slice's size.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.
@@ -103,9 +103,9 @@ class ReadDataset(beam.PTransform):
         return (
             begin
             | "Slice" >> beam.Create([self._runs], reshuffle=False)
-            | "ListRuns" >> beam.FlatMap(_numbered)
+            | "ListRuns" >> beam.FlatMap(_number_runs)
             | "ReshuffleRuns" >> beam.Reshuffle()
-            | "Cut" >> beam.FlatMap(_cut, self._pool, self._range_bytes)
+            | "Cut" >> beam.FlatMap(_divide_run, self._pool, self._range_bytes)
             | "ReshuffleRanges" >> beam.Reshuffle()
             | "Read"
             >> beam.ParDo(_ReadRange(self._pool, self._step, self._with_ids)).with_output_types(
@@ -135,7 +135,7 @@ def _range_bytes(splits: Any, num_examples: int) -> int:
     return min(int(Read.get_desired_chunk_size(num_bytes)), _MAX_RANGE)
 
 
-def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
+def _number_runs(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
     """Yields each run after the index in the slice of its first example."""
     index = 0
     for run in runs:
@@ -143,7 +143,7 @@ def _numbered(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
         index += run.take
 
 
-def _cut(
+def _divide_run(
     numbered: tuple[int, FileInstruction], pool: ShardPool, range_bytes: int
 ) -> Iterator[tuple[int, FileInstruction]]:
     index, run = numbered
@@ -168,7 +168,7 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         return OffsetRestrictionTracker(restriction)
 
     def restriction_size(self, element: tuple[int, FileInstruction], restriction: OffsetRange) -> int:
-        return ranges.size_of(_restricted(element[1], restriction), self._pool)
+        return ranges.size_of(_restrict_run(element[1], restriction), self._pool)
 
     def process(
         self,
@@ -176,7 +176,7 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008  # Beam's way to ask for it
     ) -> Iterator[Any]:
         first, whole = element
-        run = _restricted(whole, tracker.current_restriction())
+        run = _restrict_run(whole, tracker.current_restriction())
         name, shift, count = storage.basename(run.filename), first - whole.skip, 0
         for number, value in ranges.read_range(run, self._pool, (self._step,), tracker.try_claim):
             count += 1
@@ -187,6 +187,6 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         self._examples.inc(count)
 
 
-def _restricted(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
+def _restrict_run(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
     start, stop = restriction.start, restriction.stop
     return FileInstruction(run.filename, start, stop - start, run.examples_in_shard)

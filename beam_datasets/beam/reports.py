@@ -53,7 +53,7 @@ class VerifyDataset(beam.PTransform):
             data_dir: root of the datasets, for a name.
             decode: whether to decode each record, images too.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.
@@ -95,13 +95,13 @@ class _ReadShards(beam.DoFn):
         yield number, read_shard(storage.join(self._directory, name), self._checks)
 
 
-def _conclude(found: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
+def _conclude(numbered_facts: Iterable[tuple[int, ShardFacts]], expected: Expected) -> Report:
     """Returns the report of the shards' facts, after checking that there is one result for each shard.
 
     Raises:
         LostExamplesError: results are missing or duplicated.
     """
-    facts = sorted(found, key=lambda numbered: numbered[0])
+    facts = sorted(numbered_facts, key=lambda numbered: numbered[0])
     if [number for number, _ in facts] != list(range(len(expected.filenames))):
         raise LostExamplesError(
             f"{expected.directory}: {len(facts)} results arrived for {len(expected.filenames)} shards. "
@@ -139,11 +139,11 @@ def run_verify(
     engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
     verifying = VerifyDataset(name_or_dir, shared_disk=shared_disk, **options)
     _check_place(engine, report, shared_disk=shared_disk, what="the report")
-    report_json = _run(engine, "Verify" >> verifying, _text, verifying.directory, report)
+    report_json = _run_report(engine, "Verify" >> verifying, _format_report, verifying.directory, report)
     return None if report_json is None else Report.from_json(report_json)
 
 
-def _text(report: Report) -> str:
+def _format_report(report: Report) -> str:
     return json.dumps(report.to_json(), indent=1)
 
 
@@ -151,7 +151,7 @@ class SummarizeDataset(beam.PTransform):
     """Gathers statistics of a published dataset; its output is one element, the `Statistics`.
 
     Attributes:
-        request: what is asked for.
+        request: the requested statistics.
 
     >>> statistics = pipeline | SummarizeDataset("squares", data_dir="data")  # doctest: +SKIP
     """
@@ -174,7 +174,7 @@ class SummarizeDataset(beam.PTransform):
             features: paths of features such as 'a' or 'b/c', with all that is below them; None for all.
             data_dir: root of the datasets, for a name.
             shared_disk: the workers of a remote runner see this machine's paths.
-            storage_options: of the store of the dataset; see `beam_datasets.builder`, and `WriteDataset`.
+            storage_options: options of the dataset's store; see `beam_datasets.builder`, and `WriteDataset`.
 
         Raises:
             DatasetNotFoundError: the dataset does not exist.
@@ -210,7 +210,7 @@ def run_stats(
     """Computes statistics by a pipeline, and returns them.
 
     Args:
-        request: what is asked for; see `statistics.summary.prepare`.
+        request: the requested statistics; see `statistics.summary.prepare`.
         report: see `run_verify`.
         shared_disk: the workers of a remote runner see this machine's paths.
         **engine_options: beam_options and num_workers; see `engine.choose_engine`.
@@ -224,7 +224,7 @@ def run_stats(
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
     _check_place(engine, report, shared_disk=shared_disk, what="the statistics")
     summarizing = SummarizeDataset(request, shared_disk=shared_disk)
-    statistics_json = _run(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
+    statistics_json = _run_report(engine, "Summarize" >> summarizing, statistics.json_text, request.directory, report)
     return Statistics.from_json(statistics_json, request.directory)
 
 
@@ -243,7 +243,7 @@ def _check_place(engine: engines.Engine, report: str | None, *, shared_disk: boo
         raise ValueError(f"workers of {engine.name} leave {what} in a file: give one that they and you see, --report")
 
 
-def _run(
+def _run_report(
     engine: engines.Engine,
     transform: beam.PTransform,
     text: Callable[[Any], str],
@@ -253,9 +253,9 @@ def _run(
     """Returns the one element of a transform, as the JSON that it was saved as; None where nobody waits for it.
 
     Args:
-        engine: where the pipeline runs.
+        engine: the environment in which the pipeline runs.
         transform: gives one element.
-        text: from that to its JSON; an importable function.
+        text: an importable function that converts the element to its JSON.
         directory: the dataset's. In its bucket the report is written with its options.
         report: the file; None for one that is removed.
 
@@ -273,5 +273,5 @@ def _run(
         return json.loads(storage.read_bytes(path)) if engine.waits else None
 
 
-def _save(found: Any, text: Callable[[Any], str], path: str) -> None:
-    storage.write_bytes(path, text(found).encode())
+def _save(result: Any, text: Callable[[Any], str], path: str) -> None:
+    storage.write_bytes(path, text(result).encode())

@@ -21,10 +21,10 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.runner import PipelineState
 
 from beam_datasets import catalog, storage
-from beam_datasets.beam import checks, failures, local_runner
+from beam_datasets.beam import checks, failures, local_runner, spark
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.failures import WorkerDiedError, interrupted, reason
-from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of, workers_are_here
+from beam_datasets.beam.flink import FlinkCluster, JobStatus, await_slots, cluster_of
 from beam_datasets.beam.following import Follower
 from beam_datasets.errors import GenerationError, JobStateUnknownError, StorageError
 from beam_datasets.generate import publish as publishing
@@ -55,7 +55,7 @@ class EndedJob:
 
     Attributes:
         result: Beam's result of the job.
-        restarts: how often the engine has repeated a part of the job; 0 if that is unknown.
+        restarts: the number of times that the engine has repeated a part of the job; 0 if that is unknown.
     """
 
     result: PipelineResult
@@ -118,7 +118,7 @@ def run_publishing(
     """Runs a pipeline that publishes a version, in its staging directory.
 
     Args:
-        engine: where the pipeline runs.
+        engine: the environment in which the pipeline runs.
         publication: the version to publish.
         build: applies the transforms to the pipeline, and returns the number of units of its source, or None.
         progress: called with the progress of a local run about twice a second.
@@ -213,7 +213,7 @@ class _Job:
         """
         for seconds in (*RETRY_SECONDS, None):
             try:
-                state = _within(ANSWER_SECONDS, lambda: self.result.state)
+                state = _call_with_timeout(ANSWER_SECONDS, lambda: self.result.state)
                 if state == PipelineState.FAILED and self.cluster and self.cluster.is_running(self.name):
                     return PipelineState.RUNNING  # the job server lost its connection to the cluster
                 return str(state)
@@ -235,7 +235,7 @@ class _Job:
         try:
             for cancel in (self._cancel_on_cluster, self.result.cancel):  # Beam's job server may not cancel Flink's job
                 try:
-                    _within(ANSWER_SECONDS, cancel)
+                    _call_with_timeout(ANSWER_SECONDS, cancel)
                 except Exception as error:  # the state shows whether the job has ended
                     problems.append(f"{type(error).__name__}: {error}")
             deadline = time.monotonic() + CANCEL_SECONDS
@@ -269,9 +269,8 @@ def check_servers(options: PipelineOptions, *, wait: bool = True) -> None:
     """
     engines.check_installs_package(options)
     checks.send_parameters(options, _name(options))
-    cluster = cluster_of(options)
-    is_pool_here = wait and (cluster is None or workers_are_here(options))
-    checks.check_servers(options, is_pool_here=is_pool_here)
+    checks.check_servers(options, is_pool_here=wait and engines.cluster_is_here(options))
+    spark.check_job_server_is_idle(options)
 
 
 def _run_job(
@@ -303,7 +302,7 @@ def _run_job(
             problem = str(error) or "interrupted"
             job = _Job(None, name, cluster.url if cluster else f"the page of {runner}", cluster)  # type: ignore[arg-type]
             raise job.unknown(f"{problem} while it was submitted") from error
-    job = _Job(result, *_identity(result, name, options, cluster), cluster, starts_engine)
+    job = _Job(result, *_identify_job(result, name, options, cluster), cluster, starts_engine)
     if not starts_engine and getattr(result, "has_job", True):
         print(f"{runner}: job {job.name}, {job.page}", file=sys.stderr)
     if not wait:
@@ -349,7 +348,7 @@ def _name(options: Any) -> str:
     return str(cloud.job_name)
 
 
-def _identity(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
+def _identify_job(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
     """Returns (id or name, page) of a job; see `_Job`."""
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"
@@ -373,7 +372,7 @@ def _is_lost_contact(error: BaseException) -> bool:
     return isinstance(error, tuple(kinds))
 
 
-def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+def _call_with_timeout(seconds: float, ask: Callable[[], _T]) -> _T:
     """Returns what a function returns, or raises TimeoutError; a call without an answer is abandoned."""
     answer: futures.Future[_T] = futures.Future()
 

@@ -88,14 +88,14 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         for worker in workers:
             worker.terminate()
         for worker in workers:
-            _end(worker)
+            _stop_worker(worker)
         self._workers.clear()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         """Ends a worker at the request of the runner."""
         worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker is not None:  # otherwise it ends when the runner closes the connection
-            _end(worker)
+            _stop_worker(worker)
         return beam_fn_api_pb2.StopWorkerResponse()
 
 
@@ -107,7 +107,7 @@ def _cause(exit_code: int) -> str:
     return cause + (", as the system does when memory is short" if exit_code == -signal.SIGKILL else "")
 
 
-def _end(worker: ForkServerProcess) -> None:
+def _stop_worker(worker: ForkServerProcess) -> None:
     worker.terminate()
     if not wait([worker.sentinel], STOP_SECONDS):
         worker.kill()

@@ -93,22 +93,23 @@ class WriteDataset(beam.PTransform):
             name: the dataset's.
             features: its feature tree, or a dict of features.
             data_dir: root of the datasets.
-            version: of the dataset.
+            version: version of the dataset.
             config: name of the variant.
             split: name of the split where the input is one PCollection.
-            num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+            num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
+                rule.
             min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
             max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
             max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
-            ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+            ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
             payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-            spill_dir: where payload is spilled; None for beside the staging directory.
+            spill_dir: directory for spilled payload; None for beside the staging directory.
             block_size: records are sorted and sent in blocks of about this size in bytes.
             shared_disk: the workers of a remote runner see this machine's paths.
             release_notes: version -> what is new in it.
-            storage_options: of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
-                `beam_datasets.builder`. Refused for an engine whose workers this process does not start: they and
-                this process have their own, such as variables of the environment.
+            storage_options: options of the store of `data_dir`, such as `access_key_id` and `endpoint`; see
+                `beam_datasets.builder`. Refused for an engine whose workers this process does not start: they and this
+                process have their own, such as variables of the environment.
             **info: further arguments of DatasetInfo: description, supervised_keys, disable_shuffling, homepage, ...
 
         Raises:
@@ -165,12 +166,12 @@ class WriteExamples(beam.PTransform):
     Returns a PCollection of one element: the published directory.
 
     Attributes:
-        publication: what is published, and where.
-        sharding: how many shards, and which examples.
-        engine: how records travel.
+        publication: the publication of the dataset.
+        sharding: options that decide the number of shards and their examples.
+        engine: how records are sent to the shards.
         readers: key of `examples` -> reader of units of some splits; the PCollection has one element, of any value.
         splits: the splits, in their order; by default the keys of `examples`.
-        checksums: of the files that it is built from; see `generate`.
+        checksums: checksums of the files that the dataset is built from; see `generate`.
     """
 
     publication: publishing.Publication
@@ -256,12 +257,12 @@ def write_blocks(
     """Writes blocks as the dataset that a Publication describes: Plan, Route, group, Write, Join, Publish.
 
     Args:
-        blocks: of all splits.
+        blocks: blocks of all splits.
         counts: (split, histogram) of all of them.
         splits: the splits, in their order.
-        publication: what is published, and where.
-        sharding: how many shards, and which examples.
-        engine: how records travel.
+        publication: the publication of the dataset.
+        sharding: options that decide the number of shards and their examples.
+        engine: how records are sent to the shards.
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
@@ -285,7 +286,7 @@ def write_blocks(
         keyless=keyless,
     )
     write = _WriteGroup(destination, publication.shard_records)
-    routed, merges = _routed(blocks, plan, engine)
+    routed, merges = _route_blocks(blocks, plan, engine)
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
@@ -298,7 +299,7 @@ def write_blocks(
     return publish_shards(start, publication, plan, shards, merges)
 
 
-def _routed(
+def _route_blocks(
     blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions
 ) -> tuple[beam.PCollection, Any]:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
@@ -345,10 +346,10 @@ def publish_shards(
 
     Args:
         start: a PCollection of one element, the publication with all that is known by then.
-        publication: what was announced.
-        plan: of the shards, as a side input.
+        publication: the announced publication.
+        plan: plan of the shards, as a side input.
         shards: the written shards, as a side input.
-        merges: what processes that merge have read and written, as a side input.
+        merges: I/O counts of the merge tasks, as a side input.
 
     Returns:
         A PCollection of one element: the published directory.
@@ -431,7 +432,7 @@ def _count_distinct(blocks: beam.PCollection, counts: beam.PCollection) -> beam.
     """Returns (split, histogram) in which each key of the blocks counts once: sends keys and sizes, no payload.
 
     Args:
-        blocks: of all splits.
+        blocks: blocks of all splits.
         counts: (split, histogram) of all blocks, which decide the number of buckets.
     """
     totals = counts | "Totals" >> beam.MapTuple(_total_of).with_output_types(tuple[str, int])
@@ -471,7 +472,7 @@ class _Route(beam.DoFn):
     """Blocks -> (group, records that it is sent), and beside them ((split, task), records) for tasks of a level.
 
     Args:
-        spill_dir: of spilled blocks; None for inline ones.
+        spill_dir: directory of spilled blocks; None for inline ones.
         level: number of the merge level that comes next.
     """
 
@@ -486,14 +487,14 @@ class _Route(beam.DoFn):
     def process(self, blocks: Any, plan: planning.Plan) -> Iterator[Any]:
         """Yields what is sent of an inline block, or of some spilled blocks when they are enough."""
         for block in blocks.load():
-            yield from map(_tagged, self._collector.send(_route(block, plan, self._level)))
+            yield from map(_tag_runs, self._collector.send(_route(block, plan, self._level)))
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields what is sent of the last spilled blocks."""
-        yield from map(in_window, map(_tagged, self._collector.flush()))
+        yield from map(in_window, map(_tag_runs, self._collector.flush()))
 
 
-def _tagged(sent: tuple[Any, AnyBlock]) -> Any:
+def _tag_runs(sent: tuple[Any, AnyBlock]) -> Any:
     return sent if isinstance(sent[0], int) else beam.pvalue.TaggedOutput(_RUNS, sent)
 
 
@@ -555,14 +556,14 @@ Decided = tuple[publishing.Publication, Decision]
 
 
 def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
-    return _published(publication, publishing.publish(publication, _counting(plan, merges), shards))
+    return _finish_publishing(publication, publishing.publish(publication, _with_merge_counts(plan, merges), shards))
 
 
 def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
-    return publication, publishing.decide(publication, _counting(plan, merges), shards)
+    return publication, publishing.decide(publication, _with_merge_counts(plan, merges), shards)
 
 
-def _counting(plan: Any, merges: Sequence[storage.Requests]) -> Any:
+def _with_merge_counts(plan: Any, merges: Sequence[storage.Requests]) -> Any:
     """Returns the plan with what merging has read and written, if anything was merged."""
     return dataclasses.replace(plan, requests=storage.sum_requests([plan.requests, *merges])) if merges else plan
 
@@ -577,10 +578,10 @@ def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
 
 
 def _make_visible(decided: Decided, _: Any) -> str:
-    return _published(decided[0], publishing.make_visible(*decided))
+    return _finish_publishing(decided[0], publishing.make_visible(*decided))
 
 
-def _published(publication: publishing.Publication, directory: str) -> str:
+def _finish_publishing(publication: publishing.Publication, directory: str) -> str:
     if not publication.is_awaited:
         publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory

@@ -31,18 +31,18 @@ def run(args: Sequence[str]) -> int:
     """Adopts files and prints what they are now."""
     from beam_datasets.adopting import adopt
 
-    known = COMMAND.parse(args)
-    if bool(known.pattern) == bool(known.split):
+    parsed = COMMAND.parse(args)
+    if bool(parsed.pattern) == bool(parsed.split):
         raise UsageError("give either patterns, or --split NAME=PATTERN for each split")
     with as_usage_errors():
         builder = adopt(
-            _splits(known.split) if known.split else known.pattern,
-            known.features,
-            name=known.name,
-            version=known.version,
-            data_dir=known.data_dir,
-            disable_shuffling=known.ordered,
-            **({"description": known.description} if known.description else {}),
+            _splits(parsed.split) if parsed.split else parsed.pattern,
+            parsed.features,
+            name=parsed.name,
+            version=parsed.version,
+            data_dir=parsed.data_dir,
+            disable_shuffling=parsed.ordered,
+            **({"description": parsed.description} if parsed.description else {}),
         )
     say(f"{builder.info.display_name} in {builder.dataset_dir}\n{builder.info.features!r}")
     say(splits_table(builder.info.splits))

@@ -78,28 +78,28 @@ def run(args: Sequence[str]) -> int:
 
     parser, args = COMMAND.parser(), with_underscores(args)
     texts = parser.parse_known_args(args)[0].new or ()
-    builders = {text: _request(text) for text in texts if not _is_published(text)}
+    builders = {text: _parse_request(text) for text in texts if not _is_published(text)}
     for request in builders.values():
         add_builder_options(parser, request.builder)
     for text in texts if parser.parse_known_args(args)[1] else ():
         if text not in builders and (hint := did_you_mean(text, FORMATS)):
             raise UsageError(f"--from {text}: expected a builder or a format of files, got {text!r}.{hint}")
-    known = parser.parse_args(args)
-    if not (known.new or known.delete):
+    parsed = parser.parse_args(args)
+    if not (parsed.new or parsed.delete):
         raise UsageError(f"expected --from SOURCE or --delete FILE, got neither: {COMMAND.usage}")
     started = time.monotonic()
     with as_usage_errors("append"):
-        keys = dict.fromkeys(key for path in known.delete or () for key in _read_keys(path))
-        options = AppendOptions(**given(known, AppendOptions) | {"delete": keys})
-        builders = {text: _with_config_of(known.dataset, options, request) for text, request in builders.items()}
-        new = [_builder(builders[text], known) if text in builders else text for text in texts]
-        taken = {name: getattr(known, name) for name in ("take_changed", "compare_checksums")}
-        with build_sources(known.dataset, new, options, **taken) as (parent, sources, notes):
+        keys = dict.fromkeys(key for path in parsed.delete or () for key in _read_keys(path))
+        options = AppendOptions(**given(parsed, AppendOptions) | {"delete": keys})
+        builders = {text: _with_config_of(parsed.dataset, options, request) for text, request in builders.items()}
+        new = [_create_builder(builders[text], parsed) if text in builders else text for text in texts]
+        taken = {name: getattr(parsed, name) for name in ("take_changed", "compare_checksums")}
+        with build_sources(parsed.dataset, new, options, **taken) as (parent, sources, notes):
             for note in notes:
                 say(note)
             plan = plan_append(parent, sources, options)
             say(_to_come(plan))
-            if known.dry_run or not plan.has_changes:
+            if parsed.dry_run or not plan.has_changes:
                 unchanged = f"Nothing changes: {plan.parent_dir} has all of it. Nothing was published."
                 ran = f" What builds the new examples was run: {', '.join(builders)}." if builders else ""
                 say(f"Nothing was published (--dry_run).{ran}" if plan.has_changes else unchanged)
@@ -118,7 +118,7 @@ def _is_published(text: str) -> bool:
     return not is_builder(text)
 
 
-def _request(text: str) -> BuilderRequest:
+def _parse_request(text: str) -> BuilderRequest:
     with importing_beam():  # if the module does it: what is small is appended without
         return resolve(text)
 
@@ -127,12 +127,12 @@ def _with_config_of(dataset: str, options: AppendOptions, request: BuilderReques
     """Returns the request, with the config of the published version if it names none and its builder has that one."""
     if request.config or not request.builder.BUILDER_CONFIGS:
         return request
-    _, info = options.parent(dataset)
+    _, info = options.open_parent(dataset)
     is_known = info.config_name is not None and request.builder.has_config(info.config_name)
     return replace(request, config=info.config_name) if is_known else request
 
 
-def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
+def _create_builder(request: BuilderRequest, parsed: argparse.Namespace) -> Any:
     """Creates the builder; in its errors `--split` becomes `--splits`, because this command has its own `--split`.
 
     Raises:
@@ -141,10 +141,10 @@ def _builder(request: BuilderRequest, known: argparse.Namespace) -> Any:
     """
     kwargs: dict[str, Any] = {"config": request.config, "version": request.version, **(request.kwargs or {})}
     try:
-        kwargs |= builder_arguments(known, request.builder)
+        kwargs |= builder_arguments(parsed, request.builder)
         return request.builder(**{name: value for name, value in kwargs.items() if value is not None})
     except (ValueError, UsageError) as error:  # `--split` is an option of this command
-        hint = ". --split selects from SOURCE; the option of the builder is --splits here" if known.split else ""
+        hint = ". --split selects from SOURCE; the option of the builder is --splits here" if parsed.split else ""
         raise type(error)(re.sub(r"--split\b", "--splits", str(error)) + hint) from None
 
 

@@ -92,39 +92,39 @@ def run_plan(args: Sequence[str]) -> int:
 
 def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    known, beam_options, request = _parse(args)
+    parsed, beam_options, request = _parse(args)
     _use_beam_options(beam_options)
-    _check_code(known, beam_options)
-    builder = _make_builder(request, known)
-    if known.skip_published and known.overwrite:
+    _check_code(parsed, beam_options)
+    builder = _make_builder(request, parsed)
+    if parsed.skip_published and parsed.overwrite:
         raise UsageError("--skip_published and --overwrite: expected one of them")
-    if known.skip_published and builder.is_prepared():
+    if parsed.skip_published and builder.is_prepared():
         say(f"{builder.info.display_name} is published already in {builder.dataset_dir}")
         return 0
     say(f"{builder.info.display_name} -> {builder.dataset_dir}")
-    if known.trial is not None:
-        return _try(builder, known, beam_options)
-    if known.check_against:
+    if parsed.trial is not None:
+        return _try_build(builder, parsed, beam_options)
+    if parsed.check_against:
         with as_usage_errors("--check_against"):
-            earlier = compatibility.earlier_version(builder.dataset_dir, known.check_against)
+            earlier = compatibility.earlier_version(builder.dataset_dir, parsed.check_against)
         say(f"To be compared with: {earlier or 'none, for no version below is published'}")
-    if known.dry_run:
-        fails = builder.is_prepared() and not known.overwrite
+    if parsed.dry_run:
+        fails = builder.is_prepared() and not parsed.overwrite
         if not fails:
-            _check_run(builder, known, beam_options)
+            _check_run(builder, parsed, beam_options)
         done = " The version is published already; building it again fails." if fails else ""
         read = "A sample of the source was read and encoded; nothing was built."
-        say(f"{builder.info.features!r}\n{_plan_of(builder, known)}\n{read}{done}")
+        say(f"{builder.info.features!r}\n{_plan_of(builder, parsed)}\n{read}{done}")
         return 0
-    if known.overwrite and builder.is_prepared():
-        _confirm_overwrite(builder, known)
+    if parsed.overwrite and builder.is_prepared():
+        _confirm_overwrite(builder, parsed)
     started = time.monotonic()
     with publishing_in(builder.dataset_dir):
         try:
             with as_usage_errors("build"), progress_bars() as bar:
-                directory = builder.build(beam_options=beam_options, **_build_options(known, bar))
+                directory = builder.build(beam_options=beam_options, **_build_options(parsed, bar))
         except AlreadyPublishedError as error:  # by another run, meanwhile; or of one that this run has finished
-            if not (known.skip_published and builder.is_prepared()):
+            if not (parsed.skip_published and builder.is_prepared()):
                 raise
             say(str(error))
             return 0
@@ -132,15 +132,15 @@ def run(args: Sequence[str]) -> int:
     return 0
 
 
-def _check_run(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> None:
+def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:
     """Makes the checks that `build` makes before a job, also of the engine's servers."""
     from beam_datasets.beam.generate import prepare
     from beam_datasets.beam.running import check_servers
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
-        checked = builder.elsewhere(folder) if known.overwrite and builder.is_prepared() else builder
-        sharding = ShardingOptions.of(**given(known, ShardingOptions))
-        prepared = prepare(checked, sharding, beam_options=beam_options, **given(known, prepare))
+        checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
+        sharding = ShardingOptions.of(**given(parsed, ShardingOptions))
+        prepared = prepare(checked, sharding, beam_options=beam_options, **given(parsed, prepare))
         if not prepared.engine.local:
             check_servers(prepared.engine.options, wait=prepared.engine.waits)
 
@@ -153,22 +153,22 @@ def _say_published(builder: DatasetBuilder, directory: str, seconds: float) -> N
         return
     say(splits_table(builder.info.splits))
     say(f"Published in {directory} after {seconds:.1f} s")
-    if note := catalog.note_on_names(_label(builder), builder.dataset_dir, builder.version):
+    if note := catalog.note_on_names(_builder_label(builder), builder.dataset_dir, builder.version):
         say(note)
 
 
-def _label(builder: DatasetBuilder) -> str:
+def _builder_label(builder: DatasetBuilder) -> str:
     """Returns the builder's name and config, without the version."""
     return builder.info.display_name.rpartition(":")[0]
 
 
-def _confirm_overwrite(builder: DatasetBuilder, known: argparse.Namespace) -> None:
+def _confirm_overwrite(builder: DatasetBuilder, parsed: argparse.Namespace) -> None:
     """Asks whether a published version may be replaced, unless --yes says so.
 
     Raises:
         UsageError: it may not, or nobody can be asked.
     """
-    if known.yes:
+    if parsed.yes:
         return
     what = f"the published version {builder.info.display_name} in {builder.dataset_dir}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -180,20 +180,20 @@ def _confirm_overwrite(builder: DatasetBuilder, known: argparse.Namespace) -> No
         raise UsageError("--overwrite: nothing was replaced; a new version number keeps the published one")
 
 
-def _try(builder: DatasetBuilder, known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+def _try_build(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Builds the first examples of each split in a temporary place, and shows them."""
     from beam_datasets.cli import head
 
-    refused = {name: getattr(known, name) for name in ("overwrite", "resume", "check_against", "dry_run")}
-    for name, is_given in {**refused, "no_wait": not known.wait}.items():
+    refused = {name: getattr(parsed, name) for name in ("overwrite", "resume", "check_against", "dry_run")}
+    for name, is_given in {**refused, "no_wait": not parsed.wait}.items():
         if is_given:
             raise UsageError(f"--trial publishes nothing, so it takes no --{name}")
-    if known.trial < 1:
-        raise UsageError(f"--trial {known.trial}: expected 1 or more")
-    count = min(known.trial, known.max_examples_per_split or known.trial)
+    if parsed.trial < 1:
+        raise UsageError(f"--trial {parsed.trial}: expected 1 or more")
+    count = min(parsed.trial, parsed.max_examples_per_split or parsed.trial)
     with tempfile.TemporaryDirectory(prefix="beam_datasets-trial-") as folder, as_usage_errors("build"):
         with progress_bars() as bar:
-            options = _build_options(known, bar) | {"max_examples_per_split": count, "num_shards": 1}
+            options = _build_options(parsed, bar) | {"max_examples_per_split": count, "num_shards": 1}
             trial = builder.elsewhere(folder, first=count)
             directory = trial.build(beam_options=beam_options, **options)
         say(repr(builder.info.features))
@@ -214,7 +214,7 @@ def _use_beam_options(beam_options: Sequence[str]) -> None:
     FileSystems.set_options(PipelineOptions(list(beam_options)))
 
 
-def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
+def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None:
     """Checks that Beam's workers can import the dataset's file if the dataset is given by a path.
 
     Raises:
@@ -222,10 +222,10 @@ def _check_code(known: argparse.Namespace, beam_options: Sequence[str]) -> None:
     """
     from beam_datasets.beam.engine import check_code_is_shared
 
-    file = re.match(r".+\.py(?=[:/]|$)", known.dataset)
+    file = re.match(r".+\.py(?=[:/]|$)", parsed.dataset)
     if file:
         with as_usage_errors("build"):
-            check_code_is_shared(file[0], beam_options, shared_disk=known.shared_disk)
+            check_code_is_shared(file[0], beam_options, shared_disk=parsed.shared_disk)
 
 
 def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
@@ -261,19 +261,19 @@ def _is_folder(text: str) -> bool:
     return text == "." or (text.startswith((".", os.sep)) and os.path.isdir(text))
 
 
-def _make_builder(request: BuilderRequest, known: argparse.Namespace) -> DatasetBuilder:
+def _make_builder(request: BuilderRequest, parsed: argparse.Namespace) -> DatasetBuilder:
     """Creates the builder from the command's options, and reads its metadata, which may infer the schema.
 
     Raises:
         UsageError: two configs are given, or the builder rejects an argument.
     """
-    kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(known, request.builder)}
-    named = {"config": request.config or known.config, "version": request.version}
-    if request.config and known.config:
-        raise UsageError(f"--config {known.config}: {known.dataset} names the config {request.config!r} already")
+    kwargs: dict[str, Any] = {**(request.kwargs or {}), **builder_arguments(parsed, request.builder)}
+    named = {"config": request.config or parsed.config, "version": request.version}
+    if request.config and parsed.config:
+        raise UsageError(f"--config {parsed.config}: {parsed.dataset} names the config {request.config!r} already")
     kwargs |= {name: value for name, value in named.items() if value is not None}
     with as_usage_errors(request.builder.__name__):
-        builder = request.builder(data_dir=catalog.root_dir(known.data_dir, known.storage_options), **kwargs)
+        builder = request.builder(data_dir=catalog.root_dir(parsed.data_dir, parsed.storage_options), **kwargs)
         builder.info  # noqa: B018  # looks at the source, where the schema comes from there
     return builder
 
@@ -289,38 +289,38 @@ def publishing_in(directory: str) -> Iterator[None]:
         raise KeyboardInterrupt(f"{directory} is published") from None
 
 
-def _build_options(known: argparse.Namespace, bar: Callable[[Progress], None]) -> dict[str, Any]:
+def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) -> dict[str, Any]:
     from beam_datasets.beam.generate import generate
 
-    options = given(known, generate, DatasetBuilder.download_settings) | {"overwrite": known.overwrite}
+    options = given(parsed, generate, DatasetBuilder.download_settings) | {"overwrite": parsed.overwrite}
     return options | {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else progress_lines()}
 
 
-def _plan_of(builder: DatasetBuilder, known: argparse.Namespace) -> str:
+def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
     """Returns what a run will take, for people."""
     from beam_datasets.beam.engine import unused_pipeline
     from beam_datasets.beam.generate import units_of
 
     with tempfile.TemporaryDirectory() as folder:  # where no published version says what the features are
         planned = builder.elsewhere(folder)
-        planned.use_downloads(builder.download_settings(**given(known, builder.download_settings)))
+        planned.use_downloads(builder.download_settings(**given(parsed, builder.download_settings)))
         sources = planned.split_generators(unused_pipeline())
-        return _plan_of_sources(planned, sources, known, units_of(planned, sources))
+        return _plan_of_sources(planned, sources, parsed, units_of(planned, sources))
 
 
-def _plan_of_sources(builder: DatasetBuilder, sources: Any, known: argparse.Namespace, units: Any) -> str:
+def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Namespace, units: Any) -> str:
     """Describes the splits, resources and cost of a run, estimated from a sample of its units.
 
     Raises:
         UsageError: an option for shards, `--sample` or `--prices` is invalid.
     """
     with as_usage_errors("build"):
-        sharding = ShardingOptions(**given(known, ShardingOptions))
+        sharding = ShardingOptions(**given(parsed, ShardingOptions))
         sharding.check_splits(sources)
-        share = estimates.SAMPLE if known.sample is None else float(known.sample)
+        share = estimates.SAMPLE if parsed.sample is None else float(parsed.sample)
         if not 0 < share <= 1:
-            raise ValueError(f"--sample: expected a share above 0 and at most 1, got {known.sample}.")
-        prices = estimates.read_prices(known.prices)
+            raise ValueError(f"--sample: expected a share above 0 and at most 1, got {parsed.sample}.")
+        prices = estimates.read_prices(parsed.prices)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
     estimate = estimates.estimate(samples, sharding, prices)
     rows = [

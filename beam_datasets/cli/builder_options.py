@@ -77,9 +77,9 @@ def add_builder_options(parser: argparse.ArgumentParser, builder: type[DatasetBu
     that has the name of an option of the command is `--builder.NAME`.
     """
     group = parser.add_argument_group(f"options of {builder.name}")
-    options = _options(builder)
+    options = _constructor_options(builder)
     for option in options:
-        kinds = _kinds(option.annotation, option.default)
+        kinds = _list_kinds(option.annotation, option.default)
         settings: dict[str, Any] = {"action": "append", "metavar": option.name.upper()}
         if any(kind.is_mapping for kind in kinds):
             settings["metavar"] = "NAME=VALUE"
@@ -101,7 +101,7 @@ def _dest(name: str) -> str:
 
 def _flags(option: inspect.Parameter) -> list[str]:
     """Returns the option strings: of what can be repeated also the singular, `--split` for `splits`."""
-    is_repeated = any(kind.is_repeated for kind in _kinds(option.annotation, option.default))
+    is_repeated = any(kind.is_repeated for kind in _list_kinds(option.annotation, option.default))
     return [*([f"--{option.name[:-1]}"] if is_repeated and option.name.endswith("s") else []), f"--{option.name}"]
 
 
@@ -112,7 +112,7 @@ def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -
         UsageError: a value does not fit its type.
     """
     arguments = {}
-    for option in _options(builder):
+    for option in _constructor_options(builder):
         if (texts := getattr(args, _dest(option.name), None)) is not None:
             try:
                 arguments[option.name] = _convert(option.annotation, texts, option.default)
@@ -141,7 +141,7 @@ def _help(builder: type[DatasetBuilder], name: str) -> str:
     return " ".join(match[1].split()).replace("%", "%%") if match else ""
 
 
-def _options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:
+def _constructor_options(builder: type[DatasetBuilder]) -> list[inspect.Parameter]:
     """Returns a constructor's keyword arguments, those passed on to base classes too; their annotations are types."""
     from beam_datasets.builders import DatasetBuilder
 
@@ -176,7 +176,7 @@ def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
             hints = typing.get_type_hints(holder, _names_for_typing(names.get("__name__", "")))
     except Exception as error:  # an annotation may be any expression
         why = f"{parameter.annotation}, which cannot be resolved ({type(error).__name__}: {error})"
-        return _Kind(f"a value of {why}", _refuse)
+        return _Kind(f"a value of {why}", _refuse_text)
     return hints[parameter.name]
 
 
@@ -205,22 +205,22 @@ def _convert(hint: Any, texts: Sequence[str], default: Any = None) -> Any:
     Raises:
         ValueError: they do not fit the type.
     """
-    kinds = _kinds(hint, default)
+    kinds = _list_kinds(hint, default)
     is_collection = any(kind.is_repeated and not kind.is_mapping for kind in kinds)
     for kind in kinds:
         if kind.is_repeated or len(texts) == 1 or not is_collection:
             with contextlib.suppress(ValueError, TypeError, LookupError, ArithmeticError):
                 return kind.make(texts)
-    raise ValueError(f"expected {_described(hint)}, got {', '.join(map(repr, texts))}")
+    raise ValueError(f"expected {_describe_type(hint)}, got {', '.join(map(repr, texts))}")
 
 
-def _described(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     """Returns what a type accepts, for an error; without None, which is the default of most options that accept it.
 
-    >>> _described(int | None), _described(typing.Literal["a", "b"]), _described(dict[str, int])
+    >>> _describe_type(int | None), _describe_type(typing.Literal["a", "b"]), _describe_type(dict[str, int])
     ('a whole number, such as 8', "'a' or 'b'", 'NAME=VALUE (a whole number), such as a=8')
     """
-    kinds = _kinds(hint)
+    kinds = _list_kinds(hint)
     example = _example(kinds)
     return _in_words(kinds) + (f", such as {example}" if example else "")
 
@@ -234,7 +234,7 @@ def _in_words(kinds: Sequence[_Kind]) -> str:
     return " or ".join([text for text in texts if text != "None"] or texts)
 
 
-def _kinds(hint: Any, default: Any = None) -> list[_Kind]:
+def _list_kinds(hint: Any, default: Any = None) -> list[_Kind]:
     """Returns the alternatives of a type in the order in which they are tried.
 
     Args:
@@ -244,12 +244,12 @@ def _kinds(hint: Any, default: Any = None) -> list[_Kind]:
     for attribute in ("__supertype__", "__value__"):  # of a NewType, of a type alias
         hint = getattr(hint, attribute, hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        members = (kind for member in typing.get_args(hint) for kind in _kinds(member, default))
+        members = (kind for member in typing.get_args(hint) for kind in _list_kinds(member, default))
         return sorted(members, key=lambda kind: kind.rank)
-    return [hint if isinstance(hint, _Kind) else _kind(hint, default)]
+    return [hint if isinstance(hint, _Kind) else _kind_of_type(hint, default)]
 
 
-def _kind(hint: Any, default: Any) -> _Kind:
+def _kind_of_type(hint: Any, default: Any) -> _Kind:
     """Returns what a type that is not a union accepts."""
     origin: Any = typing.get_origin(hint) or hint
     args = [each for each in typing.get_args(hint) if each is not ...]
@@ -265,7 +265,7 @@ def _kind(hint: Any, default: Any) -> _Kind:
     if origin in _MAPPINGS:
         of_key, of_value = args or (Any, Any)
         make: Any = lambda texts: {_convert(of_key, [name]): _once(name, of_value, v) for name, v in _pairs(texts)}  # noqa: E731
-        values = _kinds(of_value)
+        values = _list_kinds(of_value)
         value = "" if "text" in (words := _in_words(values)) else f" ({words})"
         example = f"a={_example(values) or 'b'}"
         return _Kind(f"NAME=VALUE{value}", make, is_repeated=True, is_mapping=True, example=example)
@@ -273,14 +273,14 @@ def _kind(hint: Any, default: Any) -> _Kind:
         text = " or ".join(f"{field.name}=VALUE" for field in dataclasses.fields(origin))
         return _Kind(text, functools.partial(_dataclass, origin, default), is_repeated=True, is_mapping=True)
     if origin in _COLLECTIONS:
-        items = [_kinds(arg) for arg in args]
+        items = [_list_kinds(arg) for arg in args]
         text = " and ".join(map(_in_words, items)) or "text"
         example = _example(items[0]) if len(items) == 1 else ""
         return _Kind(text, functools.partial(_collection, hint, origin), 6, is_repeated=True, example=example)
     if getattr(origin, "__name__", "") in ("bool", "bool_"):  # Python's and NumPy's
         return _Kind("true or false", lambda texts: origin(_BOOLS[texts[-1].lower()]), 2 if origin is bool else 0)
     # as for argparse, a class that is made from one text is a type of options
-    makers: dict[Any, Any] = {os.PathLike: pathlib.Path, bytes: str.encode, type: _refuse}
+    makers: dict[Any, Any] = {os.PathLike: pathlib.Path, bytes: str.encode, type: _refuse_text}
     make = makers.get(origin, getattr(origin, "fromisoformat", origin))
     is_path = isinstance(origin, type) and issubclass(origin, os.PathLike)
     text, example = _WORDS.get(origin, (f"a value of {getattr(origin, '__name__', origin)}", ""))
@@ -288,7 +288,7 @@ def _kind(hint: Any, default: Any) -> _Kind:
     return _Kind("a path" if is_path else text, lambda texts: make(texts[-1]), rank, example=example)
 
 
-def _refuse(text: object) -> Any:
+def _refuse_text(text: object) -> Any:
     raise ValueError
 
 
@@ -308,7 +308,7 @@ def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
 
 def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
     """Returns the value of NAME=VALUE; a name that is given twice is an error, as the first value would be lost."""
-    if len(texts) > 1 and not any(kind.is_repeated and not kind.is_mapping for kind in _kinds(hint)):
+    if len(texts) > 1 and not any(kind.is_repeated and not kind.is_mapping for kind in _list_kinds(hint)):
         raise UsageError(f"{name} is given twice, as {' and as '.join(map(repr, texts))}; give it once")
     return _convert(hint, texts)
 

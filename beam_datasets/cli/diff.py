@@ -40,23 +40,25 @@ new NEW  the version after it, likewise
 
 def run(args: Sequence[str]) -> int:
     """Prints how two versions differ; returns 0 if the new version's number suffices, else 1."""
-    known = COMMAND.parse(args)
+    parsed = COMMAND.parse(args)
     try:
-        old, new = open_versions(known.old, known.new, data_dir=known.data_dir, storage_options=known.storage_options)
+        old, new = open_versions(
+            parsed.old, parsed.new, data_dir=parsed.data_dir, storage_options=parsed.storage_options
+        )
         total = sum(split.num_examples for builder in (old, new) for split in builder.info.splits.values())
         with progress_bar("Compare", " examples", total) as bar:
             difference = diff(
                 old,
                 new,
-                splits=known.split,
-                examples=known.examples,
+                splits=parsed.split,
+                examples=parsed.examples,
                 progress=bar and bar.update,
             )
     except (BeamDatasetsError, ValueError) as error:  # 1 says that they were compared, as of diff(1)
         raise UsageError(str(error)) from error
     say(
         json.dumps(as_json(difference), indent=1)
-        if known.json
+        if parsed.json
         else "\n".join(text_lines(difference, old.info.features, new.info.features))
     )
     return 0 if difference.verdict.kept else NOT_KEPT
@@ -65,27 +67,32 @@ def run(args: Sequence[str]) -> int:
 _SIGNS = {"added": "+", "removed": "-"}
 
 
-def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
+def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConnector) -> Iterator[str]:
     """Yields a comparison as lines for people.
 
     Args:
-        found: the comparison.
+        difference: the comparison.
         old: features of the old version.
         new: features of the new one.
     """
-    yield f"{found.old} -> {found.new}"
-    if found.features:
+    yield f"{difference.old} -> {difference.new}"
+    if difference.features:
         yield "\nfeatures"
-        yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in found.features)
+        yield from (f"  {_SIGNS.get(f.kind, '~')} {f.path or '(all)'}: {f.text}" for f in difference.features)
     yield ""
-    counts = ["same", *(["not_compared"] if any(split.not_compared for split in found.splits.values()) else []), *KINDS]
+    counts = [
+        "same",
+        *(["not_compared"] if any(split.not_compared for split in difference.splits.values()) else []),
+        *KINDS,
+    ]
     header = ["split", "old", "new", *(name.replace("_", " ") for name in counts), "paired by"]
-    yield table(header, [_row(split, counts) for split in found.splits.values()])
-    if found.not_compared:
-        yield f"Not compared, because their types changed: {', '.join(path or '(all)' for path in found.not_compared)}"
-    for split in found.splits.values():
+    yield table(header, [_split_row(split, counts) for split in difference.splits.values()])
+    if difference.not_compared:
+        paths = ", ".join(path or "(all)" for path in difference.not_compared)
+        yield f"Not compared, because their types changed: {paths}"
+    for split in difference.splits.values():
         yield from _notes(split)
-    for split in found.splits.values():
+    for split in difference.splits.values():
         for kind in KINDS:
             shown = [example for example in split.examples if example.kind == kind]
             if shown:
@@ -93,13 +100,13 @@ def text_lines(found: DatasetDiff, old: FeatureConnector, new: FeatureConnector)
                 yield f"\n{split.name}, {kind}" + (f" ({len(shown)} of {count:,})" if len(shown) < count else "")
                 yield from (line for example in shown for line in _example_lines(example, old, new))
     yield ""
-    yield from (f"{reason.needs}  {reason.text}" for reason in found.verdict.reasons)
-    yield str(found.verdict)
-    if not found.whole:
-        yield f"Only {', '.join(found.splits)} was compared: other splits may need more."
+    yield from (f"{reason.needs}  {reason.text}" for reason in difference.verdict.reasons)
+    yield str(difference.verdict)
+    if not difference.whole:
+        yield f"Only {', '.join(difference.splits)} was compared: other splits may need more."
 
 
-def _row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
+def _split_row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
     examples = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
     return [split.name, *examples, *(getattr(split, count) for count in counts), split.by or "-"]
 
@@ -124,21 +131,21 @@ def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureCo
                 yield f"    {sign} {path}: {text}"
 
 
-def as_json(found: DatasetDiff) -> dict[str, Any]:
+def as_json(difference: DatasetDiff) -> dict[str, Any]:
     """Returns a comparison as JSON expresses it; the values of examples are the short texts that people see."""
-    verdict = found.verdict
+    verdict = difference.verdict
     return {
-        "old": {"dataset": found.old, "directory": found.old_dir},
-        "new": {"dataset": found.new, "directory": found.new_dir},
+        "old": {"dataset": difference.old, "directory": difference.old_dir},
+        "new": {"dataset": difference.new, "directory": difference.new_dir},
         "needed": verdict.needed,
         "given": verdict.given,
         "kept": verdict.kept,
         "lowest": str(verdict.lowest),
         "reasons": [asdict(reason) for reason in verdict.reasons],
-        "whole": found.whole,
-        "features": [asdict(change) for change in found.features],
-        "not_compared": list(found.not_compared),
-        "splits": {name: _split_json(split) for name, split in found.splits.items()},
+        "whole": difference.whole,
+        "features": [asdict(change) for change in difference.features],
+        "not_compared": list(difference.not_compared),
+        "splits": {name: _split_json(split) for name, split in difference.splits.items()},
     }
 
 

@@ -32,13 +32,13 @@ def run(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     from beam_datasets.cli.options import parse_with_beam
 
-    known, beam_options = parse_with_beam(COMMAND.parser(), args)
+    parsed, beam_options = parse_with_beam(COMMAND.parser(), args)
     with importing_beam():
         from beam_datasets.beam.doctor import examine
-    root_dir = catalog.root_dir(known.data_dir, known.storage_options)
+    root_dir = catalog.root_dir(parsed.data_dir, parsed.storage_options)
     failures = 0
     with as_usage_errors("doctor"):
-        options = given(known, examine) | {"data_dir": root_dir, "beam_options": beam_options}
+        options = given(parsed, examine) | {"data_dir": root_dir, "beam_options": beam_options}
         for finding in examine(**options):
             failures += not finding.is_good
             say(f"{'ok  ' if finding.is_good else 'FAIL'}  {finding.check}: {finding.text}")

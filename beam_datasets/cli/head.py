@@ -27,9 +27,9 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
 from beam_datasets.reading.dataset import Dataset
+from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, tolerant_decoder
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
-from beam_datasets.reading.shards import Shard, read_index
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded, tolerant_decoder
+from beam_datasets.reading.records.shards import Shard, read_index
 
 _PICTURES = (Image, Video)
 UNDECODED_FOUND = 1
@@ -54,41 +54,41 @@ Values that do not decode are named, with the reason and the record. The exit co
 
 def run_head(args: Sequence[str]) -> int:
     """Prints the first examples of a split or a slice, in dataset order."""
-    known = HEAD.parse(args)
-    if known.count < 0:
-        raise UsageError(f"--count is {known.count}; expected how many examples, 0 or more")
-    if known.json and known.images:
+    parsed = HEAD.parse(args)
+    if parsed.count < 0:
+        raise UsageError(f"--count is {parsed.count}; expected how many examples, 0 or more")
+    if parsed.json and parsed.images:
         raise UsageError("--json writes no images: leave out --images or --json")
-    published = open_published(known.dataset, known.data_dir, known.storage_options)
-    split = known.split or next(iter(published.info.splits), "train")
-    if known.json:
-        summary = head_json(published, split, known.count)
+    published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
+    split = parsed.split or next(iter(published.info.splits), "train")
+    if parsed.json:
+        summary = head_json(published, split, parsed.count)
         say(json.dumps(summary, indent=1))
         return UNDECODED_FOUND if summary["undecoded"] else 0
     dataset = published.as_dataset(split=split, decoders=skip_decoding(published.info.features, UnknownFeature))
     features = dataset.features
-    if known.images:
+    if parsed.images:
         if not skip_decoding(features, *_PICTURES):
-            raise UsageError(f"{published.info.display_name} has no images for --images {known.images}")
-        storage.make_dirs(known.images)
+            raise UsageError(f"{published.info.display_name} has no images for --images {parsed.images}")
+        storage.make_dirs(parsed.images)
     say(f"{published.info.display_name}, {split}: {len(dataset):,} examples")
     records, undecoded = dataset.raw(), 0
-    shown = _shown(dataset, line_width() - 2)
-    for i in range(min(known.count, len(dataset))):
+    shown = _example_formatter(dataset, line_width() - 2)
+    for i in range(min(parsed.count, len(dataset))):
         lines, problem = shown(i)
         undecoded += bool(problem)
         say(f"\nexample {i}")
         say("\n".join(f"  {line}" for line in lines))
-        if known.images:
-            for path in write_images(records[i], features, known.images, f"{_file_name(split)}-{i:05d}"):
+        if parsed.images:
+            for path in write_images(records[i], features, parsed.images, f"{_file_name(split)}-{i:05d}"):
                 say(f"  -> {path}")
     if undecoded:
-        shown_examples = min(known.count, len(dataset))
+        shown_examples = min(parsed.count, len(dataset))
         say(f"\nvalues that do not decode: in {undecoded:,} of these {shown_examples:,} examples; {_NAMES_ALL}")
     return UNDECODED_FOUND if undecoded else 0
 
 
-def _shown(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
+def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
     """Returns the function from an index to the lines of the example, and what does not decode in it."""
     features, records = dataset.features, dataset.raw()
     whole = dataset.map(lambda example: list(feature_lines(example, features, width)))
@@ -153,9 +153,9 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
 
     Args:
         record: the example's.
-        features: of the dataset.
-        directory: where to write.
-        name: what the files' names begin with.
+        features: features of the dataset.
+        directory: directory of the written files.
+        name: prefix of the files' names.
     """
     written = []
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
@@ -164,14 +164,14 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
             files = [value] if isinstance(value, bytes) else list(iter_files(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
-                data = _visible(data, leaf)
+                data = _image_to_file(data, leaf)
                 target = storage.join(directory, f"{name}-{_file_name(path)}{number}.{ending_of(data)}")
                 storage.write_bytes(target, data)
                 written.append(target)
     return written
 
 
-def _visible(data: bytes, feature: FeatureConnector) -> bytes:
+def _image_to_file(data: bytes, feature: FeatureConnector) -> bytes:
     """Returns the file of an image, or for one of floats a picture of them."""
     if not isinstance(feature, Image) or feature.dtype != np.float32:
         return data
@@ -209,22 +209,26 @@ slice SLICE  such as 'train[10%:20%]+test'
 
 def run_slices(args: Sequence[str]) -> int:
     """Prints what a slice reads."""
-    known = SLICES.parse(args)
-    published = open_published(known.dataset, known.data_dir, known.storage_options)
+    parsed = SLICES.parse(args)
+    published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
     parts = [
         (part.splitname, part.start, part.stop)
-        for part in AbstractSplit.from_spec(known.slice).to_absolute(published.info.splits)
+        for part in AbstractSplit.from_spec(parsed.slice).to_absolute(published.info.splits)
     ]
     reads = [
-        _read(published, name, run)
+        _describe_read(published, name, run)
         for name, start, stop in parts
         for run in published.info.splits[name].between(start, stop)
     ]
-    say(_json(published, known.slice, reads) if known.json else _text(published, known.slice, parts, reads))
+    say(
+        _reads_to_json(published, parsed.slice, reads)
+        if parsed.json
+        else _format_reads(published, parsed.slice, parts, reads)
+    )
     return 0
 
 
-def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
+def _describe_read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
     """Returns a run of records with its bytes: by the index, or without an index, by reading the shard.
 
     `start` and `stop` are its place in the file; `num_bytes` is without the framing of 16 bytes a record.
@@ -240,7 +244,7 @@ def _read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[
     return {"split": split, **asdict(run), "start": start, "stop": stop, "num_bytes": num_bytes}
 
 
-def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
+def _reads_to_json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
     """Returns the JSON of a slice and the files that it is read from."""
     summary = {
         "dataset": published.info.display_name,
@@ -253,7 +257,7 @@ def _json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str,
     return json.dumps(summary, indent=1)
 
 
-def _text(
+def _format_reads(
     published: ReadOnlyBuilder,
     expression: str,
     parts: Sequence[tuple[str, int, int]],

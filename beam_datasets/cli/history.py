@@ -49,19 +49,19 @@ dataset DATASET  name[/config]
 
 def run_tag(args: Sequence[str]) -> int:
     """Gives a tag to a version, or removes it."""
-    known = TAG.parse(args)
-    change = remove_tag if known.remove else add_tag
+    parsed = TAG.parse(args)
+    change = remove_tag if parsed.remove else add_tag
     with as_usage_errors():
-        of = change(known.dataset, known.tag, known.data_dir, known.storage_options)
-    say(f"{known.tag} {'is removed from' if known.remove else '->'} {of}")
+        of = change(parsed.dataset, parsed.tag, parsed.data_dir, parsed.storage_options)
+    say(f"{parsed.tag} {'is removed from' if parsed.remove else '->'} {of}")
     return 0
 
 
 def run_prune(args: Sequence[str]) -> int:
     """Lists or removes the versions that nothing needs."""
-    known = PRUNE.parse(args)
+    parsed = PRUNE.parse(args)
     with as_usage_errors():
-        planned = plan_prune(known.dataset, **given(known, plan_prune))
+        planned = plan_prune(parsed.dataset, **given(parsed, plan_prune))
     sizes = {}
     for version in planned:
         with contextlib.suppress(FileNotFoundError):  # another process has removed it meanwhile
@@ -70,7 +70,7 @@ def run_prune(args: Sequence[str]) -> int:
     rows = [[version.name, size_text(sizes[version]), version.kept or "to be removed"] for version in judged]
     say(table(["version", "files", ""], rows, left=(0, 2)))
     old = [version for version in judged if not version.kept]
-    if known.yes:
+    if parsed.yes:
         removed = {}
         for version in old:
             with contextlib.suppress(FileNotFoundError):
@@ -104,10 +104,10 @@ result RESULT  directory of the result, as the refusal named it
 
 def run_publish(args: Sequence[str]) -> int:
     """Publishes a kept result and prints where."""
-    known = PUBLISH.parse(args)
-    if not Version.is_valid(known.version):
-        raise UsageError(f"--version: expected a version such as 2.0.0, got {known.version!r}")
-    directory = publish_as(storage.with_options(known.result, known.storage_options), known.version)
+    parsed = PUBLISH.parse(args)
+    if not Version.is_valid(parsed.version):
+        raise UsageError(f"--version: expected a version such as 2.0.0, got {parsed.version!r}")
+    directory = publish_as(storage.with_options(parsed.result, parsed.storage_options), parsed.version)
     say(f"Published in {directory}")
     return 0
 
@@ -141,37 +141,37 @@ data_dir DATA_DIR  directory of datasets, or one below it
 
 def run_gc(args: Sequence[str]) -> int:
     """Prints what killed runs left, and removes it if asked to; returns 1 if something could not be removed."""
-    known = GC.parse(args)
-    if not 0 <= known.older_than < float("inf"):
-        raise UsageError(f"--older_than is {known.older_than}; expected hours, 0 or more")
-    root = storage.with_options(known.data_dir, known.storage_options)
-    older_than, now = known.older_than * _HOUR, time.time()
+    parsed = GC.parse(args)
+    if not 0 <= parsed.older_than < float("inf"):
+        raise UsageError(f"--older_than is {parsed.older_than}; expected hours, 0 or more")
+    root = storage.with_options(parsed.data_dir, parsed.storage_options)
+    older_than, now = parsed.older_than * _HOUR, time.time()
     leftovers = find_leftovers(root, older_than=older_than)
     if not leftovers:
         say(f"nothing is left over in {root}")
         return 0
-    rows = [_row(leftover, root, now) for leftover in leftovers]
+    rows = [_leftover_row(leftover, root, now) for leftover in leftovers]
     say(table(["left over", "size", "changed", ""], rows, left=(0, 3)))
-    if known.abandon:
-        return _give_up(known.abandon, leftovers, root)
+    if parsed.abandon:
+        return _give_up(parsed.abandon, leftovers, root)
     abandoned = [leftover for leftover in leftovers if leftover.abandoned]
-    if known.yes:
+    if parsed.yes:
         return _remove(abandoned, root, older_than)
     size = size_text(sum(leftover.num_bytes for leftover in abandoned))
     say(f"{len(abandoned)} of {len(leftovers)} abandoned, {size}" + ("; --yes removes them" if abandoned else ""))
     return 0
 
 
-def _row(leftover: Leftover, root: str, now: float) -> list[str]:
+def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
-    return [path, size_text(leftover.num_bytes), _ago(now - leftover.modified), state]
+    return [path, size_text(leftover.num_bytes), _format_age(now - leftover.modified), state]
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     """Returns how long ago something was, for people.
 
-    >>> _ago(30), _ago(5400), _ago(200_000)
+    >>> _format_age(30), _format_age(5400), _format_age(200_000)
     ('0 min ago', '1.5 h ago', '2.3 days ago')
     """
     if seconds < 3600:
@@ -179,11 +179,11 @@ def _ago(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h ago" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days ago"
 
 
-def _give_up(job: str, found: Sequence[Leftover], root: str) -> int:
+def _give_up(job: str, leftovers: Sequence[Leftover], root: str) -> int:
     """Gives up a run, or finishes it if it had decided to publish."""
-    runs = [leftover for leftover in found if leftover.kind == "run" and leftover.job == job]
+    runs = [leftover for leftover in leftovers if leftover.kind == "run" and leftover.job == job]
     if not runs:
-        known = ", ".join(str(leftover.job) for leftover in found if leftover.kind == "run")
+        known = ", ".join(str(leftover.job) for leftover in leftovers if leftover.kind == "run")
         raise UsageError(
             f"--abandon: expected the id of a run that has reserved a version, got {job}; {known or 'none'}"
         )

@@ -42,16 +42,16 @@ LIST = Command(
 
 def run_info(args: Sequence[str]) -> int:
     """Prints what a published dataset is."""
-    known = INFO.parse(args)
-    published = open_published(known.dataset, known.data_dir, known.storage_options)
-    if known.json:
+    parsed = INFO.parse(args)
+    published = open_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
+    if parsed.json:
         say(json.dumps(info_json(published), indent=1))
         return 0
     info = published.info
     for text in (info.display_name, info.description, info.homepage):
         if text:
             say(text)
-    if rule := catalog.version_rule(known.dataset, published.dataset_dir):
+    if rule := catalog.version_rule(parsed.dataset, published.dataset_dir):
         say(rule)
     say(f"{info.data_dir}\n{info.features!r}")
     if info.supervised_keys:
@@ -75,21 +75,21 @@ def lineage_lines(lineage: Lineage, indent: str = "") -> Iterator[str]:
 
 def run_list(args: Sequence[str]) -> int:
     """Prints the published datasets of a data_dir, a version a line."""
-    known = LIST.parse(args)
-    root = catalog.root_dir(known.data_dir, known.storage_options)
+    parsed = LIST.parse(args)
+    root = catalog.root_dir(parsed.data_dir, parsed.storage_options)
     names = catalog.list_datasets(root)
     if not names and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist. Give the directory of the datasets: --data_dir")
     versions = [listed for name in names for listed in list_dataset(name, root)]
-    if known.versions:
-        versions = [each | _history(each["directory"]) for each in versions]
-    if known.json:
+    if parsed.versions:
+        versions = [each | _read_history(each["directory"]) for each in versions]
+    if parsed.json:
         say(json.dumps(versions, indent=1))
     elif not versions:
         say(f"nothing is published in {root}")
     else:
-        header, rows = ["dataset", "examples", "shards", "size"], list(map(_row, versions))
-        if known.versions:
+        header, rows = ["dataset", "examples", "shards", "size"], list(map(_totals_row, versions))
+        if parsed.versions:
             header += ["files", "published", "tags", "contents"]
             rows = [
                 [
@@ -97,20 +97,20 @@ def run_list(args: Sequence[str]) -> int:
                     size_text(each["file_bytes"]),
                     each["published"] or "?",
                     ", ".join(each["tags"]),
-                    _contents(each),
+                    _format_contents(each),
                 ]
                 for row, each in zip(rows, versions)
             ]
-        say(table(header, rows, left=(0, 5, 6, 7), short=(7,) if known.versions else ()))
+        say(table(header, rows, left=(0, 5, 6, 7), short=(7,) if parsed.versions else ()))
     return 0
 
 
-def _contents(found: dict[str, Any]) -> str:
-    splits = ", ".join(f"{name} {split['examples']:,}" for name, split in found.get("splits", {}).items())
-    return "; ".join([splits, *found["contents"]])
+def _format_contents(facts: dict[str, Any]) -> str:
+    splits = ", ".join(f"{name} {split['examples']:,}" for name, split in facts.get("splits", {}).items())
+    return "; ".join([splits, *facts["contents"]])
 
 
-def _history(directory: str) -> dict[str, Any]:
+def _read_history(directory: str) -> dict[str, Any]:
     """Returns the size of a version's files, when it was published, its tags, and of what it is, as far as known."""
     known: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
     with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):
@@ -127,7 +127,7 @@ def _history(directory: str) -> dict[str, Any]:
     return known
 
 
-def _row(listed: dict[str, Any]) -> list[Any]:
+def _totals_row(listed: dict[str, Any]) -> list[Any]:
     if "error" in listed:
         say(listed["error"], file=sys.stderr)
         return [listed["dataset"], "?", "?", "?"]

@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from beam_datasets.cli.resolve import import_code
 
             import_code(imports)
-        code = _run(args)
+        code = _run_command(args)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed why
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             error.__suppress_context__ = False  # what a runner raised, too
             raise
         notes = getattr(error, "__notes__", [])
-        say("\n".join([f"beam-datasets: {error if ours else _described(error, frame)}", *notes]), file=sys.stderr)
+        say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -111,13 +111,13 @@ def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
     parser.add_argument("--imports", action="extend", type=comma_separated, default=[])
     parser.add_argument("--debug", action="store_true")
     parser.add_argument("--quiet", action="store_true")
-    known, rest = parser.parse_known_args(args[:end])
-    progress.is_shown = not known.quiet
-    if known.quiet:
+    parsed, rest = parser.parse_known_args(args[:end])
+    progress.is_shown = not parsed.quiet
+    if parsed.quiet:
         from beam_datasets import downloads
 
         downloads.show_progress = False
-    return [*rest, *args[end:]], known.imports, known.debug
+    return [*rest, *args[end:]], parsed.imports, parsed.debug
 
 
 def _foreign_frame(error: Exception) -> str:
@@ -129,12 +129,12 @@ def _foreign_frame(error: Exception) -> str:
     return str(frames.last_of_author(frames.of(error)) or "")
 
 
-def _described(error: Exception, place: str) -> str:
+def _describe_error(error: Exception, location: str) -> str:
     message = error.msg if isinstance(error, SyntaxError) else error
-    return f"{type(error).__name__}: {message}\n  (at {place}; --debug shows all of it)"
+    return f"{type(error).__name__}: {message}\n  (at {location}; --debug shows all of it)"
 
 
-def _run(args: list[str]) -> int:
+def _run_command(args: list[str]) -> int:
     """Imports the module of the command, runs it and returns its exit code; prints the help without arguments.
 
     Raises:

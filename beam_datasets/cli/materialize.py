@@ -62,17 +62,17 @@ source SOURCE
 
 def run_materialize(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
-    known, beam_options = MATERIALIZE.parse_with_beam(args)
+    parsed, beam_options = MATERIALIZE.parse_with_beam(args)
     from beam_datasets.jobs import run_job
 
     with as_usage_errors("materialize"):
-        job = _job(known, beam_options)
+        job = _job(parsed, beam_options)
         to_come = _to_come(job)
     say(f"{job.info.display_name} -> {job.info.data_dir}")
     say(to_come)
-    if known.dry_run:
-        if known.where is not None:
-            say(_chosen(job, job.count_chosen()))
+    if parsed.dry_run:
+        if parsed.where is not None:
+            say(_format_chosen(job, job.count_chosen()))
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
@@ -80,20 +80,20 @@ def run_materialize(args: Sequence[str]) -> int:
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
             progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
-            engine = {name: getattr(known, name) for name in ENGINE_NAMES}
+            engine = {name: getattr(parsed, name) for name in ENGINE_NAMES}
             directory = run_job(job, beam_options, {**engine, "progress": progress})
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
         splits = builder_from_directory(directory).info.splits
         say(splits_table(splits))
-        if known.where is not None:
-            say(_chosen(job, {name: split.num_examples for name, split in splits.items()}))
+        if parsed.where is not None:
+            say(_format_chosen(job, {name: split.num_examples for name, split in splits.items()}))
         say(f"Published in {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
-def _chosen(job: Job, counts: Mapping[str, int]) -> str:
+def _format_chosen(job: Job, counts: Mapping[str, int]) -> str:
     """Returns how many records the condition selects."""
     return "\n".join(
         f"{split.name}: selected {counts[split.name]:,} of {split.num_examples:,} records" for split in job.splits
@@ -107,23 +107,23 @@ def _total(job: Job) -> int | None:
     return 2 * job.num_bytes if job.transform is None and job.reshuffle is not None else None
 
 
-def _job(known: argparse.Namespace, beam_options: Sequence[str]) -> Job:
+def _job(parsed: argparse.Namespace, beam_options: Sequence[str]) -> Job:
     """Plans the job; a file of `--filter` becomes importable, also by Beam's workers.
 
     Raises:
         ValueError: the workers cannot import the file.
     """
-    file = (known.filter or "").rpartition(":")[0]
+    file = (parsed.filter or "").rpartition(":")[0]
     if file.endswith(".py"):
-        if beam_options and not known.dry_run:
+        if beam_options and not parsed.dry_run:
             from beam_datasets.beam.engine import check_code_is_shared
 
-            check_code_is_shared(file, beam_options, shared_disk=known.shared_disk)
+            check_code_is_shared(file, beam_options, shared_disk=parsed.shared_disk)
         make_importable(os.path.dirname(os.path.abspath(file)))
-    return plan_job(**given(known, plan_job) | {"sources": dict(map(_labelled, known.sources or ()))})
+    return plan_job(**given(parsed, plan_job) | {"sources": dict(map(_parse_source, parsed.sources or ()))})
 
 
-def _labelled(text: str) -> tuple[str, str]:
+def _parse_source(text: str) -> tuple[str, str]:
     label, equals, source = text.partition("=")
     if not (label and equals and source):
         raise UsageError(f"--source is {text!r}; write --source LABEL=SOURCE, such as --source more=/data/digits/1.0.0")
@@ -132,7 +132,7 @@ def _labelled(text: str) -> tuple[str, str]:
 
 def _to_come(job: Job) -> str:
     """Returns a table of what is read and what is written."""
-    rows = [_row(split, job.num_shards(split)) for split in job.splits]
+    rows = [_plan_row(split, job.num_shards(split)) for split in job.splits]
     lines = [table(["split", "of", "reads shards", "records", "bytes", "writes shards"], rows)]
     if job.lineage.features is not None:
         lines.append(f"features: {', '.join(job.lineage.features)}")
@@ -144,7 +144,7 @@ def _to_come(job: Job) -> str:
     return "\n".join(lines)
 
 
-def _row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
+def _plan_row(split: SelectedSplit, num_shards: int | None) -> list[str | int]:
     """Returns the row of a split in the table of the plan; its size does not include the overhead of the files."""
     files = split.files
     names = {files.filename(run) for run in range(len(files))}
@@ -197,24 +197,24 @@ def run_export(args: Sequence[str]) -> int:
     """Runs the command and returns its exit code."""
     from beam_datasets.jobs import run_export
 
-    known, beam_options = EXPORT.parse_with_beam(args)
+    parsed, beam_options = EXPORT.parse_with_beam(args)
     with as_usage_errors("export"):
-        plan = plan_export(**given(known, plan_export))
+        plan = plan_export(**given(parsed, plan_export))
     say(f"{plan.info.display_name} -> {plan.target} ({plan.format.name})")
-    say(_exported(plan))
-    if known.dry_run:
+    say(_format_export(plan))
+    if parsed.dry_run:
         say("Nothing was run (--dry_run).")
         return 0
     started = time.monotonic()
     with as_usage_errors("export"), bytes_bar("Export") as show:
-        engine = {"num_workers": known.num_workers, "shared_disk": known.shared_disk}
+        engine = {"num_workers": parsed.num_workers, "shared_disk": parsed.shared_disk}
         progress = None if show is None else lambda done: show(done, None)
         directory = run_export(plan, beam_options, {**engine, "progress": progress})
     say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
 
 
-def _exported(plan: ExportPlan) -> str:
+def _format_export(plan: ExportPlan) -> str:
     """Returns a table of what is read and what is written, and the features."""
     rows = [
         [

@@ -80,24 +80,24 @@ _FILES = {
 
 def run(args: Sequence[str]) -> int:
     """Makes the files and prints what to do with them."""
-    known = COMMAND.parse(args)
+    parsed = COMMAND.parse(args)
     try:
-        check_dataset_name(known.name)
+        check_dataset_name(parsed.name)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if not re.fullmatch("[a-z][a-z0-9_]*", known.name) or keyword.iskeyword(known.name):
-        raise UsageError(f"{known.name!r}: expected a name in snake_case that Python can import, such as my_birds")
-    if known.name in sys.stdlib_module_names:
-        raise UsageError(f"{known.name!r} is a module of Python; give another name, such as {known.name}_data")
-    folder = Path(known.to or ".", known.name)
+    if not re.fullmatch("[a-z][a-z0-9_]*", parsed.name) or keyword.iskeyword(parsed.name):
+        raise UsageError(f"{parsed.name!r}: expected a name in snake_case that Python can import, such as my_birds")
+    if parsed.name in sys.stdlib_module_names:
+        raise UsageError(f"{parsed.name!r} is a module of Python; give another name, such as {parsed.name}_data")
+    folder = Path(parsed.to or ".", parsed.name)
     if folder.exists():
         raise UsageError(f"{folder} exists already; give another name, or another place by --to")
-    words = known.name.split("_")
-    names = {"name": known.name, "cls": "".join(map(str.capitalize, words)), "title": " ".join(words).capitalize()}
+    words = parsed.name.split("_")
+    names = {"name": parsed.name, "cls": "".join(map(str.capitalize, words)), "title": " ".join(words).capitalize()}
     for file, text in _FILES.items():
         path = folder / file.format(**names)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.format(**names), encoding="utf-8")
         say(str(path))
-    say(f"Test it: cd {folder}; python {known.name}_test.py\nThen change what is marked TODO.")
+    say(f"Test it: cd {folder}; python {parsed.name}_test.py\nThen change what is marked TODO.")
     return 0

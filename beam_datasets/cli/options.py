@@ -32,10 +32,10 @@ class Command:
     metavar of `TYPES` also converts the value. A line that ends with a colon begins a group.
 
     Args:
-        name: what a user types.
-        description: what `--help` shows above the options.
+        name: name of the command, as typed.
+        description: text that `--help` shows above the options.
         options: in the order of `--help`.
-        usage: what follows the name; by default `argparse` makes it of the options.
+        usage: text after the name in the usage line; by default `argparse` makes it of the options.
         settings: name of an option -> what `argparse` takes besides.
     """
 
@@ -75,8 +75,8 @@ class Command:
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """Returns the options; any other is an error."""
-        known: argparse.Namespace = self.parser().parse_args(with_underscores(args))
-        return known
+        parsed: argparse.Namespace = self.parser().parse_args(with_underscores(args))
+        return parsed
 
     def parse_with_beam(self, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """Returns the options and those for Beam."""
@@ -112,23 +112,23 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: the arguments do not fit the options.
         """
-        known, rest = super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
         for name in _DIRECTORIES:
-            if getattr(known, name, None) == "":
+            if getattr(parsed, name, None) == "":
                 self.error(f"--{name} is empty; is a variable unset?")
-        if "num_shards" in known:
-            known.num_shards = num_shards(known.num_shards)
-        return known, rest
+        if "num_shards" in parsed:
+            parsed.num_shards = num_shards(parsed.num_shards)
+        return parsed, rest
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Returns the options; raises UsageError if the arguments do not fit, or the parser does not know one."""
-        known, rest = self.parse_known_args(args, namespace)
+        parsed, rest = self.parse_known_args(args, namespace)
         if rest:
             near = near_option(rest[0], self)
             if not rest[0].startswith("-") and "--data_dir" in self._option_string_actions:
                 near = near or f" Did you mean '--data_dir {rest[0]}'?"
             self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
-        return known
+        return parsed
 
     def error(self, message: str) -> Any:
         """Raises UsageError."""
@@ -149,9 +149,9 @@ def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
 def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Returns the options of a parser and those for Beam, which are checked unless a lone `--` precedes them."""
     command_args, unchecked = until_dashes(args)
-    known, rest = parser.parse_known_args(command_args)
+    parsed, rest = parser.parse_known_args(command_args)
     check_beam_options(rest, parser)
-    return known, [*rest, *unchecked]
+    return parsed, [*rest, *unchecked]
 
 
 def size_in_bytes(text: str) -> int:
@@ -251,10 +251,10 @@ OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")
 
 
-def given(known: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:
+def given(parsed: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:
     """Returns the options that are arguments of one of the functions, by their names; without those that are None."""
     names = {name for function in functions for name in inspect.signature(function).parameters}
-    return {name: value for name, value in vars(known).items() if name in names and value is not None}
+    return {name: value for name, value in vars(parsed).items() if name in names and value is not None}
 
 
 def num_shards(values: Sequence[str] | None) -> int | dict[str, int] | None:
@@ -295,8 +295,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
     """Checks that Beam knows the options that a parser does not.
 
     Args:
-        options: what the parser did not know.
-        parser: of this command, whose options may have been meant.
+        options: arguments that the parser did not recognize.
+        parser: parser of this command, whose options may have been meant.
 
     Raises:
         MissingDependencyError: Beam is not installed.
@@ -331,8 +331,8 @@ def check_beam_options(options: Sequence[str], parser: argparse.ArgumentParser) 
 
 def near_option(text: str, *parsers: argparse.ArgumentParser) -> str:
     """Returns ` Did you mean '--option'?` for the nearest option of the parsers; '' if none is similar."""
-    known = [option for parser in parsers for option in parser._option_string_actions]
-    return did_you_mean(text.partition("=")[0], known, cutoff=0.7)  # all begin with --
+    parsed = [option for parser in parsers for option in parser._option_string_actions]
+    return did_you_mean(text.partition("=")[0], parsed, cutoff=0.7)  # all begin with --
 
 
 def _beam_parser() -> argparse.ArgumentParser:

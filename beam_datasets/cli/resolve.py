@@ -44,7 +44,7 @@ _CODE = re.compile(r"(?P<where>.+\.py|\w+(?:\.\w+)+)(?::(?P<kind>[A-Za-z_]\w*))?
 
 @dataclass(frozen=True)
 class BuilderRequest:
-    """Which dataset is meant.
+    """The dataset that the user asks for.
 
     Attributes:
         builder: its class.

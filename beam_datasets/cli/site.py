@@ -87,15 +87,15 @@ def _is_one_in_the_other(*directories: str) -> bool:
 
 def run(args: Sequence[str]) -> int:
     """Writes the site."""
-    known = COMMAND.parse(args)
+    parsed = COMMAND.parse(args)
     jinja = framework("jinja2", needed_by="beam-datasets site", name="Jinja", extra="explore")
-    root, target = catalog.root_dir(known.data_dir, known.storage_options), storage.normalize(known.to)
+    root, target = catalog.root_dir(parsed.data_dir, parsed.storage_options), storage.normalize(parsed.to)
     if not catalog.list_datasets(root) and not storage.is_dir(root):
         raise PathNotFoundError(f"{root}: the directory does not exist")
     if _is_one_in_the_other(target, root):
-        raise UsageError(f"--to {known.to}: expected a directory outside of {root} and not above it")
+        raise UsageError(f"--to {parsed.to}: expected a directory outside of {root} and not above it")
     catalogue = pages.Catalogue(root)
-    site = _Site(catalogue, target, (known.url or "").rstrip("/"), jinja)
+    site = _Site(catalogue, target, (parsed.url or "").rstrip("/"), jinja)
     index, previous, entries = catalogue.index(), "", []
     for row in index["datasets"]:
         name = row["dataset"]
@@ -103,7 +103,7 @@ def run(args: Sequence[str]) -> int:
         try:
             if "error" in row:
                 raise BeamDatasetsError(f"left out: {row['error']}")
-            entries.append(site.version(name, previous if same else "", known.statistics, known.changes))
+            entries.append(site.version(name, previous if same else "", parsed.statistics, parsed.changes))
             previous = name
         except BeamDatasetsError as error:
             row["error"] = str(error)
@@ -128,7 +128,7 @@ class _Site:
     Attributes:
         catalogue: the datasets.
         target: the directory of the site.
-        url: where it will be; '' if that is not known.
+        url: its public address; '' if that is not known.
         damage: name of a version -> why parts of its pages are missing.
     """
 

@@ -16,7 +16,7 @@ from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_err
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
 from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
@@ -60,30 +60,30 @@ _SHOWN, _LABEL_WIDTH, _LINE = 5, 24, 100
 
 def run(args: Sequence[str]) -> int:
     """Prints the statistics of a dataset."""
-    known, beam_options = COMMAND.parse_with_beam(args)
-    features = None if known.features is None else [name for each in known.features for name in each if name]
+    parsed, beam_options = COMMAND.parse_with_beam(args)
+    features = None if parsed.features is None else [name for each in parsed.features for name in each if name]
     if features == []:
         raise UsageError("--features has no name; write names with commas between, such as image,label")
-    _check_html(known.html)
-    if known.num_workers is not None and known.num_workers < 1:
-        raise UsageError(f"--num_workers is {known.num_workers}; expected how many processes, 1 or more")
-    request = prepare(known.dataset, known.split, features, known.data_dir, known.storage_options)
+    _check_html(parsed.html)
+    if parsed.num_workers is not None and parsed.num_workers < 1:
+        raise UsageError(f"--num_workers is {parsed.num_workers}; expected how many processes, 1 or more")
+    request = prepare(parsed.dataset, parsed.split, features, parsed.data_dir, parsed.storage_options)
     started = time.monotonic()
-    statistics = None if known.again or not request.whole else read_saved(request)
+    statistics = None if parsed.again or not request.whole else read_saved(request)
     save_status = "saved before" if statistics is not None else ""
     if statistics is None:
-        statistics = _compute(request, known, beam_options)
-        save_status = _save(statistics, request, known)
-    if known.html:
-        storage.write_bytes(known.html, printable(page(statistics, embedded_images(statistics))).encode())
-    if known.json:
+        statistics = _compute(request, parsed, beam_options)
+        save_status = _save(statistics, request, parsed)
+    if parsed.html:
+        storage.write_bytes(parsed.html, printable(page(statistics, embedded_images(statistics))).encode())
+    if parsed.json:
         sys.stdout.write(json_text(statistics))
         return 0
     say("\n".join(lines(statistics)))
     took = "" if save_status == "saved before" else f" in {time.monotonic() - started:.1f} s"
     say(
-        f"\n{_count(statistics)}{took}{save_status and '; ' + save_status}"
-        f"{'; page in ' + known.html if known.html else ''}"
+        f"\n{_format_count(statistics)}{took}{save_status and '; ' + save_status}"
+        f"{'; page in ' + parsed.html if parsed.html else ''}"
     )
     return 0
 
@@ -97,15 +97,15 @@ def _check_html(path: str | None) -> None:
         raise UsageError(f"--html is {path!r}, where no file can be written: {error}") from error
 
 
-def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
+def embedded_images(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
     """Returns feature name -> data URL and description of images of the first slice; nothing without Pillow."""
-    expression = next(iter(found.slices), None)
+    expression = next(iter(statistics.slices), None)
     if expression is None or not importlib.util.find_spec("PIL"):
         return {}
     from beam_datasets.cli.explorer.pages import media, sample_images
     from beam_datasets.cli.explorer.searching import opened
 
-    published = opened(found.directory)
+    published = opened(statistics.directory)
 
     def url(index: int, path: str, item: int) -> str:
         with contextlib.suppress(FeatureError):  # a damaged image
@@ -116,45 +116,44 @@ def embedded_images(found: Statistics) -> dict[str, list[tuple[str, str]]]:
     return sample_images(published, expression, url)
 
 
-def _compute(request: StatisticsRequest, known: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
+def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_options: Sequence[str]) -> Statistics:
     """Computes statistics in this process, or by Beam if that is asked for or takes less time."""
-    asked = beam_options or known.report or known.shared_disk or (known.num_workers or 1) > 1
-    pays = known.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
+    asked = beam_options or parsed.report or parsed.shared_disk or (parsed.num_workers or 1) > 1
+    pays = parsed.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
     from beam_datasets.beam.engine import choose_engine
     from beam_datasets.beam.reports import run_stats as run_pipeline
 
     with as_usage_errors("stats"):
-        return run_pipeline(request, beam_options=beam_options, **given(known, run_pipeline, choose_engine))
+        return run_pipeline(request, beam_options=beam_options, **given(parsed, run_pipeline, choose_engine))
 
 
-def _save(found: Statistics, request: StatisticsRequest, known: argparse.Namespace) -> str:
+def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:
     """Saves statistics of a whole dataset, and returns what to say of it."""
-    if not known.save or not request.whole:
+    if not parsed.save or not request.whole:
         return ""
     try:
-        return f"saved in {save(found)}"
+        return f"saved in {save(statistics)}"
     except StorageError as error:
         say(f"not saved: {error} (--no_save does not try)", file=sys.stderr)
         return ""
 
 
-def _count(found: Statistics) -> str:
-    features = len(next(iter(found.slices.values()))["features"]) if found.slices else 0
-    return (
-        f"{plural(features, 'feature')} of {plural(sum(part['examples'] for part in found.slices.values()), 'example')}"
-    )
+def _format_count(statistics: Statistics) -> str:
+    features = len(next(iter(statistics.slices.values()))["features"]) if statistics.slices else 0
+    examples = sum(part["examples"] for part in statistics.slices.values())
+    return f"{plural(features, 'feature')} of {plural(examples, 'example')}"
 
 
 # -------------------------------------------------------------------------------------------------------------- a table
 
 
-def lines(found: Statistics) -> Iterator[str]:
+def lines(statistics: Statistics) -> Iterator[str]:
     """Yields statistics as lines for people."""
-    for number, (name, part) in enumerate(found.slices.items()):
+    for number, (name, part) in enumerate(statistics.slices.items()):
         yield from [""] * bool(number)
-        yield f"{found.dataset}, {name}: {plural(part['examples'], 'example')}"
+        yield f"{statistics.dataset}, {name}: {plural(part['examples'], 'example')}"
         yield from [""] * bool(part["features"])
         rows = [row for feature_name, feature in part["features"].items() for row in _rows(feature_name, feature)]
         if rows:
@@ -165,8 +164,8 @@ def lines(found: Statistics) -> Iterator[str]:
             ]
             if texts:
                 yield f"\n{title}\n{table(texts[0], texts[1:], left=(0, 1), short=(1,), fold=(0,))}"
-    if found.unknown:
-        yield f"\nleft out; --imports the module that registers their class: {', '.join(found.unknown)}"
+    if statistics.unknown:
+        yield f"\nleft out; --imports the module that registers their class: {', '.join(statistics.unknown)}"
 
 
 def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
@@ -174,16 +173,16 @@ def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
     distinct = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
     size = constant_size(feature)
     kind = f"{feature['type']} {size}" if size else feature["type"]
-    yield [path, kind, feature["values"], feature["missing"], distinct, *_numbers(feature)]
+    yield [path, kind, feature["values"], feature["missing"], distinct, *_format_spread(feature)]
     for name in _PARTS:
         if name in feature and not (size and name in SIZES):
-            yield [f"  {name}", "", "", "", "", *_numbers(feature[name])]
+            yield [f"  {name}", "", "", "", "", *_format_spread(feature[name])]
 
 
-def _numbers(found: dict[str, Any]) -> list[str]:
-    if "mean" not in found:
+def _format_spread(spread: dict[str, Any]) -> list[str]:
+    if "mean" not in spread:
         return [""] * 5
-    values = found["min"], found["quantiles"]["0.5"], found["mean"], found["max"], found["std"]
+    values = spread["min"], spread["quantiles"]["0.5"], spread["mean"], spread["max"], spread["std"]
     return [number_text(value) for value in values]
 
 

@@ -56,75 +56,75 @@ def run(args: Sequence[str]) -> int:
     """Prints what is wrong with a dataset, and repairs it if asked to; returns 0 if it is whole, else 1."""
     parser = COMMAND.parser()
     args, unchecked = until_dashes(args)
-    known, rest = parser.parse_known_args(args)
-    _check(known, [*rest, *unchecked], parser)
-    if known.beam:
+    parsed, rest = parser.parse_known_args(args)
+    _check_options(parsed, [*rest, *unchecked], parser)
+    if parsed.beam:
         check_beam_options(rest, parser)
-        return _verify_on_beam(known, [*rest, *unchecked])
-    directory = catalog.find_published(known.dataset, known.data_dir, known.storage_options)
-    return _repair(directory, known) if known.repair else _verify(directory, known)
+        return _verify_on_beam(parsed, [*rest, *unchecked])
+    directory = catalog.find_published(parsed.dataset, parsed.data_dir, parsed.storage_options)
+    return _repair(directory, parsed) if parsed.repair else _verify(directory, parsed)
 
 
-def _check(known: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
+def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], parser: argparse.ArgumentParser) -> None:
     """Checks that the options go together."""
-    if rest and not known.beam:
-        parser.error(f"unknown option {rest[0]}; options of Beam need --beam")
+    if unknown_args and not parsed.beam:
+        parser.error(f"unknown option {unknown_args[0]}; options of Beam need --beam")
     needs = {
-        "--from": (known.copy, "--repair"),
-        "--from_storage_options": (known.copy_storage_options, "--repair"),
-        "--dry_run": (known.dry_run, "--repair"),
-        "--report": (known.report, "--beam"),
-        "--num_workers": (known.num_workers, "--beam"),
-        "--shared_disk": (known.shared_disk, "--beam"),
-        "--no_wait": (not known.wait, "--beam"),
+        "--from": (parsed.copy, "--repair"),
+        "--from_storage_options": (parsed.copy_storage_options, "--repair"),
+        "--dry_run": (parsed.dry_run, "--repair"),
+        "--report": (parsed.report, "--beam"),
+        "--num_workers": (parsed.num_workers, "--beam"),
+        "--shared_disk": (parsed.shared_disk, "--beam"),
+        "--no_wait": (not parsed.wait, "--beam"),
     }
     for name, (value, needed) in needs.items():
-        if value and not getattr(known, needed.removeprefix("--")):
+        if value and not getattr(parsed, needed.removeprefix("--")):
             raise UsageError(f"{name} means nothing without {needed}")
-    if known.beam and known.repair:
+    if parsed.beam and parsed.repair:
         raise UsageError("a repair is made here, not by a pipeline: leave out --beam")
-    if known.jobs is not None and (known.jobs < 1 or known.beam):
-        needed = "leave it out with --beam" if known.beam else "expected how many shards to read at once, 1 or more"
-        raise UsageError(f"--jobs is {known.jobs}; {needed}")
+    if parsed.jobs is not None and (parsed.jobs < 1 or parsed.beam):
+        needed = "leave it out with --beam" if parsed.beam else "expected how many shards to read at once, 1 or more"
+        raise UsageError(f"--jobs is {parsed.jobs}; {needed}")
 
 
-def _verify(directory: str, known: argparse.Namespace) -> int:
+def _verify(directory: str, parsed: argparse.Namespace) -> int:
     started = time.monotonic()
     with bytes_bar("Verify") as progress:
-        report = verify(directory, decode=known.decode, jobs=known.jobs, progress=progress)
-    return _show(report, known, started)
+        report = verify(directory, decode=parsed.decode, jobs=parsed.jobs, progress=progress)
+    return _show(report, parsed, started)
 
 
-def _verify_on_beam(known: argparse.Namespace, beam_options: Sequence[str]) -> int:
+def _verify_on_beam(parsed: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Verifies a dataset in a Beam pipeline, prints the report and returns the exit code."""
     from beam_datasets.beam.reports import VerifyDataset
     from beam_datasets.beam.reports import run_verify as run_pipeline
 
     started = time.monotonic()
     with as_usage_errors("verify"):
-        options = given(known, run_pipeline, VerifyDataset)
-        report = run_pipeline(known.dataset, beam_options=beam_options, **options)
+        options = given(parsed, run_pipeline, VerifyDataset)
+        report = run_pipeline(parsed.dataset, beam_options=beam_options, **options)
     if report is None:  # the job is not waited for
-        say(f"Submitted; its report will be {known.report}")
+        say(f"Submitted; its report will be {parsed.report}")
         return 0
-    return _show(report, known, started)
+    return _show(report, parsed, started)
 
 
-def _show(report: Report, known: argparse.Namespace, started: float) -> int:
-    if known.json:
+def _show(report: Report, parsed: argparse.Namespace, started: float) -> int:
+    if parsed.json:
         say(json.dumps(report.to_json(), indent=1))
     else:
         say("\n".join(report_lines(report, time.monotonic() - started)))
     return 0 if report.whole else FOUND
 
 
-def _repair(directory: str, known: argparse.Namespace) -> int:
+def _repair(directory: str, parsed: argparse.Namespace) -> int:
     """Repairs a dataset, or lists the repairs of a dry run, and returns the exit code."""
-    on_step = None if known.json or known.dry_run else (lambda step: say(f"wrote {step}"))
+    on_step = None if parsed.json or parsed.dry_run else (lambda step: say(f"wrote {step}"))
     with bytes_bar("Verify") as progress:
-        options = given(known, repair) | {"storage_options": None}  # the directory has them
+        options = given(parsed, repair) | {"storage_options": None}  # the directory has them
         done = repair(directory, **options, progress=progress, on_step=on_step)
-    say(json.dumps(repair_json(done), indent=1) if known.json else "\n".join(repair_lines(done)))
+    say(json.dumps(repair_json(done), indent=1) if parsed.json else "\n".join(repair_lines(done)))
     return 0 if (done.before if done.after is None else done.after).whole else FOUND
 
 
@@ -132,8 +132,8 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
     """Yields a report as lines for people.
 
     Args:
-        report: what to show.
-        seconds: how long it took; None leaves it out.
+        report: the report to show.
+        seconds: duration of the check; None leaves it out.
         refused: the files that a repair left as they are: it is not recommended for them, unless they cannot be read.
     """
     yield f"{report.dataset or 'a dataset'} in {report.directory}"
@@ -144,7 +144,7 @@ def report_lines(report: Report, seconds: float | None = None, refused: Collecti
     yield from _remedies([f for f in report.findings if f.file not in refused or f.kind == "unreadable"])
     yield from (f"not known: {text}" for text in report.not_known)
     rest = "" if seconds is None else f" in {seconds:.1f} s"
-    yield f"{_result(report)}; {_read(report)}{rest}"
+    yield f"{_result(report)}; {_format_counts(report)}{rest}"
 
 
 def _remedies(findings: Sequence[Finding]) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _result(report: Report) -> str:
     return f"{plural(len(report.findings), 'finding')} in {plural(files, 'file')}, {lost}"
 
 
-def _read(report: Report) -> str:
+def _format_counts(report: Report) -> str:
     counts = f"{plural(report.num_shards, 'shard')}, {plural(report.num_records, 'record')}"
     return f"read {counts}, {size_text(report.num_bytes)}"
 

@@ -21,6 +21,6 @@ VERSIONS = Command(
 
 def run(args: Sequence[str]) -> int:
     """Prints the versions."""
-    known = VERSIONS.parse(args)
-    say(json.dumps(versions(), indent=1) if known.json else versions_text())
+    parsed = VERSIONS.parse(args)
+    say(json.dumps(versions(), indent=1) if parsed.json else versions_text())
     return 0

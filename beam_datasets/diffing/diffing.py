@@ -20,10 +20,10 @@ from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, Example
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
+from beam_datasets.reading.elements.error_location import UNDECODED, place_of
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
-from beam_datasets.reading.shards import Shard, ShardPool, read_index
-from beam_datasets.reading.undecoded import UNDECODED, place_of
+from beam_datasets.reading.records.shards import Shard, ShardPool, read_index
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint8]
@@ -56,8 +56,8 @@ def pair_by_index(old: int, new: int, size: int) -> Iterator[Pairs]:
     """Yields the pairs of examples that have the same index, and the others, `size` at a time.
 
     Args:
-        old: how many examples the old split has.
-        new: likewise the new one.
+        old: number of examples of the old split.
+        new: number of examples of the new split.
         size: indices that are paired at once.
     """
     for start in range(0, max(old, new), size):
@@ -71,10 +71,10 @@ def pair_by_keys(old: KeyBlocks, new: KeyBlocks) -> Iterator[Pairs]:
 
     Args:
         old: blocks (index of the first one, keys of shape (n, 16)).
-        new: likewise.
+        new: blocks of the new split, likewise.
     """
     for (mine, old_keys), (theirs, new_keys) in aligned([old, new]):
-        yield _pair(mine, old_keys, theirs, new_keys)
+        yield _pair_blocks(mine, old_keys, theirs, new_keys)
 
 
 def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
@@ -96,7 +96,7 @@ def aligned(columns: Sequence[KeyBlocks]) -> Iterator[list[tuple[int, Keys]]]:
         left = [(first + count, keys[count:]) for (first, keys), count in zip(left, counts)]
 
 
-def _pair(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
+def _pair_blocks(old_first: int, old: Keys, new_first: int, new: Keys) -> Pairs:
     """Returns the pairs of two blocks of distinct keys; indices begin at `old_first` and `new_first`."""
     if np.array_equal(old, new):
         places = np.arange(len(old))
@@ -115,8 +115,8 @@ def match_contents(old: Iterable[Content], new: Iterable[Content]) -> tuple[Ints
     """Returns where the same content is in two sequences; the first of several with the first of several.
 
     Args:
-        old: what examples store, by name.
-        new: likewise.
+        old: stored contents of the old examples, by name.
+        new: stored contents of the new examples, by name.
     """
     places = defaultdict[bytes, deque[int]](deque)
     for index, content in enumerate(old):
@@ -174,7 +174,7 @@ def _diff_split(
     undecodable = _Undecodable()
     same = rewritten = 0
     for pairs in pair_by_index(len(old), len(new), KEY_ROWS) if why else _pair_ascents(old, new, *orders):
-        changed, num_alike = _changed(old, new, reader, pairs, undecodable)
+        changed, num_alike = _compare_pairs(old, new, reader, pairs, undecodable)
         rewritten += num_alike
         same += len(pairs.old) - len(changed)
         kinds["changed"].add(*changed.T)
@@ -221,7 +221,7 @@ class _Undecodable:
             self.places.append(f"{records.place_of(index)}: {problem}")
 
 
-def _changed(
+def _compare_pairs(
     old: SplitRecords, new: SplitRecords, reader: VersionReader, pairs: Pairs, undecodable: _Undecodable
 ) -> tuple[Ints, int]:
     """Returns the pairs that are read differently, and how many of other bytes are read alike."""
@@ -262,13 +262,13 @@ def _pair_ascents(old: SplitRecords, new: SplitRecords, old_order: KeyOrder, new
 
 @dataclass(frozen=True)
 class KeyOrder:
-    """Whether the keys of a split can be merged with another's.
+    """Facts about the keys of a split that decide whether they can be merged with another split's.
 
     Attributes:
         present: whether it has keys.
         ascending: whether they ascend in each range of the split.
-        starts: where each range begins, and where the last one ends.
-        rules: how the keys of each range were made; only keys made by the same rules can be compared.
+        starts: first positions of the ranges, and the end of the last one.
+        rules: the rules by which the keys of each range were made; only keys made by the same rules can be compared.
     """
 
     present: bool
@@ -281,7 +281,7 @@ def key_blocks(files: Iterable[FileInstruction], first: int) -> KeyBlocks:
     """Yields (index of the first one, keys) of the examples of files in order, at most `KEY_ROWS` at a time.
 
     Args:
-        files: of which examples, with whole paths.
+        files: file instructions of the examples, with whole paths.
         first: the index of their first example.
     """
     for file in files:
@@ -312,7 +312,7 @@ class SplitRecords:
         """Opens nothing yet.
 
         Args:
-            builder: of the dataset.
+            builder: builder of the dataset.
             split: its name.
         """
         info = builder.info.splits[split]
@@ -420,8 +420,8 @@ def differing(old: SplitRecords, new: SplitRecords, pairs: Pairs) -> Iterator[tu
 
     Args:
         old: the records of the old split.
-        new: of the new one.
-        pairs: of their examples.
+        new: the records of the new split.
+        pairs: pairs of their examples.
 
     Raises:
         CorruptRecordError: a record is damaged.
@@ -534,11 +534,11 @@ def diff(
         new: the new version.
         data_dir: root of the datasets, for names.
         splits: names of the splits to compare; None for all.
-        examples: how many to return of each kind of difference in a split.
+        examples: maximum number of returned examples of each kind of difference in a split.
         progress: called from time to time with the number of examples, of both versions together, that were compared
             since the last call.
-        storage_options: of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`. For two
-            stores give what `builder_from_directory` returns.
+        storage_options: options of the store of `data_dir` and of versions that are URLs; see `beam_datasets.builder`.
+            For two stores give what `builder_from_directory` returns.
 
     Raises:
         DatasetNotFoundError: a version is not published.
@@ -555,7 +555,7 @@ def diff(
             f"the new version, {other.info.display_name}, has a lower number than the old one, "
             f"{one.info.display_name}; give the old one first."
         )
-    names = _chosen(one, other, splits)
+    names = _choose_splits(one, other, splits)
     shared = compare_features(one.info.features, other.info.features)
     reader = VersionReader(one.info.features, other.info.features, shared)
     split_diffs = {name: diff_split(one, other, name, reader, examples, progress) for name in names}
@@ -592,7 +592,7 @@ def open_versions(
     return opened[0], opened[1]
 
 
-def _chosen(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
+def _choose_splits(old: ReadOnlyBuilder, new: ReadOnlyBuilder, splits: str | Iterable[str] | None) -> list[str]:
     """Returns the names of the splits to compare, each once; those of both versions if `splits` is None.
 
     Raises:

@@ -24,7 +24,7 @@ from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import iter_nested_features, leaves_with_features, strip_sequences
 from beam_datasets.formats.example import Buffer, parse_spans
-from beam_datasets.reading.undecoded import UNDECODED, Undecoded, decoding_check, tolerant_decoder
+from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, decoding_check, tolerant_decoder
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
 """Entries of features.json about how values are stored, not about what is read."""
@@ -41,7 +41,7 @@ class Comparison:
     """Two feature trees compared.
 
     Attributes:
-        changes: what differs, in the order of the paths.
+        changes: the differences, in the order of the paths.
         old: the tree of the features that are read alike in both versions, as the old one stores them; None for none.
         new: the same as the new one stores them.
     """
@@ -53,16 +53,16 @@ class Comparison:
 
 def compare_features(old: FeatureConnector, new: FeatureConnector, path: str = "") -> Comparison:
     """Returns how two features differ, and what they share."""
-    (old_levels, old_inner), (new_levels, new_inner) = _unwrapped(old), _unwrapped(new)
+    (old_levels, old_inner), (new_levels, new_inner) = _unwrap(old), _unwrap(new)
     dicts = isinstance(old_inner, FeaturesDict) and isinstance(new_inner, FeaturesDict)
     if not dicts or old_levels != new_levels:
         return _compare_leaves(old, new, path)
     inner = _compare_dicts(old_inner, new_inner, path)  # type: ignore[arg-type]
-    documented = _difference(_documents(old), _documents(new))
+    documented = _describe_difference(_documents(old), _documents(new))
     changes = tuple([FeatureChange(path, "documented", documented)] if documented else []) + inner.changes
     if inner.old is None or inner.new is None:
         return Comparison(changes)
-    return Comparison(changes, _rewrapped(old, inner.old), _rewrapped(new, inner.new))
+    return Comparison(changes, _rewrap(old, inner.old), _rewrap(new, inner.new))
 
 
 def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Comparison:
@@ -88,16 +88,18 @@ def _compare_dicts(old: FeaturesDict, new: FeaturesDict, path: str) -> Compariso
 
 def _compare_leaves(old: FeatureConnector, new: FeatureConnector, path: str) -> Comparison:
     """Compares two features as a whole; they share nothing if a reader gets different values or types from them."""
-    if read := _difference(_read(old), _read(new)):
+    if read := _describe_difference(_read_properties(old), _read_properties(new)):
         return Comparison((FeatureChange(path, "changed", read),))
-    stored = _difference(_chosen(old, _STORED), _chosen(new, _STORED))
-    documented = _difference(*({**_documents(one), **_chosen(one, _DOCUMENTING)} for one in (old, new)))
+    stored = _describe_difference(_select_entries(old, _STORED), _select_entries(new, _STORED))
+    documented = _describe_difference(
+        *({**_documents(one), **_select_entries(one, _DOCUMENTING)} for one in (old, new))
+    )
     changes = [FeatureChange(path, "stored", stored)] if stored else []
     changes += [FeatureChange(path, "documented", documented)] if documented else []
     return Comparison(tuple(changes), old, new)
 
 
-def _unwrapped(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnector]:
+def _unwrap(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConnector]:
     """Returns the sequences that a feature is in, outer ones first, and the feature."""
     levels = []
     while isinstance(feature, Sequence):
@@ -106,19 +108,19 @@ def _unwrapped(feature: FeatureConnector) -> tuple[tuple[Any, ...], FeatureConne
     return tuple(levels), feature
 
 
-def _rewrapped(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnector:
+def _rewrap(feature: FeatureConnector, inner: FeatureConnector) -> FeatureConnector:
     """Returns the sequences of a feature with another one in them."""
     if isinstance(feature, Sequence):
-        return feature.with_feature(_rewrapped(feature.feature, inner))
+        return feature.with_feature(_rewrap(feature.feature, inner))
     return inner
 
 
 # ------------------------------------------------------------------------------------------------- what features are
 
 
-def _read(feature: FeatureConnector) -> dict[str, Any]:
+def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
     """Returns what a reader gets."""
-    levels, inner = _unwrapped(feature)
+    levels, inner = _unwrap(feature)
     entries: dict[str, Any] = {}
     for kind, length in levels:
         entries["in"] = entries.get("in", "") + f"{kind}({'' if length is None else length})"
@@ -138,7 +140,7 @@ def _read(feature: FeatureConnector) -> dict[str, Any]:
     }
 
 
-def _chosen(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
+def _select_entries(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
     """Returns the entries of a feature in features.json that have one of the names."""
     inner = strip_sequences(feature)
     content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
@@ -155,13 +157,13 @@ def _documents(feature: FeatureConnector) -> dict[str, Any]:
     return {name: "; ".join(filter(None, parts)) for name, parts in texts.items() if any(parts)}
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+def _describe_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Returns what differs in words; '' for nothing."""
     pairs = [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
     return "; ".join(
         _names_difference(one, other)
         if key == _NAMES and one is not None and other is not None
-        else f"{key}: {_word(one)} -> {_word(other)}"
+        else f"{key}: {_format_property(one)} -> {_format_property(other)}"
         for key, one, other in pairs
     )
 
@@ -171,19 +173,19 @@ def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
     if not old or not new:
         return f"class names: {'none' if not old else len(old)} -> {'none' if not new else len(new)}"
     if new[: len(old)] == old:
-        return f"class names added at the end: {_few(new[len(old) :])}"
+        return f"class names added at the end: {_join_names(new[len(old) :])}"
     if sorted(old) == sorted(new):
-        return f"class names in another order: {_few(old)} -> {_few(new)}"
+        return f"class names in another order: {_join_names(old)} -> {_join_names(new)}"
     changed = [f"{i} {a!r} -> {b!r}" for i, (a, b) in enumerate(zip(old, new)) if a != b]
     changed += [f"{i} {a!r} -> none" for i, a in enumerate(old) if i >= len(new)]
     return f"class names: {', '.join(changed[:_SHOWN_NAMES])}" + (", ..." if len(changed) > _SHOWN_NAMES else "")
 
 
-def _few(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     return ", ".join(map(repr, names[:_SHOWN_NAMES])) + (", ..." if len(names) > _SHOWN_NAMES else "")
 
 
-def _word(value: Any) -> str:
+def _format_property(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
@@ -192,7 +194,7 @@ def _one_line(feature: FeatureConnector) -> str:
 
 
 class VersionReader:
-    """How examples of two versions are read.
+    """Reader of the records of two versions, for comparing them.
 
     Attributes:
         is_partial: whether values are not compared: of features whose type changed, or of all where the versions share
@@ -209,8 +211,8 @@ class VersionReader:
         kinds = {change.kind for change in shared.changes}
         self.is_partial = shared.old is None or "changed" in kinds
         self.stores_all_alike = kinds <= {"added", "documented"}
-        self.decode_old, self.decode_new = _decoder(old), _decoder(new)
-        self._shared_old, self._shared_new = _decoder(shared.old), _decoder(shared.new)
+        self.decode_old, self.decode_new = _record_flattener(old), _record_flattener(new)
+        self._shared_old, self._shared_new = _record_flattener(shared.old), _record_flattener(shared.new)
         self.problem_old, self.problem_new = _problem_finder(shared.old), _problem_finder(shared.new)
         self._shares_none = shared.old is None
         self._names = _wire_names(shared.old)  # in the old version's records
@@ -281,22 +283,22 @@ def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
     return frozenset(name.encode() for name in feature.wire_names("")) if feature is not None else frozenset()
 
 
-def _decoder(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, Any]]:
+def _record_flattener(feature: FeatureConnector | None) -> Callable[[Buffer], dict[str, Any]]:
     """Returns the function from a record to {path: value}."""
     if feature is None:
         return lambda record: {}
-    decode = tolerant_decoder(_known(feature))
+    decode = tolerant_decoder(_replace_unknown(feature))
     return lambda record: {path: value for path, value, _ in leaves_with_features(decode(record))}
 
 
-def _known(feature: FeatureConnector) -> FeatureConnector:
+def _replace_unknown(feature: FeatureConnector) -> FeatureConnector:
     """Returns the features with what is stored in place of those of unknown classes."""
     return select_decoded(feature, skip_decoding(feature, UnknownFeature))
 
 
 def _problem_finder(feature: FeatureConnector | None) -> Callable[[Buffer], str]:
     """Returns the function that returns why a record does not decode; '' if it does."""
-    check = (lambda record: None) if feature is None else decoding_check(_known(feature))
+    check = (lambda record: None) if feature is None else decoding_check(_replace_unknown(feature))
 
     def problem(record: Buffer) -> str:
         try:

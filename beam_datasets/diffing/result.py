@@ -26,13 +26,13 @@ _FEATURE_CHANGES: Mapping[str, tuple[Level, str]] = {
 
 @dataclass(frozen=True)
 class FeatureChange:
-    """How a feature differs.
+    """Difference in a feature.
 
     Attributes:
         path: the feature's name, nested ones with slashes; '' for the top.
         kind: 'added', 'removed'; 'changed' if its type changed; 'stored' if only its form in the record differs;
             'documented' if only its documentation differs.
-        text: what differs, such as 'dtype: int32 -> int64'.
+        text: description of the difference, such as 'dtype: int32 -> int64'.
     """
 
     path: str
@@ -56,9 +56,9 @@ class ExampleChange:
     Attributes:
         kind: 'changed', 'removed', 'added' or 'moved'.
         old_index: its index in the old split; None if the old split does not have it.
-        new_index: likewise in the new one.
-        old: what was read: of a changed example the features that differ, by their paths; of another one all of them.
-        new: what is read.
+        new_index: its index in the new split; None if the new split does not have it.
+        old: values of the old example: the features that differ of a changed example, by their paths; else all.
+        new: values of the new example, likewise.
     """
 
     kind: ChangeKind
@@ -70,15 +70,15 @@ class ExampleChange:
 
 @dataclass(frozen=True)
 class SplitDiff:
-    """How a split differs.
+    """Differences in a split.
 
     `old_examples == same + not_compared + changed + removed + moved`, and
     `new_examples == same + not_compared + changed + added + moved`.
 
     Attributes:
-        name: of the split.
-        old_examples: how many there are in the old version; None if it has no such split.
-        new_examples: likewise in the new one.
+        name: name of the split.
+        old_examples: number of examples in the old version; None if it has no such split.
+        new_examples: number of examples in the new version; None if it has no such split.
         by: whether examples were paired by 'keys' or by 'index'; '' if only one version has the split.
         why: why not by keys; '' if by keys.
         same: pairs that are read alike, in the features that both versions have.
@@ -91,7 +91,7 @@ class SplitDiff:
         moved: records that both versions have, under another key or, paired by index, at another one.
         unmatched: whether there were too many differences to look for those that moved.
         keys_lost: whether the old version finds examples by their keys, and the new one does not.
-        resharded: how many shards each version has, if that differs, or equally many examples are cut elsewhere.
+        resharded: number of shards of each version, if that differs, or equally many examples are cut elsewhere.
         examples: the first ones of each kind.
         undecoded: examples, of both versions together, with values that do not decode, among the pairs whose bytes
             differ. Such values were compared as they are stored.
@@ -137,17 +137,17 @@ class SplitDiff:
 
 @dataclass(frozen=True)
 class DatasetDiff:
-    """How two versions of a dataset differ.
+    """Differences between two versions of a dataset.
 
     Attributes:
         old: name and version of the old one, as 'digits/1.0.0'.
-        new: of the new one.
+        new: name and version of the new one.
         old_dir: directory of the old one.
         new_dir: directory of the new one.
         features: the features that differ, in the order of their paths.
         splits: each split that was compared, in the order of the old version, then those that only the new one has.
         whole: whether all splits were compared; of some of them, the verdict is the least that is needed.
-        verdict: which version number the changes need.
+        verdict: the version number that the changes need.
     """
 
     old: str
@@ -197,8 +197,8 @@ class Reason:
     """Why a version number must be so high.
 
     Attributes:
-        needs: what it needs.
-        text: what differs.
+        needs: the level that it needs.
+        text: description of the difference.
     """
 
     needs: Level
@@ -212,8 +212,8 @@ class Verdict:
     Attributes:
         old: the old version.
         new: the new version.
-        needed: what the differences need.
-        given: what the number promises; None if the versions are of different datasets.
+        needed: the level that the differences need.
+        given: the level of the version number; None if the versions are of different datasets.
         reasons: the differences, the weightiest first.
     """
 
@@ -225,13 +225,13 @@ class Verdict:
 
     @property
     def kept(self) -> bool:
-        """Whether the data keep what the number promises."""
+        """Whether the data differ no more than the version number permits."""
         return self.given is None or LEVELS.index(self.given) >= LEVELS.index(self.needed)
 
     @property
     def lowest(self) -> Version:
         """The lowest version number that suffices."""
-        return _bumped(self.old, self.needed)
+        return _bump(self.old, self.needed)
 
     def __str__(self) -> str:
         if self.given is None:
@@ -257,8 +257,8 @@ def judge(
     Args:
         old: the old version's description.
         new: the new version's.
-        features: how their features differ.
-        splits: how the splits differ that were compared.
+        features: differences in their features.
+        splits: differences in the splits that were compared.
     """
     reasons = [
         *(Reason(change.needs, str(change)) for change in features),
@@ -270,15 +270,15 @@ def judge(
         old=old.version,
         new=new.version,
         needed=max((reason.needs for reason in reasons), key=LEVELS.index, default="NONE"),
-        given=_promised(old.version, new.version) if comparable else None,
+        given=_promised_level(old.version, new.version) if comparable else None,
         reasons=tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.needs))),
     )
 
 
-def _bumped(version: Version, level: Level) -> Version:
+def _bump(version: Version, level: Level) -> Version:
     """Returns the next version of a level.
 
-    >>> [str(_bumped(Version("1.2.3"), level)) for level in LEVELS]
+    >>> [str(_bump(Version("1.2.3"), level)) for level in LEVELS]
     ['1.2.3', '1.2.4', '1.3.0', '2.0.0']
     """
     kept = len(LEVELS) - 1 - LEVELS.index(level)
@@ -286,10 +286,10 @@ def _bumped(version: Version, level: Level) -> Version:
     return Version(".".join(map(str, numbers[:3])))
 
 
-def _promised(old: Version, new: Version) -> Level:
+def _promised_level(old: Version, new: Version) -> Level:
     """Returns what a step from one version number to a higher one promises.
 
-    >>> _promised(Version("1.0.0"), Version("1.0.1")), _promised(Version("1.0.1"), Version("2.0.0"))
+    >>> _promised_level(Version("1.0.0"), Version("1.0.1")), _promised_level(Version("1.0.1"), Version("2.0.0"))
     ('PATCH', 'MAJOR')
     """
     levels = zip(reversed(LEVELS), old.tuple, new.tuple)

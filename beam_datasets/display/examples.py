@@ -26,7 +26,7 @@ def as_dataframe(ds: Iterable[Any], ds_info: Any = None) -> Any:
         MissingDependencyError: pandas is not installed.
     """
     pandas = framework("pandas", needed_by="as_dataframe()", name="pandas", extra="files")
-    return pandas.DataFrame([dict(_columns(example)) for example in ds])
+    return pandas.DataFrame([dict(_flatten_example(example)) for example in ds])
 
 
 def show_examples(ds: Iterable[Any], ds_info: Any = None, *, rows: int = 10) -> Examples:
@@ -58,7 +58,7 @@ class Examples:
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{number}: " + ", ".join(f"{name}={shown(value)}" for name, value in _columns(example))
+            f"{number}: " + ", ".join(f"{name}={shown(value)}" for name, value in _flatten_example(example))
             for number, example in enumerate(self.examples)
         )
 
@@ -80,11 +80,11 @@ def dataset_html(ds: Any) -> str:
         hint = paragraph("Functions are not called to show this. bd.show_examples(ds) shows examples.")
         return title + hint + (features_table(ds.features) if ds.features is not None else "")
     if ds._steps[0].kind == "batch":
-        return title + "".join(map(batch_table, _first(ds, 1)))
-    return title + examples_table(_first(ds, _SHOWN), ds.features, _keys_of(ds))
+        return title + "".join(map(batch_table, _first_items(ds, 1)))
+    return title + examples_table(_first_items(ds, _SHOWN), ds.features, _keys_of(ds))
 
 
-def _first(ds: Any, count: int) -> list[Any]:
+def _first_items(ds: Any, count: int) -> list[Any]:
     """Returns the first `count` items; if reading fails, those before it, followed by the error."""
     items: list[Any] = []
     try:
@@ -107,13 +107,13 @@ def _keys_of(ds: Any) -> Any:
     return getattr(steps[0], "supervised_keys", None) if steps else None
 
 
-def _columns(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten_example(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yields (path, value) for the leaves of nested dicts and tuples."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _columns(inner, f"{path}/{name}" if path else str(name))
+            yield from _flatten_example(inner, f"{path}/{name}" if path else str(name))
     elif isinstance(value, tuple):
         for number, inner in enumerate(value):
-            yield from _columns(inner, f"{path}/{number}" if path else str(number))
+            yield from _flatten_example(inner, f"{path}/{number}" if path else str(number))
     else:
         yield path or "value", value

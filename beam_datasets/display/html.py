@@ -152,7 +152,7 @@ def features_table(features: FeatureConnector) -> Html:
             type(child).__name__,
             str(getattr(child, "shape", "")),
             "text" if getattr(child, "dtype", None) == STRING else getattr(child, "dtype", ""),
-            _cut(getattr(getattr(child, "doc", None), "desc", None) or ""),
+            _truncate_description(getattr(getattr(child, "doc", None), "desc", None) or ""),
         ]
         for path, _, child in list(iter_nested_features(features))[:_MAX_FEATURES]
     ]
@@ -163,29 +163,32 @@ def info_html(info: Any) -> Html:
     """Returns a `DatasetInfo` as tables of metadata, splits and features."""
     metadata = {
         "dataset": info.full_name,
-        "description": _cut(info.description),
+        "description": _truncate_description(info.description),
         "homepage": info.homepage or "",
-        "license": _cut(info.license or ""),
-        "citation": _cut(info.citation or ""),
+        "license": _truncate_description(info.license or ""),
+        "citation": _truncate_description(info.citation or ""),
         "supervised_keys": info.supervised_keys or "",
     }
-    splits = [[name, f"{s.num_examples:,}", f"{s.num_shards:,}", _size(s)] for name, s in info.splits.items()]
+    splits = [[name, f"{s.num_examples:,}", f"{s.num_shards:,}", _format_size(s)] for name, s in info.splits.items()]
     tables = [facts(metadata), table(["split", "examples", "shards", "size"], splits) if splits else ""]
     return Html("".join([*tables, features_table(info.features) if info.features is not None else ""]))
 
 
-def _size(split: Any) -> str:
+def _format_size(split: Any) -> str:
     return "" if split.num_bytes is None else size_text(split.num_bytes)
 
 
-def _cut(description: str) -> str:
+def _truncate_description(description: str) -> str:
     return description if len(description) <= _MAX_TEXT else f"{description[:_MAX_TEXT]}..."
 
 
 def diff_html(diff: Any) -> Html:
     """Returns a `DatasetDiff`, the differences of two versions, as tables."""
     counts = ("old_examples", "new_examples", "same", "changed", "added", "removed", "moved")
-    rows = [[name, *(_count(getattr(split, kind)) for kind in counts)] for name, split in diff.splits.items()]
+    rows = [
+        [name, *(_format_optional_count(getattr(split, kind)) for kind in counts)]
+        for name, split in diff.splits.items()
+    ]
     reasons = [[reason.needs, reason.text] for reason in diff.verdict.reasons]
     parts: list[object] = [
         paragraph(f"{diff.old} \u2192 {diff.new}: {diff.verdict}"),
@@ -196,15 +199,15 @@ def diff_html(diff: Any) -> Html:
     return Html("".join(map(str, parts)))
 
 
-def _count(number: int | None) -> str:
+def _format_optional_count(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
 def _changes(name: str, split: Any) -> Html:
     """Returns a table of the first examples of a split that differ."""
-    rows = [[change.kind, _values(change.old), _values(change.new)] for change in split.examples]
+    rows = [[change.kind, _format_values(change.old), _format_values(change.new)] for change in split.examples]
     return table(["change", "old", "new"], rows, f"{name}: the first examples that differ")
 
 
-def _values(values: Mapping[str, Any]) -> Html:
+def _format_values(values: Mapping[str, Any]) -> Html:
     return Html("<br>".join(f"{text(name)}: {text(value_text(value, None, _WIDTH))}" for name, value in values.items()))

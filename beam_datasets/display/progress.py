@@ -1,4 +1,4 @@
-"""Whether progress is shown, on terminals and elsewhere."""
+"""The setting for progress bars, on terminals and elsewhere."""
 
 is_shown = True
 """`beam-datasets --quiet` sets it to False."""

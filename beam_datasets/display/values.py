@@ -49,20 +49,20 @@ def value_text(value: Any, feature: FeatureConnector | None, width: int) -> str:
     """
     width = max(width, _MIN_WIDTH)
     if isinstance(value, (bytes, str)):
-        return _text(value, width)
+        return _quote(value, width)
     if isinstance(value, NestedDataset):
         first = f", the first {cut(str(value[0]), width)}" if len(value) else ""
         return f"{len(value):,} items{first}"
     if isinstance(value, RaggedArray):
-        return _ragged(value, feature, width)
+        return _format_ragged(value, feature, width)
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value), feature, width)
     if isinstance(value, list):
-        return _items(value, feature, width)
+        return _format_items(value, feature, width)
     return "none" if value is None else cut(str(value), width)
 
 
-def _text(value: bytes | str, width: int) -> str:
+def _quote(value: bytes | str, width: int) -> str:
     """Returns text in quotes, with escapes for whatever a terminal would not show as a character."""
     text: bytes | str = value
     if isinstance(value, bytes):
@@ -80,11 +80,11 @@ def _text(value: bytes | str, width: int) -> str:
 def _array(array: Any, feature: FeatureConnector | None, width: int) -> str:
     """Returns a scalar or a short vector in full, and the dtype, shape and range of other arrays."""
     if array.dtype.hasobject:
-        return _items(array.tolist(), feature, width) if array.ndim else value_text(array.item(), feature, width)
+        return _format_items(array.tolist(), feature, width) if array.ndim else value_text(array.item(), feature, width)
     if not array.ndim:
-        return _number(array.item(), array.dtype, feature)
+        return _format_number(array.item(), array.dtype, feature)
     if array.size <= _SHOWN and array.ndim == 1:
-        return "[" + ", ".join(_number(number, array.dtype, feature) for number in array.tolist()) + "]"
+        return "[" + ", ".join(_format_number(number, array.dtype, feature) for number in array.tolist()) + "]"
     return f"{array.dtype} {array.shape}{_range(array, feature)}"
 
 
@@ -94,17 +94,17 @@ def _range(array: Any, feature: FeatureConnector | None) -> str:
         return ""
     if isinstance(feature, LabeledImage):
         classes = np.unique(array).tolist()
-        shown = ", ".join(_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
+        shown = ", ".join(_format_number(number, array.dtype, feature.label) for number in classes[:_SHOWN])
         return f", classes {shown}" + (", ..." if len(classes) > _SHOWN else "")
     finite = array[np.isfinite(array)] if array.dtype.kind == "f" else array
     if not finite.size:
         return ", no finite number"
-    low, high = (_number(number.item(), array.dtype, None) for number in (finite.min(), finite.max()))
+    low, high = (_format_number(number.item(), array.dtype, None) for number in (finite.min(), finite.max()))
     missing = array.size - finite.size
     return f", {low} to {high}" + (f", and {missing:,} not finite" if missing else "")
 
 
-def _number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
+def _format_number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
     """Returns a number as text, with the class name if the feature is a `ClassLabel`."""
     if isinstance(feature, ClassLabel):
         if number == -1:
@@ -114,7 +114,7 @@ def _number(number: Any, dtype: Any, feature: FeatureConnector | None) -> str:
     return str(dtype.type(number)) if dtype.kind == "f" else str(number)
 
 
-def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> str:
+def _format_items(values: list[Any], feature: FeatureConnector | None, width: int) -> str:
     """Returns a list whose items share the width."""
     each = max(_MIN_WIDTH, width // max(1, min(len(values), _SHOWN)) - 2)
     shown = ", ".join(value_text(value, feature, each) for value in values[:_SHOWN])
@@ -122,10 +122,10 @@ def _items(values: list[Any], feature: FeatureConnector | None, width: int) -> s
     return cut(f"[{shown}", max(width - len(more), _MIN_WIDTH)) + more
 
 
-def _ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
+def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
     flat = value.flat_values
     if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
-        return _items(value.to_list(), feature, width)
+        return _format_items(value.to_list(), feature, width)
     items = "" if isinstance(flat, list) or flat.dtype.hasobject else _range(flat, feature)
     return f"{len(value):,} rows of {len(flat):,} items, {value.dtype}{items}"
 

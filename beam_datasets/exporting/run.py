@@ -50,7 +50,7 @@ from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.ranges import map_blocks, read_blocks
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 
 FORMAT_VERSION = 1
 _BLOCK_BYTES = 1 << 20  # of records that are decoded together, about
@@ -126,11 +126,11 @@ class ExportPlan(Run):
     """A run that exports.
 
     Attributes:
-        format: what is written.
+        format: the format of the files.
         info: the source's description, with the features that are exported.
         schema: the columns of these features.
-        splits: what is exported.
-        lineage: where it comes from.
+        splits: the exported splits.
+        lineage: origin of the exported examples.
         sources: directories of what is read.
     """
 
@@ -183,7 +183,7 @@ def run_in_process(plan: ExportPlan, *, progress: Callable[[int], None] | None =
     """Exports without Beam, one file after the other, and returns the directory.
 
     Args:
-        plan: what to export, and where.
+        plan: the plan of the export.
         progress: called about twice a second with how many bytes were written so far.
 
     Raises:
@@ -230,7 +230,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     start, stop = planned.span(shard)
     size = max(_BLOCK_BYTES * planned.num_examples // max(planned.num_bytes, 1), 1)
     names = None if plan.lineage.features is None else record_names(plan.info.features)
-    make = _checked(plan.format.maker(plan.info.features, plan.schema, names), plan.info.features)
+    make = _checking_media(plan.format.maker(plan.info.features, plan.schema, names), plan.info.features)
     pool, index = ShardPool(""), start
 
     def blocks(run: FileInstruction) -> Iterator[Any]:
@@ -253,7 +253,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     return WrittenShard(split, shard, 0, path, stop - start, out.num_bytes, out.num_bytes, out.crc32c, 0)
 
 
-def _checked(make: Make, features: Any) -> Make:
+def _checking_media(make: Make, features: Any) -> Make:
     """Returns a function to what is written of records, which refuses damaged images and sounds."""
     check = damage_finder(features)
     if check is None:
@@ -283,7 +283,7 @@ def finish(plan: ExportPlan, written: Sequence[WrittenShard]) -> str:
         BeamDatasetsError: a source was built again in the meantime.
     """
     files = {split.split: publish.complete_split(split, written) for split in plan.splits}
-    texts = _metadata(plan, files)
+    texts = _make_metadata(plan, files)
     if _is_done(plan, texts):
         storage.remove_tree(plan.staging_dir)  # an engine that ran all again has staged all again
         return plan.target
@@ -312,9 +312,9 @@ def _is_done(plan: ExportPlan, texts: Mapping[str, bytes]) -> bool:
     return storage.exists(path) and storage.read_bytes(path) == texts[EXPORT_FILE]
 
 
-def _metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, bytes]:
+def _make_metadata(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the export."""
-    texts = {EXPORT_FILE: _json(_description(plan, files))}
+    texts = {EXPORT_FILE: _format_metadata(_description(plan, files))}
     if isinstance(plan.format, ArrayRecord):  # the files that TensorFlow Datasets reads
         tree, info = plan.info.features, plan.info.replace(file_format=FILE_FORMAT, alternative_file_formats=())
         sizes = {split.split: split.num_bytes for split in plan.splits}
@@ -350,7 +350,7 @@ def _description(plan: ExportPlan, files: Mapping[str, Sequence[WrittenShard]]) 
     }
 
 
-def _json(value: dict[str, Any]) -> str:
+def _format_metadata(value: dict[str, Any]) -> str:
     """Returns JSON with sorted names, but the splits in their order, and each list of values on one line."""
     ordered = json.loads(json.dumps(value, sort_keys=True))
     ordered["splits"] = {name: ordered["splits"][name] for name in value["splits"]}

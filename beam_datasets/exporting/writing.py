@@ -41,7 +41,7 @@ class Format:
     """A format. It has no state; it is pickled.
 
     Attributes:
-        name: as users call it.
+        name: name of the format, as users call it.
         module: the package that writes it; '' if none is needed.
     """
 
@@ -78,9 +78,9 @@ class Format:
         It raises a FeatureError if a value cannot be written, and is then called with each record alone.
 
         Args:
-            features: of the examples that are exported.
+            features: features of the exported examples.
             schema: their columns.
-            names: under which the records have these features; None if they have no others.
+            names: names of these features in the records; None if they are the same.
         """
         raise NotImplementedError
 
@@ -88,10 +88,10 @@ class Format:
         """Writes a shard.
 
         Args:
-            blocks: what `maker` makes of its records, in order.
+            blocks: results of `maker` for its records, in order.
             schema: the columns.
             out: the file.
-            split: that is written.
+            split: name of the split.
             start: the index in it of the shard's first example.
         """
         raise NotImplementedError
@@ -194,7 +194,7 @@ def numbers_json(value: Any) -> Any:
     if value.dtype.kind in "biu":
         return value.tolist()
     if value.dtype != np.float64:
-        short = _short if value.dtype.kind == "f" else _short_bfloat16
+        short = _shortest_float if value.dtype.kind == "f" else _short_bfloat16
         value = np.fromiter(map(short, value.reshape(-1)), np.float64, value.size).reshape(value.shape)
     finite = np.isfinite(value)
     if finite.all():
@@ -204,10 +204,10 @@ def numbers_json(value: Any) -> Any:
     return objects.tolist()
 
 
-def _short(number: np.floating[Any]) -> float:
+def _shortest_float(number: np.floating[Any]) -> float:
     """Returns the number of the fewest digits that is `number` in its dtype.
 
-    >>> float(np.float32(0.1)), _short(np.float32(0.1))
+    >>> float(np.float32(0.1)), _shortest_float(np.float32(0.1))
     (0.10000000149011612, 0.1)
     """
     return float(np.format_float_scientific(number))

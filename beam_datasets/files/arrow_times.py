@@ -42,7 +42,7 @@ def values_of_times(array: Any, way: str) -> list[Any]:
     """Returns the values of an array of a temporal type, with None for null.
 
     Args:
-        array: of dates, times, timestamps, durations or intervals.
+        array: array of dates, times, timestamps, durations or intervals.
         way: the option that makes text of values that `datetime` does not have; '' if they become text.
 
     Raises:

@@ -77,7 +77,7 @@ class _Column:
     """A column whose field is made.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         nulls: the paths of values that may be null.
     """
 

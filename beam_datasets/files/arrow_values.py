@@ -43,12 +43,12 @@ class Place:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the field has one value, such as a text that a list is made to."""
+        """Whether the field has one value, such as a text, into which a list is converted."""
         return self.field is not None and self.field.item is None and self.field.fields is None
 
     @property
     def is_given(self) -> bool:
-        """Whether the user has given the type of these values, or of what contains them."""
+        """Whether the user has chosen the type of these values, or of a field that contains them."""
         steps = self.path.replace("[]", "").split("/")
         return any("/".join(steps[: i + 1]) in self.given for i in range(len(steps)))
 
@@ -204,10 +204,10 @@ def _of_lists(array: Any, place: Place) -> list[Any]:
     else:  # list_view
         starts = array.offsets.to_pylist()
         stops = [start + size for start, size in zip(starts, array.sizes.to_pylist())]
-    return with_nulls([*_cut(array.values, starts, stops, place.item())], array)
+    return with_nulls([*_slice_lists(array.values, starts, stops, place.item())], array)
 
 
-def _cut(values: Any, starts: list[int], stops: list[int], place: Place) -> Iterator[list[Any]]:
+def _slice_lists(values: Any, starts: list[int], stops: list[int], place: Place) -> Iterator[list[Any]]:
     """Yields the values of each list, given where they are."""
     first, last = min(starts, default=0), max(stops, default=0)
     items = python_values(values.slice(first, last - first), place)
@@ -220,7 +220,8 @@ def _of_maps(array: Any, place: Place) -> list[Any]:
     starts, stops = offsets[:-1], offsets[1:]
     entry = place.item()
     pairs = zip(
-        _cut(array.keys, starts, stops, entry.member("key")), _cut(array.items, starts, stops, entry.member("value"))
+        _slice_lists(array.keys, starts, stops, entry.member("key")),
+        _slice_lists(array.items, starts, stops, entry.member("value")),
     )
     if entry.is_json:
         return with_nulls([[*zip(keys, values)] for keys, values in pairs], array)

@@ -154,7 +154,7 @@ class RowReader:
         dropped: names of the columns that are left out.
         key: column that contains the keys; None for keys of file name and row number.
         missing: texts that mean a missing value; None if values are not text.
-        images: how images are stored.
+        images: options for stored images.
         assign: function that returns the split of a row; None if all rows belong to one split.
         decimal: decimal separator of numbers in text.
         folders: partition columns of the files.
@@ -292,7 +292,7 @@ def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
     yield named[0], checksum(named[1])
 
 
-def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksums: bool) -> set[str]:
+def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare_checksums: bool) -> set[str]:
     """Returns the names of the files that have not changed since they were recorded.
 
     A file of another size has changed. One of the same time has not; with `compare_checksums`, it has if its checksum
@@ -300,18 +300,20 @@ def _unchanged(files: Mapping[str, InputFile], known: Inputs, *, compare_checksu
 
     Args:
         files: name -> file, for recorded names only.
-        known: the recorded sizes, times and checksums.
+        recorded: the recorded sizes, times and checksums.
         compare_checksums: whether to compare the checksums of files with the same time, too.
     """
-    same_size = {name: file for name, file in files.items() if file.size == known.files[name][0]}
-    unchanged = {name for name, file in same_size.items() if file.modified == known.files[name][1]}
-    compared = [name for name in same_size if name in known.checksums and (compare_checksums or name not in unchanged)]
+    same_size = {name: file for name, file in files.items() if file.size == recorded.files[name][0]}
+    unchanged = {name for name, file in same_size.items() if file.modified == recorded.files[name][1]}
+    compared = [
+        name for name in same_size if name in recorded.checksums and (compare_checksums or name not in unchanged)
+    ]
     with ThreadPoolExecutor(CHECKSUMS_AT_ONCE) as pool:
         checksums = list(pool.map(checksum, [files[name] for name in compared]))
     for name, current in zip(compared, checksums):
-        if current == known.checksums[name]:
+        if current == recorded.checksums[name]:
             unchanged.add(name)
-        elif not current or current.partition(":")[0] == known.checksums[name].partition(":")[0]:  # of the same kind
+        elif not current or current.partition(":")[0] == recorded.checksums[name].partition(":")[0]:  # of the same kind
             unchanged.discard(name)
     return unchanged
 
@@ -505,7 +507,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         """Leaves out the files of which a published version was built, and takes the types of its columns.
 
         Args:
-            known: what the published version was built from.
+            known: the files that the published version was built from.
             take_changed: whether files that have changed since are taken.
             compare_checksums: whether a file with the same size and time may have changed.
             may_lack: whether files may lack columns that others have.
@@ -522,7 +524,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         if compare_checksums and (unknown := sorted(name for name in old if name not in known.checksums)):
             names = ", ".join(unknown)
             log.warning("no checksums are recorded of %d files, compared by size and time: %s", len(unknown), names)
-        same = _unchanged(old, known, compare_checksums=compare_checksums)
+        same = _find_unchanged(old, known, compare_checksums=compare_checksums)
         self._published_types, self._may_lack = known.columns, may_lack
         self._records_keys = True
         stamps = {name: (old[name].size, old[name].modified) for name in same}
@@ -538,12 +540,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether files without examples are files without rows: not if rows that cannot be used are left out."""
+        """Whether files that yield no examples have no rows; False if rows that cannot be used are left out."""
         return not self._skip_bad
 
     @property
     def recorded_keys(self) -> Callable[[], Iterator[dict[str, list[Key]]]] | None:
-        """What yields the keys of the rows that were built, by their splits; None if a row's key decides its split."""
+        """A function that yields the keys of the rows that were built, by split; None if the key decides the split."""
         folder = self._keys_dir
         if not folder:
             return None
@@ -587,7 +589,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _keys_dir(self) -> str:
-        """Where the keys of rows are recorded; '' if they are not."""
+        """The directory in which the keys of rows are recorded; '' if they are not recorded."""
         is_needed = self._records_keys and self._given_assign is not None and self._given_assign.column is not None
         return storage.join(self._root, "recorded.keys") if is_needed else ""
 
@@ -634,7 +636,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     @property
     @abc.abstractmethod
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
-        """What reads the rows of a piece."""
+        """The function that reads the rows of a piece."""
 
     def _rows_reader(self) -> RowReader:
         """Returns the reader that makes examples of rows by the complete schema, the key and the splits."""
@@ -698,7 +700,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _assign(self) -> Assignment | None:
-        """What names the split of each row; the splits are the values found in the files if none were given."""
+        """The rule that assigns rows to splits; the splits are the values in the files unless the user names them."""
         if self._given_assign is not None and self._given_assign.column is not None:
             self._fields  # noqa: B018  # looks at the rows, and decides what names with dots mean
         given = self._given_assign
@@ -784,16 +786,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                         return completed(sound, read_content(value, piece.file.path).info)
         raise InputError(f"feature {path!r}: expected a sound, got none that can be read in {self.files_text}")
 
-    def _as_published(self, found: dict[str, Field]) -> dict[str, Field]:
+    def _as_published(self, fields: dict[str, Field]) -> dict[str, Field]:
         """Returns the fields with the types of the version that is appended to; what is missing may be missing."""
         for name, spec in self._published_types.items():
-            if name in found and name not in self._specs and str(found[name]) != spec:
+            if name in fields and name not in self._specs and str(fields[name]) != spec:
                 field = parse_field(spec)
                 guess = self._guess.fields.get(name)  # none of Parquet
-                has_value = found[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
-                is_missing = found[name].optional or (self._may_lack and not has_value)
-                found[name] = replace(as_exact(field), optional=field.optional or is_missing)
-        return found
+                has_value = fields[name].kind != UNKNOWN and not (guess and guess.seen.keys() == {"missing"})
+                is_missing = fields[name].optional or (self._may_lack and not has_value)
+                fields[name] = replace(as_exact(field), optional=field.optional or is_missing)
+        return fields
 
     def _features(self) -> FeatureConnector:
         return FeaturesDict({name: to_feature(field) for name, field in self._complete_fields.items()})
@@ -852,11 +854,11 @@ class Assignment:
     """Names the split of a row.
 
     Attributes:
-        split_of: from values to the split; None for the values that are found in the files.
-        column: that has the value; None for the row's key.
+        split_of: function from a value to its split; None for the values that are found in the files.
+        column: column that has the value; None for the row's key.
         with_key: the value and the key decide together.
         missing: split of rows without a value; None if they are errors.
-        missing_texts: that mean a missing value.
+        missing_texts: texts that mean a missing value.
     """
 
     split_of: SplitByHash | SplitByTime | SplitByValue | None
@@ -950,7 +952,7 @@ def assignment(
         return None
     if not ways and not splits:
         return None
-    split_of = _assigning(way, splits, pattern)
+    split_of = _make_assignment(way, splits, pattern)
     missing = by.missing if by else None
     if missing is not None and way == "stratify":
         raise ValueError(f"missing: expected none with --stratify: rows without {column!r} are a label of their own")
@@ -975,7 +977,7 @@ def as_options(
     return shlex.join(word for option in options for word in option)
 
 
-def _assigning(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
+def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | SplitByTime | SplitByValue | None:
     """Returns the rule that assigns the rows of one pattern to splits; None if the column's values name the splits.
 
     Raises:

@@ -64,8 +64,8 @@ def value_converter(
     """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
 
     Args:
-        field: of the value.
-        path: of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
+        field: field of the value.
+        path: path of the field, for errors: `a/x` is x in object a, `a[]` an item of list a.
         dropped: paths, without `[]`, that are left out.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
@@ -229,17 +229,17 @@ def _optional(field: Field) -> str:
 def _scalar(field: Field, path: str, image: ConvertImage | None) -> Convert:
     """Returns the function that converts single values to the kind of a field."""
     if field.kind in INTEGERS:
-        return _integer(field.kind)
+        return _integer_converter(field.kind)
     if field.kind in _PACKED:
         return _float(field, path)
     if field.kind == "class":
-        return _index(field, path) if field.is_index else _label(field)
+        return _index(field, path) if field.is_index else _label_converter(field)
     if field.kind in ("image", "audio"):
         return image_value if image is None else lambda value: image(image_value(value), field, path)
     return _bool if field.kind == "bool" else _only_text if field.exact else as_text
 
 
-def _integer(kind: str) -> Convert:
+def _integer_converter(kind: str) -> Convert:
     """Returns the function that converts whole numbers to integers, and rejects those out of the type's range."""
     low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
@@ -295,7 +295,7 @@ def _bool(value: Any) -> bool:
     raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither true nor false")
 
 
-def _label(field: Field) -> Convert:
+def _label_converter(field: Field) -> Convert:
     """Returns the function from a label, or from its index, to the index; -1 means no label."""
     labels = tuple(map(str, range(field.labels))) if isinstance(field.labels, int) else field.labels or ()
     index = {label: i for i, label in enumerate(labels)}
@@ -433,7 +433,7 @@ def row_converter(
         fields: name -> field of what is kept.
         dropped: names that are left out, `a/x` inside of objects or lists of them; any other name is an error, because
             its values would be lost.
-        path: of the object, with its `/`, if it is inside a row.
+        path: path of the object, with its `/`, if it is inside a row.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value; None if the values are not text.
         decimal: the decimal separator of numbers, if the values are text.

@@ -96,16 +96,16 @@ class Field:
     Attributes:
         kind: one of SCALARS, `class`, `image`, `audio`, `drop`, `list`, `tensor`, `object`, FOUND or UNKNOWN.
         optional: the value may be missing; a missing list is an empty one.
-        labels: for `class`: names, or their number; None for the distinct values in the files.
-        is_index: for `class`: whether the values are indices of the labels, never their names.
-        item: for `list` and `tensor`: the field of an item.
-        shape: for `tensor`.
-        dtype, channels: for `image`.
-        sound: for `audio`.
+        labels: names or number of the labels of a `class`; None for the distinct values in the files.
+        is_index: whether the values of a `class` are indices of the labels, never their names.
+        item: the field of an item of a `list` or `tensor`.
+        shape: shape of a `tensor`.
+        dtype, channels: dtype and channels of an `image`.
+        sound: format of an `audio`.
         exact: whether lossy conversions to an inferred type are errors: for `float32` and `float16`, lost digits; for
             these and integers, text with leading zeros; for a `string` inferred from most rows, other values.
-        fields: for `object`: fields by name.
-        source: for text converted from other values: their Arrow type.
+        fields: fields of an `object`, by name.
+        source: Arrow type of the values from which text is converted.
         problem: why the field cannot be used as inferred, and what to do; '' if it can.
     """
 

@@ -108,7 +108,7 @@ def file_field(kind: str, path: str, nulls: Collection[str]) -> Field:
 
     Args:
         kind: `image`, `audio` or `string`.
-        path: of the files.
+        path: path of the files.
         nulls: the paths of values that may be null.
     """
     if kind == "image" or (kind == "audio" and not path.endswith("[]")):
@@ -121,9 +121,9 @@ def with_kinds_of_files(field: Field, path: str, nulls: Collection[str], first_o
 
     Args:
         field: at the path.
-        path: of the field.
+        path: path of the field.
         nulls: the paths of values that may be null.
-        first_of: from a field of images or sounds to the first of its files.
+        first_of: function from a field of images or sounds to the first of its files.
     """
     if field.kind in ("image", "audio"):
         content = first_of(field)

@@ -38,9 +38,10 @@ class ImageOptions:
     """Options for images that a dataset cannot store unchanged with all their properties.
 
     Attributes:
-        exif_orientation: for an image with an EXIF orientation: "keep" stores the file, whose orientation readers
-            ignore; "apply" stores its upright pixels; "error" refuses it.
-        frames: for a file with several frames, pages, views or sizes: "first" keeps the first; "error" refuses it.
+        exif_orientation: handling of an image with an EXIF orientation: "keep" stores the file, whose orientation
+            readers ignore; "apply" stores its upright pixels; "error" refuses it.
+        frames: handling of a file with several frames, pages, views or sizes: "first" keeps the first; "error" refuses
+            it.
     """
 
     exif_orientation: str = "keep"
@@ -64,7 +65,7 @@ def image_of(value: Any, field: Field, path: str, beside: str, options: ImageOpt
         field: field of the image.
         path: path of the field, for advice in errors; see `value_converter`.
         beside: file whose folder relative paths start from.
-        options: what to do with orientations and frames.
+        options: handling of orientations and frames.
 
     Raises:
         ValueError: the image cannot be read or stored.
@@ -92,7 +93,7 @@ def storable_image(
     Args:
         data: content of the image file.
         field: field with the channels and the dtype of the images.
-        options: what to do with orientations and frames.
+        options: handling of orientations and frames.
         path: path of the field, for advice in errors; '' for a builder of image files.
 
     Raises:
@@ -104,15 +105,15 @@ def storable_image(
         if formats.format_of(data) not in (formats.PNG, formats.JPEG):
             return _as_pixels(read_picture(data), field, options, path)
         header = check_image(data)
-        _check(header, field, options, path)
+        _check_image(header, field, options, path)
         orientation = _orientation(data, header, options)
         if (orientation != 1 and options.exif_orientation == "apply") or not _is_decoded_completely(header, field):
             return _as_pixels(read_picture(data), field, options, path)
         try:
-            _decoder(field.channels, field.dtype)(data)
+            _image_decoder(field.channels, field.dtype)(data)
         except ValueError as error:
             raise InputError(f"a damaged image: {error}") from error
-        _count(header, orientation, field, options)
+        _count_properties(header, orientation, field, options)
         return data
     except BeamDatasetsError:
         raise
@@ -121,7 +122,7 @@ def storable_image(
 
 
 @lru_cache(maxsize=16)
-def _decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
+def _image_decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
     return image_codec.decoder(channels, np.dtype(dtype))
 
 
@@ -137,15 +138,15 @@ def _is_decoded_completely(header: ImageHeader, field: Field) -> bool:
 
 def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str) -> NDArray[Any]:
     """Checks and counts a decoded image, and returns its pixels with the channels of the field."""
-    _check(picture, field, options, path)
+    _check_image(picture, field, options, path)
     _refuse_orientation(picture.orientation, options)
-    _count(picture, picture.orientation, field, options)
+    _count_properties(picture, picture.orientation, field, options)
     count(PRINTED, picture.is_cmyk)
     pixels = picture.upright() if options.exif_orientation == "apply" else picture.pixels
     return np.ascontiguousarray(image_codec.convert_channels(pixels, field.channels))
 
 
-def _check(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
+def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:
     """Raises InputError for frames that `options` refuse, other bits than the field's, or colours in a gray field."""
     if image.num_frames > 1 and options.frames == "error":
         frames = _FRAME_WORDS.get(image.format, "frames")
@@ -209,7 +210,7 @@ def _refuse_orientation(orientation: int, options: ImageOptions) -> None:
         )
 
 
-def _count(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
+def _count_properties(image: ImageHeader | Picture, orientation: int, field: Field, options: ImageOptions) -> None:
     """Counts the properties of a stored image that readers will not see."""
     count(ALPHA, image.has_alpha and field.channels in (1, 3))
     count(REDUCED, image.num_frames > 1)

@@ -60,11 +60,11 @@ def text_kinds(missing: Collection[str] = ("",), decimal: str = ".") -> Callable
 
 @dataclass
 class Guess:
-    """What is known of the values of one column.
+    """Observed kinds and facts of the values of one column.
 
     Attributes:
         seen: kind -> how many values have it, the place of the first (its text names file and line), and that value.
-        rows: of an object: how many there were; a field seen less often is missing in some.
+        rows: number of objects, for an object; a field seen less often is missing in some.
         labels: the distinct values that could be labels, MAX_LABELS at most.
         is_wide: there is a number that float32 would change.
     """
@@ -141,7 +141,7 @@ class Inference:
         is_text: the values are text: several kinds make a string, and so does no value at all.
         skip_bad: a type that more than half of the values have is taken, and the rows of the others are left out.
         may_lack: files may lack columns that others have, so lists that are missing are empty ones.
-        notes: what `skip_bad` decided, as (path, text).
+        notes: notes about decisions of `skip_bad`, as (path, text).
     """
 
     is_text: bool = False
@@ -155,7 +155,7 @@ class Inference:
         """Returns the field of each column.
 
         Args:
-            guess: of the rows, or of objects in them.
+            guess: facts about the rows, or about objects in them.
             path: name of the object in errors, with its `/`.
             optional: the object itself is missing somewhere.
             inside_list: nothing can be missing there.
@@ -191,14 +191,14 @@ class Inference:
             return replace(inferred, optional=True)
         return self._without_missing(inferred, guess, path, missing)
 
-    def _without_missing(self, found: Field, guess: Guess, path: str, missing: int) -> Field:
+    def _without_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
         """Returns the field of values some of which are missing although that cannot be stored."""
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
         if self.skip_bad and 2 * missing < missing + guess._count():
             note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"
             self.notes.append((path, note))
-            return found
-        return replace(found, problem=f"{path!r}{where}: {missing_problem(found, path)}")
+            return field
+        return replace(field, problem=f"{path!r}{where}: {missing_problem(field, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
         if not guess.seen:

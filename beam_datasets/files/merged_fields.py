@@ -19,7 +19,7 @@ class MergedColumn:
     are stored as.
 
     Attributes:
-        field: of the column; a part of it that differs has a `problem`.
+        field: field of the column; a part of it that differs has a `problem`.
     """
 
     def __init__(self, name: str, field: Field, path: str) -> None:
@@ -32,13 +32,13 @@ class MergedColumn:
         """Takes the field of a file, at a path, into account; the first one may be added again."""
         self.field = self._merged(self.field, field, self._name, path)
 
-    def _merged(self, one: Field, other: Field, place: str, path: str) -> Field:
+    def _merged(self, one: Field, other: Field, value_path: str, path: str) -> Field:
         """Returns the field of values at a place that have one field in files before, and another in the file."""
         if _is_null(other) or _is_null(one):
             if _is_null(one):
-                self._files[place] = path
+                self._files[value_path] = path
             known_field = one if _is_null(other) else other
-            return known_field if "[]" in place or known_field.problem else as_optional(known_field)
+            return known_field if "[]" in value_path or known_field.problem else as_optional(known_field)
         if one.problem or other.problem:
             return one if one.problem else other
         optional = one.optional or other.optional
@@ -49,26 +49,26 @@ class MergedColumn:
             != replace(other, item=None, fields=None, optional=optional)
             or (one.fields or {}).keys() != (other.fields or {}).keys()
         ):
-            return self._conflict(one, other, place, path)
+            return self._conflict(one, other, value_path, path)
         merged = replace(one, optional=optional)
         if one.item is not None and other.item is not None:
-            merged = replace(merged, item=self._merged(one.item, other.item, f"{place}[]", path))
+            merged = replace(merged, item=self._merged(one.item, other.item, f"{value_path}[]", path))
         if one.fields is not None and other.fields is not None:
             pairs = {name: (field, other.fields[name]) for name, field in one.fields.items()}
-            inner = {name: self._merged(*pair, f"{place}/{name}", path) for name, pair in pairs.items()}
+            inner = {name: self._merged(*pair, f"{value_path}/{name}", path) for name, pair in pairs.items()}
             merged = replace(merged, fields=inner)
         return merged
 
-    def _conflict(self, one: Field, other: Field, place: str, path: str) -> Field:
+    def _conflict(self, one: Field, other: Field, value_path: str, path: str) -> Field:
         """Returns the field of values whose types differ, with the options that make them one."""
-        first = next(file for start, file in reversed(self._files.items()) if place.startswith(start))
+        first = next(file for start, file in reversed(self._files.items()) if value_path.startswith(start))
         optional = one.optional or other.optional
         mark, number = "?" * optional, common_number([one, other])
-        ways = [f"{advice(place, number + mark)} holds the numbers of both"] * bool(number)
-        ways.append(f"{advice(place, 'string' + mark)} makes text of anything")
-        ways.append(f"{advice(place.replace('[]', ''), 'drop')} leaves it out")
+        ways = [f"{advice(value_path, number + mark)} holds the numbers of both"] * bool(number)
+        ways.append(f"{advice(value_path, 'string' + mark)} makes text of anything")
+        ways.append(f"{advice(value_path.replace('[]', ''), 'drop')} leaves it out")
         texts = [field.source or str(replace(field, optional=False)) for field in (one, other)]
-        problem = f"column {place!r} is {texts[0]} in {first} and {texts[1]} in {path}; {'; '.join(ways)}"
+        problem = f"column {value_path!r} is {texts[0]} in {first} and {texts[1]} in {path}; {'; '.join(ways)}"
         return Field(UNKNOWN, problem=problem)
 
 

@@ -193,7 +193,7 @@ def rows(
     Args:
         piece: whose start is the number of the row group; without an end if the file cannot be used.
         wanted: the columns to read, if the file has them.
-        fields: of columns.
+        fields: fields of the columns.
         given: the paths of fields whose types the user has given.
 
     Raises:

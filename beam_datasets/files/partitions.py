@@ -38,7 +38,7 @@ def folder_values(name: str) -> dict[str, str | None]:
     return values
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     return int(text, 16 if text[:2] in ("0x", "0X") else 10)
 
 
@@ -68,7 +68,7 @@ class PartitionColumns:
     def is_integer(self, column: str) -> bool:
         """Returns whether all values of a column are 32-bit integers."""
         texts = self.values[column]
-        return bool(texts) and all(_INTEGER.fullmatch(text) and _integer(text) in _INT32 for text in texts)
+        return bool(texts) and all(_INTEGER.fullmatch(text) and _parse_integer(text) in _INT32 for text in texts)
 
     def fields(self) -> dict[str, Field]:
         """Returns {column: its field}: int32 or string, optional if some file has no value."""
@@ -94,7 +94,7 @@ class PartitionColumns:
         for column, text in (dict.fromkeys(self.values) | folder_values(name)).items():
             is_number = not is_text and column in self.values and self.is_integer(column)
             if text is not None and is_number and (column not in fields or fields[column].kind != "string"):
-                values[column] = _integer(text)
+                values[column] = _parse_integer(text)
             else:
                 values[column] = text
         if not values:
@@ -120,7 +120,7 @@ def _is_same(value: Any, folder_value: Any) -> bool:
     if text == label_of(folder_value):
         return True
     texts = (text, label_of(folder_value))
-    return all(map(_INTEGER.fullmatch, texts)) and len(set(map(_integer, texts))) == 1
+    return all(map(_INTEGER.fullmatch, texts)) and len(set(map(_parse_integer, texts))) == 1
 
 
 NO_PARTITIONS = PartitionColumns()

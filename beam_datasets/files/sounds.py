@@ -54,7 +54,7 @@ def read_content(value: Any, beside: str) -> CheckedSound:
     """Returns the sound of bytes, of {"b64": ...}, of Hugging Face's struct, or of a path.
 
     Args:
-        value: of a row.
+        value: value of a row.
         beside: file that paths are relative to.
 
     Raises:
@@ -77,8 +77,8 @@ def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSou
 
     Args:
         value: see `read_content`.
-        sound: what they have.
-        path: of the field, for advice.
+        sound: common properties of all sounds.
+        path: path of the field, for advice.
         beside: file that paths are relative to.
 
     Raises:
@@ -93,8 +93,8 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
     """Raises InputError if a sound is another than all have to be.
 
     Args:
-        info: of the sound.
-        sound: what all have.
+        info: properties of the sound.
+        sound: common properties of all sounds.
         option: function from another type to the option that asks for it.
     """
     if sound.rate and info.sample_rate != sound.rate:

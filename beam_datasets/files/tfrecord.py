@@ -134,11 +134,11 @@ _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 @dataclass
 class ObservedValues:
-    """What the values of one name have in common.
+    """Common properties of the values of one name.
 
     Attributes:
-        kinds: of the values.
-        lengths: of the lists.
+        kinds: kinds of the values.
+        lengths: lengths of the lists.
         seen: the number of lists.
         images: whether all bytes are images.
         labels: the distinct values that could be labels, MAX_LABELS at most.
@@ -168,9 +168,9 @@ class ObservedValues:
         """Returns the field that holds the values.
 
         Args:
-            name: of the feature.
+            name: name of the feature.
             total: the number of records.
-            files: that have them, for errors.
+            files: files that contain the values, for errors.
         """
         if len(self.kinds) != 1:
             kinds_text = " and ".join(sorted(self.kinds)) or "only empty lists"
@@ -213,9 +213,11 @@ def rows(
                     without.append(offset)
                     continue
                 if is_empty:
-                    yield from (_row(b"", each, at, decode, is_checked=True) for each, at in enumerate(without))
+                    yield from (
+                        _parse_record(b"", each, at, decode, is_checked=True) for each, at in enumerate(without)
+                    )
                     is_empty = False
-                yield _row(record, number, offset, decode, is_checked=is_checked)
+                yield _parse_record(record, number, offset, decode, is_checked=is_checked)
             if block.problem:
                 number = block.first + len(block.records)
                 yield number, place_of(block.offsets[-1], number), block.problem
@@ -227,7 +229,9 @@ def rows(
         )
 
 
-def _row(record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool) -> Row:
+def _parse_record(
+    record: bytes, number: int, offset: int, decode: Callable[[bytes], Example], *, is_checked: bool
+) -> Row:
     """Returns the row of a record, or the problem of one that is no example."""
     position = place_of(offset, number)
     try:

@@ -121,8 +121,8 @@ class SpilledBlocks:
     Attributes:
         split: the split's name.
         path: the file; that of a single block contains its payload, too.
-        start: where the list begins in it, in bytes.
-        stop: where the heads end in it, in bytes.
+        start: first byte of the list in it.
+        stop: the byte after the last head in it.
     """
 
     split: str
@@ -160,7 +160,7 @@ class NewBlock(NamedTuple):
     loaded: Block
 
 
-def _listed(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
+def _read_spilled(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
     """Returns the content of `SpilledBlocks`, in buffers; an empty path is that of the list."""
     paths = "\0".join([payload.path for _, payload in blocks]).encode("utf-8", "surrogateescape")
     listed = b"".join([_LISTED.pack(len(block), payload.start, payload.stop) for block, payload in blocks])
@@ -214,7 +214,7 @@ class BlockCollector:
         path, stops = storage.join(self._directory, f"{uuid.uuid4().hex}.list"), [0]
         with storage.open_writer(path) as writer:
             for blocks in collected.values():
-                content = _listed(blocks)
+                content = _read_spilled(blocks)
                 writer.write(content)
                 stops.append(stops[-1] + sum(map(len, content)))
         for (task, blocks), (start, stop) in zip(collected.items(), itertools.pairwise(stops)):
@@ -237,11 +237,12 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
     It is never in the staging directory, which goes when the version becomes visible: the job may still need payload.
 
     Args:
-        workers: what writes and reads the files: an `Engine`, or the same attributes of this process.
-        staging_dir: of this run.
+        workers: the processes that write and read the files: an `Engine`, or the same attributes of this process.
+        staging_dir: staging directory of this run.
         payload: 'inline' or 'spilled'; None for inline on Dataflow, spilled elsewhere.
-        spill_dir: where to spill; None for beside the staging directory, or this machine's directory for temporary
-            files where a local run publishes to an object store. In the staging directory's bucket it has its options.
+        spill_dir: the requested directory; None for beside the staging directory, or this machine's directory for
+            temporary files where a local run publishes to an object store. In the staging directory's bucket it has its
+            options.
 
     Raises:
         TypeError: `spill_dir` is not a path.
@@ -268,9 +269,9 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
     return storage.join(storage.dirname(staging_dir), storage.basename(staging_dir) + SPILL_SUFFIX)
 
 
-def _check_spill_dir(own: str, spill_dir: str) -> None:
+def _check_spill_dir(run_dir: str, spill_dir: str) -> None:
     try:
-        storage.check_writable(own)
+        storage.check_writable(run_dir)
     except StorageError as error:
         raise ValueError(f"spill_dir is {spill_dir!r}, where no file can be written: {error}") from error
 
@@ -348,7 +349,7 @@ class _Collector:
     """The framed records of a block, encoded one by one; the native module's `collector`, in Python.
 
     Args:
-        encode: from an example to its record.
+        encode: function from an example to its record.
         most: bytes of a record; larger ones are not kept.
     """
 
@@ -395,7 +396,7 @@ def make_block(
     Args:
         split: the split's name.
         keys: n x 16 bytes, the records' sort keys.
-        sizes: of the records in each buffer, framed, in bytes; n together.
+        sizes: framed size of each record of each buffer, in bytes; n together.
         buffers: the records, one after the other.
         spill_dir: directory that gets the payload in a new file; None keeps it inline.
     """
@@ -456,7 +457,7 @@ def spill(
     count = len(keys) // KEY_BYTES
     path = storage.join(directory, f"{split}-{uuid.uuid4().hex}-{count}-{num_bytes}.{kind}")
     start = _LIST.size + _LISTED.size + count * HEAD_BYTES
-    listed = _listed([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
+    listed = _read_spilled([(Block(split, keys, sizes, b""), FileRange("", start, start + num_bytes))])
     with storage.open_writer(path) as writer:
         writer.write(itertools.chain(listed, payload))
     return SpilledBlocks(split, path, 0, start)
@@ -467,11 +468,11 @@ class BlockBuilder:
 
     Args:
         split: the split's name, which salts the hash.
-        encode: from an example to its record.
+        encode: function from an example to its record.
         block_size: a block is full when its records reach this size in bytes. Spilled blocks grow, up to four times,
             as there get to be many: each sends a pointer to each shard.
         ordered: keys are integers whose order is kept (`disable_shuffling`), instead of hashed.
-        spill_dir: where payload is spilled; None keeps it inline.
+        spill_dir: directory for spilled payload; None keeps it inline.
     """
 
     def __init__(
@@ -535,7 +536,7 @@ class BlockBuilder:
         try:
             keys = make(self._keys)
         except InvalidKeyError as error:
-            raise InvalidKeyError(f"split {self._split!r}{_after(self._keys, make)}: {error}") from None
+            raise InvalidKeyError(f"split {self._split!r}{_find_previous_key(self._keys, make)}: {error}") from None
         block = _sorted_block(self._split, keys, self._sizes(), self._in_order, self._spill_dir)
         self._forget(True)
         self._num_blocks += 1
@@ -544,7 +545,7 @@ class BlockBuilder:
         return block
 
 
-def _after(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
+def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
     """Returns after which key the first unusable one comes."""
     after = ""
     with contextlib.suppress(InvalidKeyError):

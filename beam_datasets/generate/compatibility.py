@@ -1,4 +1,4 @@
-"""What a version number promises, checked against an earlier published version before the new one is published."""
+"""The check of a new version number against the differences from an earlier published version, before publishing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def earlier_version(dataset_dir: str, wanted: str = "latest") -> str | None:
     """Returns the directory of the published version that a version is to be checked against.
 
     Args:
-        dataset_dir: of the version that is to be published.
+        dataset_dir: directory of the version to publish.
         wanted: a version; or 'latest' for the highest one below it.
 
     Returns:

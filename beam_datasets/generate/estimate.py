@@ -55,13 +55,13 @@ def read_prices(path: str | None) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was encoded of a split.
+    """Examples of a split that were encoded for an estimate.
 
     Attributes:
-        share: of the source; None if it is unknown.
-        examples: of the sample.
+        share: share of the source, from 0 to 1; None if it is unknown.
+        examples: number of examples of the sample.
         num_bytes: size of their framed records.
-        seconds: that encoding them took on one core, with reading.
+        seconds: time of encoding them on one core, with reading, in seconds.
     """
 
     share: float | None
@@ -87,37 +87,37 @@ def take_samples(
         began, weight, is_whole = time.monotonic(), 0.0, True
         deadline = began + (end - began) / (len(together) - number)
         for unit in chosen:
-            is_whole = _add(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
-            weight += _weight(unit)
+            is_whole = _add_unit(unit, one, {split: sources[split].keep for split in splits}, encode, tallies, deadline)
+            weight += _size_of_unit(unit)
             if time.monotonic() > deadline:
                 break
         seconds = (time.monotonic() - began) / len(splits)
-        total = sum(map(_weight, one.units))
+        total = sum(map(_size_of_unit, one.units))
         known = weight / total if total and is_whole else None
         samples |= {split: Sample(known, tallies[split][0], tallies[split][1], seconds) for split in splits}
     return samples
 
 
-def _add(unit: Any, source: SourceUnits, keeps: Any, encode: Any, found: dict[str, list[int]], end: float) -> bool:
+def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: dict[str, list[int]], end: float) -> bool:
     """Adds the examples of a unit; returns False if it was not read to its end in time, and some were left out."""
     for item in source.read(unit):
         (_, example), splits = pair_and_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
         for split in splits:
-            found[split][0] += 1
-            found[split][1] += size
+            sizes[split][0] += 1
+            sizes[split][1] += size
         if time.monotonic() > end:
             return False
     return True
 
 
-def _weight(unit: Any) -> float:
+def _size_of_unit(unit: Any) -> float:
     return float(getattr(unit, "num_bytes", 1) or 1)
 
 
 @dataclass(frozen=True)
 class SplitEstimate:
-    """What a split will be: examples, size of their framed records in bytes, and shards."""
+    """Estimated size of a split: examples, size of their framed records in bytes, and shards."""
 
     examples: int
     num_bytes: int
@@ -126,7 +126,7 @@ class SplitEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take.
+    """Estimated resources and cost of a run.
 
     Attributes:
         splits: those whose source is known.
@@ -135,9 +135,9 @@ class Estimate:
         reads: requests to an object store.
         writes: requests to an object store.
         spilled_bytes: size of intermediate files at most.
-        core_hours: of all workers together.
-        cost: of machines and requests.
-        cost_a_month: of the published version.
+        core_hours: core hours of all workers together.
+        cost: cost of machines and requests.
+        cost_a_month: cost of the published version per month.
     """
 
     splits: Mapping[str, SplitEstimate]
@@ -154,9 +154,9 @@ class Estimate:
 def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: Mapping[str, float]) -> Estimate:
     """Returns what a run with spilled payload will take, given samples of the splits."""
     known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
-    splits = {split: _whole(split, sample, sharding) for split, sample in known.items()}
+    splits = {split: _scale_sample(split, sample, sharding) for split, sample in known.items()}
     size = sum(split.num_bytes for split in splits.values())
-    moved, reads, writes = map(sum, zip(*(_moved(split) for split in splits.values()), (0, 0, 0)))
+    moved, reads, writes = map(sum, zip(*(_estimate_io(split) for split in splits.values()), (0, 0, 0)))
     encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
     moving = moved / 1e6 / prices["megabytes_per_core_second"]
     hours = (encoding + moving) / 3600
@@ -174,7 +174,7 @@ def cost_of(core_hours: float, reads: int, writes: int, prices: Mapping[str, flo
     return core_hours * prices["core_hour"] + requests / 1000
 
 
-def _moved(split: SplitEstimate) -> tuple[int, int, int]:
+def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
     """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
@@ -186,7 +186,7 @@ def _moved(split: SplitEstimate) -> tuple[int, int, int]:
     return moved, reads, writes
 
 
-def _whole(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
+def _scale_sample(split: str, sample: Sample, sharding: ShardingOptions) -> SplitEstimate:
     """Returns the split that a sample is of."""
     scale = 1 / (sample.share or 1)
     examples = max(1, round(sample.examples * scale))

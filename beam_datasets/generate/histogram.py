@@ -38,7 +38,7 @@ class Histogram:
         num_bytes: (n,) int64, size of their framed records in bytes.
         libraries: whose versions determined bytes of the examples; see `features.raw.record_libraries`.
         num_blocks: number of blocks that hold the examples.
-        requests: what the processes that encoded them have done meanwhile; not all that others did.
+        requests: I/O counts of the processes that encoded them; not all that others did.
     """
 
     shift: int
@@ -57,7 +57,7 @@ class Histogram:
     def to_bytes(self) -> bytes:
         """Returns the histogram as bytes; most numbers are small, so each column takes as few as its largest needs."""
         high = self.bins[:, 0] >> np.uint64(max(0, self.shift - 64))
-        columns = [_narrow(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
+        columns = [_narrow_numbers(column) for column in (high, self.bins[:, 1], self.counts, self.num_bytes)]
         header = _HEADER.pack(self.shift, self.num_blocks, len(high), *(column.itemsize for column in columns))
         names = "\n".join(sorted(self.libraries)).encode()
         return b"".join((header, _REQUESTS.pack(*self.requests), *(column.tobytes() for column in columns), names))
@@ -80,7 +80,7 @@ class Histogram:
         return Histogram.from_bytes, (self.to_bytes(),)
 
 
-def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+def _narrow_numbers(numbers: NDArray[Any]) -> NDArray[Any]:
     """Returns numbers, which are not negative, in the narrowest little-endian type."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))).newbyteorder("<"))
 
@@ -93,7 +93,7 @@ def count_keys(
     Args:
         keys: (n, 2), their sort keys, ascending.
         sizes: (n,), their framed sizes in bytes.
-        max_bins: how many bins there may be.
+        max_bins: maximum number of bins.
         shift: the finest resolution that is of use.
     """
     return _coarsen(shift, keys, np.ones(len(keys), np.int64), sizes, max_bins)
@@ -113,7 +113,7 @@ def _merge_counts(parts: list[Histogram], max_bins: int) -> Histogram:
     if not parts:
         return Histogram(0, np.empty((0, 2), np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
     shift = max(part.shift for part in parts)
-    bins = _floor(np.concatenate([part.bins for part in parts]), shift)
+    bins = _clear_low_bits(np.concatenate([part.bins for part in parts]), shift)
     high, low = bins[:, 0], bins[:, 1]
     order = np.lexsort((low, high)) if low.any() else np.argsort(high, kind="stable")
     counts = np.concatenate([part.counts for part in parts])[order]
@@ -148,7 +148,7 @@ def _coarsen(
     shift = max(shift, int(np.argmax(remaining < max_bins)))
     starts = np.concatenate([[0], np.flatnonzero(bits > shift) + 1])
     return Histogram(
-        shift, _floor(bins[starts], shift), np.add.reduceat(counts, starts), np.add.reduceat(num_bytes, starts)
+        shift, _clear_low_bits(bins[starts], shift), np.add.reduceat(counts, starts), np.add.reduceat(num_bytes, starts)
     )
 
 
@@ -165,7 +165,7 @@ def _bit_lengths(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.frexp(half.astype(np.float64))[1].astype(np.int64) + 32 * (upper > 0)
 
 
-def _floor(keys: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
+def _clear_low_bits(keys: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
     """Returns the keys (n, 2) with their lowest `shift` bits cleared."""
     if shift == 0:
         return keys

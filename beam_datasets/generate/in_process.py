@@ -66,7 +66,7 @@ def generate(
         sources: split -> its source.
         sharding: options that decide the shards.
         inputs: the files that it is built from, for inputs.json; None for none.
-        checksums: of these files; see `beam_datasets.beam.generate.generate`.
+        checksums: checksums of these files; see `beam_datasets.beam.generate.generate`.
         seen: gets the splits and keys of the first 100,000 examples.
 
     Raises:
@@ -134,11 +134,11 @@ def write_blocks(
     """Writes all shards; returns the plan and what was written.
 
     Args:
-        blocks: of all splits.
+        blocks: blocks of all splits.
         splits: the splits, in their order.
-        sharding: how many shards, and which examples.
-        destination: where they are written.
-        spill_dir: where payload is spilled; None if it is inline.
+        sharding: options that decide the number of shards and their examples.
+        destination: staging directory and format of the shards.
+        spill_dir: directory for spilled payload; None if it is inline.
         libraries: whose versions determined bytes of the examples; read after the last block.
     """
     max_bins = histograms.max_bins(sharding.most_shards)

@@ -53,11 +53,11 @@ MIN_RUN_BYTES = 16 << 10  # of records that follow each other, on average, so th
 
 @dataclass(frozen=True, slots=True)
 class ReadSize:
-    """How payload is read.
+    """Sizes of the reads of payload.
 
     Attributes:
-        range_bytes: of one block, in one read, on average.
-        max_bytes: of all blocks, at once.
+        range_bytes: average size of one read of one block, in bytes.
+        max_bytes: maximum size of the reads of all blocks at once, in bytes.
     """
 
     range_bytes: int
@@ -73,7 +73,7 @@ ON_DISK = ReadSize(256 << 10, 64 << 20)
 IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
-def _held(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
+def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
     """Yields the blocks; inline ones without payload once `INLINE_BYTES` of it are in memory, and what reads theirs.
 
     All blocks are needed before the first record is written. An engine that streams them holds none of them.
@@ -99,7 +99,7 @@ def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
     return os.pread(file, stop - start, at + start)
 
 
-def _reads(block: Block, stack: contextlib.ExitStack | None) -> Read:
+def _block_reader(block: Block, stack: contextlib.ExitStack | None) -> Read:
     """Returns what reads bytes [start, stop) of a block's payload; with a stack, its file is open until that ends."""
     payload = block.payload
     if isinstance(payload, bytes):
@@ -115,13 +115,13 @@ class Merge:
     """The records of some blocks, and their order.
 
     Attributes:
-        reads: of each block, in ascending sort key, what reads bytes [start, stop) of its payload.
+        reads: functions that read bytes [start, stop) of each block's payload, in ascending sort key.
         keys: (n, 2) uint64, the sort keys of all blocks, one block after the other.
         sizes: (n,) uint32, their framed sizes in bytes.
         block_of: (n,) int32, the block of each.
         starts: (n,) where each begins in its block's payload, in bytes.
         order: the records to write, in order, as places in the arrays above.
-        read_size: how payload is read.
+        read_size: sizes of the reads of payload.
         for_all: `map`, or that of several threads.
     """
 
@@ -137,7 +137,7 @@ class Merge:
     @classmethod
     def of(cls, blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Merge:
         """Returns the merge of blocks, whose files are open until the stack is closed."""
-        blocks_and_reads = list(_held(blocks, stack))
+        blocks_and_reads = list(_hold_blocks(blocks, stack))
         remote = any(storage.is_remote(each.path) for each, _ in blocks_and_reads)
         for_all = stack.enter_context(ThreadPoolExecutor(READS_AT_ONCE)).map if remote else map
         held: list[Read] = []
@@ -145,7 +145,7 @@ class Merge:
         for loaded, read in for_all(lambda each: (each[0].load(), each[1]), blocks_and_reads):
             for block in loaded:
                 keeps_open = remote or len(held) < MAX_OPEN_FILES  # a process has a limit
-                held.append(read or _reads(block, stack if keeps_open else None))
+                held.append(read or _block_reader(block, stack if keeps_open else None))
                 parts.append(block.keys)
                 sizes.append(np.frombuffer(block.sizes, "<u4").astype(np.uint32, copy=False))
         joined = b"".join(parts)
@@ -178,10 +178,10 @@ class Merge:
             keys.byteswap(inplace=True)
         return keys.view(np.uint8).reshape(-1, KEY_BYTES)
 
-    def record(self, place: int) -> bytes:
+    def record(self, index: int) -> bytes:
         """Returns the record at a place of the arrays, without its framing."""
-        start = int(self.starts[place])
-        return self.reads[int(self.block_of[place])](start + 12, start + int(self.sizes[place]) - 4)
+        start = int(self.starts[index])
+        return self.reads[int(self.block_of[index])](start + 12, start + int(self.sizes[index]) - 4)
 
     def repeats(self) -> NDArray[np.intp]:
         """Returns the ranks whose key is that of the rank before."""

@@ -26,10 +26,11 @@ class Owner:
         job: unique to the run.
         host: name of the machine.
         pid: the process there.
-        started: when the job began, in seconds since the epoch.
+        started: start of the job, in seconds since the epoch.
         runner: name of the runner.
-        pid_namespace: in which process numbers are unique: this boot of the machine, and the container; '' if unknown.
-        start_ticks: when the process started, in ticks since the machine booted; None if unknown.
+        pid_namespace: scope in which process numbers are unique: this boot of the machine, and the container; '' if
+            unknown.
+        start_ticks: start of the process, in ticks since the machine booted; None if unknown.
     """
 
     job: str
@@ -122,15 +123,15 @@ def _is_there(pid: int) -> bool:
         return False
     except OSError:
         pass  # another user's
-    return (_stat(pid) or ["R"])[0] not in "ZX"  # dead, but its parent has not waited for it
+    return (_read_stat(pid) or ["R"])[0] not in "ZX"  # dead, but its parent has not waited for it
 
 
 def _start_ticks(pid: int) -> int | None:
-    stat = _stat(pid)
+    stat = _read_stat(pid)
     return int(stat[19]) if stat is not None else None
 
 
-def _stat(pid: int) -> list[str] | None:
+def _read_stat(pid: int) -> list[str] | None:
     """Returns the fields of /proc/PID/stat from the state on (man proc_pid_stat); None if the file does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:

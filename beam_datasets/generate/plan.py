@@ -44,11 +44,11 @@ SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
 
 @dataclass(frozen=True, slots=True)
 class MergeLimits:
-    """When levels are added, and how large they are.
+    """Limits that decide when merge levels are added, and how large they are.
 
     Attributes:
         fan_in: blocks that a task merges, on average; hashing distributes them, so that few tasks get 20% more.
-        range_bytes: that a task, or a group, reads of a block at once.
+        range_bytes: bytes of a block that a task, or a group, reads at once.
         few_reads: this many reads by all groups are always accepted.
         max_levels: stages that the pipeline has for them.
         task_ranges: a task writes at least this many times `range_bytes`, if a run has as much.
@@ -81,12 +81,12 @@ def plan_levels(
 
     Args:
         received: (groups,) examples that each group is sent.
-        num_bytes: of all records that groups are sent.
+        num_bytes: size of all records that groups are sent.
         num_blocks: blocks that contain them.
-        limits: when levels are added.
+        limits: limits that decide when levels are added.
     """
     sizes = level_sizes(len(received), num_bytes, num_blocks, limits)
-    return tuple(MergeLevel(runs, _columns(received, columns)) for runs, columns in sizes)
+    return tuple(MergeLevel(runs, _divide_groups(received, columns)) for runs, columns in sizes)
 
 
 def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimits) -> list[tuple[int, int]]:
@@ -103,7 +103,7 @@ def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimit
     return sizes
 
 
-def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+def _divide_groups(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
     """Returns the last group of each of at most `columns` columns of about as many examples."""
     ends = np.cumsum(received)
     last = np.searchsorted(ends, ends[-1] * (np.arange(1, columns + 1) / columns), side="left")
@@ -112,14 +112,14 @@ def _columns(received: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class ShardingOptions:
-    """What decides the number of shards and which examples are in them.
+    """Options that decide the number of shards and the examples in them.
 
     Attributes:
-        num_shards: of each split, or one number for all; None chooses by the size rule.
+        num_shards: number of shards of each split, or one number for all; None chooses by the size rule.
         min_shard_size: lower limit of the size rule, in bytes.
         max_shard_size: upper limit of the size rule, in bytes.
         max_examples_per_split: keep at most this many, those with the lowest sort keys; None keeps all.
-        ignore_duplicates: of examples with the same key keep the one with the smallest record, instead of failing.
+        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
         ordered: keys are integers whose order is kept (`disable_shuffling`).
         skip_empty_splits: leave out splits without examples, but not all splits.
     """
@@ -160,14 +160,16 @@ class ShardingOptions:
     def _take_integers(self) -> None:
         """Converts all numbers to int: JSON cannot store NumPy's."""
         names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        taken: dict[str, Any] = {name: _integer(name, getattr(self, name)) for name in names}
+        taken: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
         if isinstance(self.num_shards, Mapping):
             asked = self.num_shards.items()
             if others := [split for split in self.num_shards if not isinstance(split, str)]:
                 raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
-            taken["num_shards"] = {split: _integer(f"num_shards[{split!r}]", count) for split, count in asked}
+            taken["num_shards"] = {
+                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in asked
+            }
         else:
-            taken["num_shards"] = _integer("num_shards", self.num_shards)
+            taken["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
         for name, value in taken.items():
             object.__setattr__(self, name, value)
 
@@ -194,13 +196,13 @@ class ShardingOptions:
         return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
 
 
-def _integer(name: str, value: Any) -> int | None:
+def _check_optional_integer(name: str, value: Any) -> int | None:
     return None if value is None else integer(name, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one call of the shard writer gets and does.
+    """Task of one call of the shard writer.
 
     Attributes:
         split: the split's name.
@@ -209,8 +211,8 @@ class Group:
         part: index of the part within the shard, and `num_parts` of it.
         num_parts: parts of the shard.
         received: examples whose sort keys are in the group's bins (different keys, where duplicates are ignored).
-        skip: how many of them, in order, belong to groups before.
-        take: how many, after these, belong to the group.
+        skip: number of these examples, in order, that belong to earlier groups.
+        take: number of the following examples, which belong to the group.
     """
 
     split: str
@@ -224,7 +226,7 @@ class Group:
 
     @property
     def text(self) -> str:
-        """Which split and shard this is, for errors."""
+        """The split and the shard as text, for errors."""
         return f"split {self.split!r}, shard {self.shard} of {self.num_shards}"
 
 
@@ -243,7 +245,7 @@ class SplitPlan:
         skips: (groups,) how many of them, in order, are of groups before.
         shards: (groups,) shard of each group.
         takes: (groups,) examples that it writes.
-        levels: in which spilled blocks are merged before the groups read them.
+        levels: levels in which spilled blocks are merged before the groups read them.
     """
 
     split: str
@@ -276,7 +278,7 @@ class Plan:
     Attributes:
         splits: the plans.
         libraries: whose versions determined bytes of the examples, sorted.
-        requests: as of `Histogram`, of all splits.
+        requests: I/O counts of all splits; see `Histogram`.
     """
 
     splits: tuple[SplitPlan, ...]
@@ -303,9 +305,9 @@ def make_plan(
 
     Args:
         splits: the splits, in their order.
-        histograms: of each split that has examples.
-        options: how many shards, and which examples.
-        limits: of the merge levels of spilled blocks; None plans none.
+        histograms: histogram of each split that has examples.
+        options: options that decide the number of shards and their examples.
+        limits: limits of the merge levels of spilled blocks; None plans none.
 
     Raises:
         NoExamplesError: a split has no examples.
@@ -347,7 +349,7 @@ def plan_split(split: str, histogram: Histogram, options: ShardingOptions, first
     ends = shard_rules.shard_ends(num_examples, num_shards)
     ranks = np.concatenate([[0], np.cumsum(histogram.counts)])
     bytes_before = np.concatenate([[0], np.cumsum(histogram.num_bytes)])
-    stops, shards = _cut(np.asarray(ends, np.int64), ranks, bytes_before)
+    stops, shards = _cut_groups(np.asarray(ends, np.int64), ranks, bytes_before)
     starts = np.concatenate([[0], stops[:-1]])
     first_bins = np.searchsorted(ranks, starts, side="right") - 1
     last_bins = np.searchsorted(ranks, stops, side="left") - 1
@@ -367,9 +369,9 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 
     Args:
         split: the split's name.
-        num_examples: that it will have.
-        num_bytes: of all its records, framed.
-        options: what was asked for.
+        num_examples: number of examples of the split.
+        num_bytes: framed size of all its records, in bytes.
+        options: the requested sharding.
 
     Raises:
         BeamDatasetsError: more shards are asked for than there are examples.
@@ -388,7 +390,7 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
     return num_shards
 
 
-def _cut(
+def _cut_groups(
     ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns (ranks where groups end, shard of each): shard ends, and cuts between bins inside large shards."""
@@ -417,8 +419,8 @@ def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
     """
     ascending = np.frombuffer(block.keys, "S16")
     groups = _groups_near(ascending, plan)
-    firsts = np.searchsorted(ascending, _as_bytes(plan.lows[groups]), side="left")
-    lasts = np.searchsorted(ascending, _as_bytes(plan.highs[groups]), side="right")
+    firsts = np.searchsorted(ascending, _keys_to_bytes(plan.lows[groups]), side="left")
+    lasts = np.searchsorted(ascending, _keys_to_bytes(plan.highs[groups]), side="right")
     yield from _cut_block(block, plan.first_group + groups, firsts, lasts)
 
 
@@ -427,7 +429,9 @@ def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[
 
     Blocks are distributed among the runs by their paths, which are random.
     """
-    lasts = np.searchsorted(np.frombuffer(block.keys, "S16"), _as_bytes(plan.highs[level.last_groups]), side="right")
+    lasts = np.searchsorted(
+        np.frombuffer(block.keys, "S16"), _keys_to_bytes(plan.highs[level.last_groups]), side="right"
+    )
     firsts = np.concatenate([[0], lasts[:-1]])
     columns = len(level.last_groups)
     run = zlib.crc32(block.path.encode("utf-8", "surrogateescape")) % level.num_runs
@@ -465,6 +469,6 @@ def _groups_near(keys: NDArray[np.bytes_], plan: SplitPlan) -> NDArray[np.int64]
     return near[near < len(plan)]
 
 
-def _as_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
+def _keys_to_bytes(keys: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     """Returns keys (n, 2) as 16 big-endian bytes each, which compare like the numbers."""
     return np.ascontiguousarray(keys.astype(">u8")).view("S16").ravel()

@@ -55,8 +55,8 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
         spill_dir: spill directory of the run; None if it has none.
         in_stores: whether to list directories on an object store, which takes several requests.
     """
-    spilled, staged = _sizes(spill_dir, in_stores), _sizes(staging_dir, in_stores)
-    examples, size = _encoded(spill_dir or "", spilled)
+    spilled, staged = _list_sizes(spill_dir, in_stores), _list_sizes(staging_dir, in_stores)
+    examples, size = _count_encoded(spill_dir or "", spilled)
     shards = [path for path in staged if ".tfrecord-" in path and not path.endswith(".index")]
     written = [path for path in staged if not path.endswith((".index", ".json", ".log"))]
     size += _sum(spill_dir, spilled, [path for path in spilled if path.endswith(".records")])
@@ -66,14 +66,14 @@ def measure(staging_dir: str, spill_dir: str | None, *, in_stores: bool = False)
 
 def count_units(spill_dirs: Iterable[str]) -> int:
     """Returns how many units of the source the checkpoints in spill directories contain."""
-    return sum(_count_units(_sizes(spill_dir, True)) for spill_dir in spill_dirs)
+    return sum(_count_units(_list_sizes(spill_dir, True)) for spill_dir in spill_dirs)
 
 
 def _count_units(names: Iterable[str]) -> int:
     return sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, names) if name)
 
 
-def _encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
+def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
     """Returns (examples, bytes of their records): for each split, the greater of what was spilled and reported."""
     spilled: dict[str, Counter[str]] = {}
     reports: dict[str, Counter[str]] = {}
@@ -99,7 +99,7 @@ def _sum(directory: str | None, sizes: Mapping[str, int | None], paths: Iterable
     return total
 
 
-def _sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
+def _list_sizes(directory: str | None, in_stores: bool) -> dict[str, int | None]:
     """Returns {path: size, or None if unknown} of the files in a directory; on a store, also of those below it."""
     try:
         if directory is None or (storage.is_remote(directory) and not in_stores):
@@ -129,7 +129,7 @@ def watch(
     if report is None:
         yield
         return
-    with _every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
+    with _call_every(INTERVAL_SECONDS, lambda: report(replace(measure(staging_dir, spill_dir), num_units=num_units))):
         yield
 
 
@@ -155,12 +155,12 @@ def reported(
             if storage.is_dir(spill_dir):  # otherwise the launcher has ended the run and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
 
-    with _every(seconds, write):
+    with _call_every(seconds, write):
         yield
 
 
 @contextlib.contextmanager
-def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+def _call_every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     """Context manager: calls `do` every `seconds` seconds from another thread."""
     stop = threading.Event()
 

@@ -64,11 +64,12 @@ class Publication(Run):
         info: the content of dataset_info.json, without the splits.
         builder: module and class of the builder, for the manifest.
         options: options that decide the bytes, for the manifest.
-        source: where a materialized dataset came from; None for a generated one.
+        source: origin of a materialized dataset; None for a generated one.
         check_against: directory of a published version, to whose readers this one must keep what its number promises.
         notes: remarks for readers, for run.json.
         attempts: failed runs of which this one reuses what they had finished.
-        shard_records: of shards that such runs have staged, and this one stages; None if there are none.
+        shard_records: records of the shards that earlier runs have staged, and that this one stages; None if there are
+            none.
         is_awaited: the launcher waits for the end of the job, and deletes intermediate files then; else Publish does.
         inputs: path, size in bytes and CRC-32C of the inputs.json that is staged; None if there is none.
         inputs_of: directory of a published version, whose inputs.json this one gets, too; None if there is none.
@@ -88,7 +89,7 @@ class Publication(Run):
 
     @property
     def is_published(self) -> bool:
-        """Whether this very run has published already."""
+        """Whether this run has already published."""
         return is_published_by(self.job, self.target)
 
 
@@ -111,7 +112,7 @@ def announce(
         sharding: options that decide the shards.
         runner: name of the runner.
         builder: module and class of the builder, as 'module:Class'.
-        source: where a materialized dataset comes from.
+        source: origin of a materialized dataset.
         check_against: see `Publication`. What can be known before the examples are is checked here.
         notes: see `Publication`.
 
@@ -314,7 +315,7 @@ def _give_up(run: Run, error: BaseException) -> None:
         if not isinstance(error, ResultKeptError):
             storage.remove_tree(run.staging_dir)
         elif run.is_remote:
-            _tidy(run.staging_dir, {RESULT_DIR})
+            _remove_extra_files(run.staging_dir, {RESULT_DIR})
     except StorageError as failed:
         if failed.__cause__ is error:
             raise  # else the run's own error is what matters; gc finds what is left
@@ -324,7 +325,7 @@ def publish(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     """Publishes staged shards and returns the version's directory: all phases from `decide` on, in this process.
 
     Args:
-        publication: what was announced.
+        publication: the announced publication.
         plan: with `splits`, in their order, each of which has `split`, `num_shards` and `num_examples`.
         shards: all that was written, in any order.
 
@@ -362,8 +363,8 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
     """Stages the metadata and decides to publish; in an object store, writes a reservation and the decision."""
     if publication.is_remote:
         runs.reserve(publication)
-    columns = {split.split: _columns(split, shards) for split in plan.splits}
-    texts = _metadata(publication, columns)
+    columns = {split.split: _make_shard_columns(split, shards) for split in plan.splits}
+    texts = _make_metadata_files(publication, columns)
     libraries = getattr(plan, "libraries", ())  # only examples that were encoded have any, not copied ones
     manifest = Manifest(
         name=publication.info.name,
@@ -388,7 +389,7 @@ def _decide(publication: Publication, plan: Any, shards: Sequence[WrittenShard])
         written[path] = (facts[0], facts[1])
     files = stage(publication, texts, written)
     if publication.check_against:
-        compatibility.check(publication.check_against, _result(publication, files))
+        compatibility.check(publication.check_against, _make_result(publication, files))
     if not publication.is_remote:
         return Decision(publication.job, runs.PUBLISH, manifest.digest, files)
     return runs.decide(publication, files, manifest.digest)
@@ -443,11 +444,11 @@ def stage(run: Run, texts: Mapping[str, bytes], written: Mapping[str, tuple[int 
     return [StagedFile(storage.basename(path), path, sizes[path], checksum) for path, (_, checksum) in staged.items()]
 
 
-def _result(publication: Publication, files: Sequence[StagedFile]) -> str:
+def _make_result(publication: Publication, files: Sequence[StagedFile]) -> str:
     """Returns a directory that holds the complete version and nothing else, unpublished."""
     root = publication.staging_dir
     if not publication.is_remote:
-        _tidy(root, {file.name for file in files})
+        _remove_extra_files(root, {file.name for file in files})
         return root
     result = storage.join(root, RESULT_DIR)
     with ThreadPoolExecutor(runs.COPIES_AT_ONCE) as executor:
@@ -502,7 +503,7 @@ def rename_into_place(run: Run, files: Sequence[StagedFile]) -> None:
     """
     sizes = {file.name: file.num_bytes for file in files}
     taken, new_dir = (f"{run.staging_dir}.{uuid.uuid4().hex[:8]}" for _ in range(2))
-    _tidy(run.staging_dir, {*sizes, OWNER_FILE})
+    _remove_extra_files(run.staging_dir, {*sizes, OWNER_FILE})
     storage.rename_dir(run.staging_dir, taken)
     try:
         # The manifest goes last: with it, `gc` would take what a killed process leaves for a result that was kept.
@@ -548,7 +549,7 @@ def beside(target: str) -> Iterator[str]:
         remove_owned(folder)
 
 
-def replace_published(made: str, target: str) -> None:
+def replace_published(complete_dir: str, target: str) -> None:
     """Puts a complete version in the place of a published one, on a local disk.
 
     A process that is killed between the two renames leaves the old one as `replaced.*` beside the target, which `gc`
@@ -557,14 +558,14 @@ def replace_published(made: str, target: str) -> None:
     old = storage.join(storage.dirname(target), f"replaced.{uuid.uuid4().hex[:8]}_{storage.basename(target)}")
     storage.rename_dir(target, old)
     try:
-        storage.rename_dir(made, target)
+        storage.rename_dir(complete_dir, target)
     except BaseException:
         storage.rename_dir(old, target)
         raise
     storage.remove_tree(old)
 
 
-def _tidy(directory: str, wanted: set[str]) -> None:
+def _remove_extra_files(directory: str, wanted: set[str]) -> None:
     """Removes what is not part of the dataset: spilled blocks, parts, what a killed attempt left."""
     for name in storage.list_dir(directory):
         if name not in wanted:
@@ -598,7 +599,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
         raise StorageError(f"{result}: expected a result that was kept, in incomplete.* and with {MANIFEST_FILE}.")
     manifest = Manifest.from_text(storage.read_bytes(path), path=path)
     info = builder_from_directory(result).info
-    publication = _renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
+    publication = _announce_renumbered(info, storage.join(storage.dirname(root), str(Version(version))), manifest)
     compatibility.check_number(publication.target, result)
     columns = {split: manifest.splits[split] for split in info.splits}  # the manifest has them by name
     shards = [shard for split in columns for shard in kept_shards(manifest.name, split, columns[split])]
@@ -617,7 +618,7 @@ def publish_as(result_dir: str, version: VersionOrStr) -> str:
     return directory
 
 
-def _renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
+def _announce_renumbered(info: DatasetInfo, dataset_dir: str, manifest: Manifest) -> Publication:
     """Announces a complete result under the version that a directory names; returns the publication."""
     publication = announce(
         info.replace(version=Version(storage.basename(dataset_dir)), data_dir=dataset_dir),
@@ -654,8 +655,8 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
-        split: what was planned.
-        shards: what was written of all splits.
+        split: plan of the split.
+        shards: written shards of all splits.
 
     Raises:
         LostExamplesError: they do not hold just the examples that were planned.
@@ -671,13 +672,13 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     return split_shards
 
 
-def _columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
+def _make_shard_columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
     """Returns what the manifest records of a split's shards, after checking them."""
     split_shards = complete_split(split, shards)
     return ShardColumns(*([getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)))
 
 
-def _metadata(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
+def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardColumns]) -> dict[str, bytes]:
     """Returns {file name: content} of what describes the dataset, as TensorFlow Datasets writes it."""
     features = publication.info.features
     texts = {

@@ -31,7 +31,7 @@ from beam_datasets.generate.shard_writer import append_file
 from beam_datasets.metadata.keys import ordered_key
 from beam_datasets.metadata.manifest import MANIFEST_FILE
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying import Examination, Finding, Report, examine, examine_again, read_expected
 
 _HARMLESS = ("extra", "leftover", "example", "value")
@@ -45,9 +45,9 @@ class FileRepair:
 
     Attributes:
         file: its name in the dataset's directory.
-        message: what it is made of, and what proves it.
-        content: what is written; None if the copy's file is copied.
-        crc32c: of the copy's file.
+        message: the source of the file's new content, and the proof that it is right.
+        content: the content to write; None if the copy's file is copied.
+        crc32c: CRC-32C of the copy's file.
     """
 
     file: str
@@ -61,13 +61,13 @@ class FileRepair:
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair did.
+    """Result of a repair.
 
     Attributes:
-        before: what was wrong.
-        steps: what was written, or would be.
-        refused: file -> why it was not.
-        after: what is still wrong; None for a dry run.
+        before: the report before the repair.
+        steps: the files that were written, or would be.
+        refused: {file: reason why it was not restored}.
+        after: the report after the repair; None for a dry run.
     """
 
     before: Report
@@ -101,8 +101,8 @@ def repair(
         jobs: see `verify`.
         progress: see `verify`.
         on_step: called with each step once it is done.
-        storage_options: of the store of the dataset, if its directory is a URL; see `beam_datasets.builder`.
-        copy_storage_options: of the store of the copy; None for those of the dataset if it is in the same bucket.
+        storage_options: options of the dataset's store, if its directory is a URL; see `beam_datasets.builder`.
+        copy_storage_options: options of the copy's store; None for those of the dataset if it is in the same bucket.
 
     Raises:
         DatasetNotFoundError: the dataset does not exist, or the directory of the copy does not contain one.
@@ -122,7 +122,7 @@ def repair(
     steps = []
     for step in plan.steps():
         if not dry_run:
-            _write(step, before.expected.directory, copy)
+            _write_file(step, before.expected.directory, copy)
             if on_step is not None:
                 on_step(step)
         steps.append(step)
@@ -132,7 +132,7 @@ def repair(
     return Repair(before.report, tuple(steps), plan.refused, None if dry_run else after.report)
 
 
-def _write(step: FileRepair, directory: str, copy: str | None) -> None:
+def _write_file(step: FileRepair, directory: str, copy: str | None) -> None:
     path = storage.join(directory, step.file)
     if step.content is not None:
         storage.write_bytes(path, step.content)
@@ -142,7 +142,7 @@ def _write(step: FileRepair, directory: str, copy: str | None) -> None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What can be restored.
+    """Files of a damaged dataset that can be restored.
 
     Attributes:
         before: the damaged dataset.
@@ -296,7 +296,7 @@ def _rebuilt_index(shard: str, old: bytes, published: int | None, first: int) ->
 
     Args:
         shard: the path of the shard.
-        old: what its index file contains; empty if it is missing.
+        old: content of its index file; empty if it is missing.
         published: CRC-32C of the published index; None if it is unknown.
         first: the index in the split of the shard's first example.
     """

@@ -1,4 +1,4 @@
-"""Which run may publish a directory on an object store: decided once, by files that are only ever created.
+"""Reservations of the runs that may publish to an object store: decided once, by files that are only ever created.
 
 An object store creates single files on the condition that they do not exist; it has no rename, and its deletions are
 unconditional. A process may be suspended before any call and go on hours later. So final names are created, never
@@ -133,7 +133,7 @@ class Run:
 
     def to_json(self) -> bytes:
         """Returns the content of the run's reservation."""
-        return _json(
+        return _encode_json(
             {
                 "owner": asdict(self.owner),
                 "marker": self.marker,
@@ -175,14 +175,14 @@ class StagedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided of a run; never changes.
+    """Final decision about a run; it never changes.
 
     Attributes:
         job: the run's id.
         kind: 'publish' or 'abandon'.
         digest: identifies the content that is published.
         files: all files of the directory that is published, the marker included.
-        by: who abandoned the run.
+        by: name of the person or program that abandoned the run.
     """
 
     job: str
@@ -193,7 +193,7 @@ class Decision:
 
     def to_json(self) -> bytes:
         """Returns the content of the decision's file."""
-        return _json({name: getattr(self, name) for name in self.__slots__})
+        return _encode_json({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def from_json(cls, text: bytes) -> Decision:
@@ -210,9 +210,9 @@ class Holder(NamedTuple):
     """The run with the highest reservation of a directory.
 
     Attributes:
-        number: of the reservation.
-        run: which has it.
-        decision: of the run; None if there is none yet.
+        number: number of the reservation.
+        run: the run that has it.
+        decision: decision about the run; None if there is none yet.
     """
 
     number: int
@@ -287,7 +287,7 @@ def holder(target: str) -> Holder | None:
     try:
         run = Run.from_json(text, target=target)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
     return Holder(int(last[1]), run, decision_of(target, run.job))
 
 
@@ -303,7 +303,7 @@ def decision_of(target: str, job: str) -> Decision | None:
     except PathNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
 def reserve(run: Run) -> None:
@@ -321,7 +321,7 @@ def reserve(run: Run) -> None:
         _check_not_complete(run.target)
         decision = decision_of(run.target, run.job)
         if decision is not None and decision.kind == ABANDON:
-            raise _abandoned(run, decision)
+            raise _abandoned_error(run, decision)
         held = holder(run.target)
         if held is None or (held.decision is not None and held.decision.kind == ABANDON):
             number = held.number + 1 if held else 1
@@ -376,7 +376,7 @@ def decide(run: Run, files: Sequence[StagedFile], digest: str) -> Decision:
     if decision is None:
         raise StorageError(f"{_decision_path(run.target, run.job)}: expected a record, but it was deleted.")
     if decision.kind == ABANDON:
-        raise _abandoned(run, decision)
+        raise _abandoned_error(run, decision)
     if decision.digest != digest:
         raise AlreadyPublishedError(
             f"{run.target}: another attempt of run {run.job} has decided to publish other content (digest "
@@ -494,7 +494,7 @@ def abandon(target: str, job: str, *, by: str) -> Decision:
     Args:
         target: the directory that the run would publish.
         job: the run's id. It need not have reserved the directory.
-        by: who gives it up, for messages.
+        by: name of the person or program that abandons it, for messages.
     """
     wanted = Decision(job, ABANDON, by=by)
     while not is_complete(target):  # no run publishes there any more, and records would be left
@@ -584,15 +584,15 @@ def _decision_path(target: str, job: str) -> str:
     return storage.join(runs_dir(target), f"{job}.decision.json")
 
 
-def _abandoned(run: Run, decision: Decision) -> AbandonedError:
+def _abandoned_error(run: Run, decision: Decision) -> AbandonedError:
     return AbandonedError(f"{run.target}: run {run.job} was given up by {decision.by}; it published nothing.")
 
 
-def _damaged(path: str, error: Exception) -> StorageError:
+def _damaged_error(path: str, error: Exception) -> StorageError:
     return StorageError(
         f"{path}: expected the record of a run, got something else ({error}). Delete the file if no run is active."
     )
 
 
-def _json(content: Any) -> bytes:
+def _encode_json(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True).encode()

@@ -45,7 +45,7 @@ class WrittenShard:
         file_bytes: size of the file in bytes.
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the index file; 0 for a file of an export, which has none.
-        requests: what was read and written for it, and by its process for others since that last counted.
+        requests: I/O counts of writing it, and of its process for others since the last count.
     """
 
     split: str
@@ -71,7 +71,7 @@ class WrittenShard:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where shards are put while a dataset is being made.
+    """Staging directory and format of the shards of a dataset.
 
     Attributes:
         directory: the staging directory.

@@ -57,7 +57,7 @@ class SourceUnits:
     does (add the size of a file, or its version).
 
     Attributes:
-        units: what `read` is called with, on a worker.
+        units: arguments of `read`, which is called with each of them on a worker.
         read: unit -> iterable of (key, example), or of (key, example, split) if it chooses the split of each example.
             Splits with the same two objects as `units` and `read` are read once.
         keep: key -> whether the example belongs to the split; None for all.
@@ -80,7 +80,7 @@ def pair_and_splits(
     """Returns the (key, example) of what `read` yields, and the splits that it belongs to.
 
     Args:
-        item: what `read` yields.
+        item: an element that `read` yields.
         keeps: split -> its `keep`, of the splits that are read together.
 
     Raises:
@@ -155,8 +155,8 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
     """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
 
     Args:
-        error: what was raised.
-        key: of the last example before it.
+        error: the raised error.
+        key: key of the last example before it.
         count: examples before it, of the unit if there are several.
         split: the split's name.
         unit: name of the unit; '' if the split has only one.
@@ -173,14 +173,14 @@ def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, 
         BeamDatasetsError: two units have the same name.
     """
     label = ", ".join(splits)
-    named = [(f"{label}: {_short(repr(unit))}", unit) for unit in units]
+    named = [(f"{label}: {_shorten_name(repr(unit))}", unit) for unit in units]
     name, count = Counter(name for name, _ in named).most_common(1)[0] if named else ("", 0)
     if count > 1:
         raise BeamDatasetsError(f"{name}: expected units that differ in their repr, got {count} such. Give each once.")
     return named
 
 
-def _short(text: str) -> str:
+def _shorten_name(text: str) -> str:
     if len(text) <= MAX_NAME:
         return text
     return f"{text[: MAX_NAME - 36]}... {hashlib.md5(text.encode('utf-8', 'replace')).hexdigest()}"
@@ -193,7 +193,7 @@ class Checkpoint:
     Attributes:
         units: names of the units.
         blocks: in one directory, each alone in its file.
-        crc32c: of each block, CRC-32C of its keys and sizes; its records contain their own.
+        crc32c: CRC-32C of the keys and sizes of each block; its records contain their own.
         libraries: whose versions determined bytes of the examples.
     """
 
@@ -319,10 +319,10 @@ class Resumable:
 
     Attributes:
         target: the version's directory, as URL without options.
-        fingerprint: what decides the bytes of units -> its value or digest.
+        fingerprint: {name of an input that decides the bytes of units: its value or digest}.
         accepted: digests of other fingerprints whose units the user has said to be valid.
         always: whether units are kept however early the run fails.
-        command: that starts the run again, for messages; None if it is unknown or contains credentials.
+        command: the command that starts the run again, for messages; None if it is unknown or contains credentials.
     """
 
     target: str
@@ -375,22 +375,26 @@ def fingerprint(builder: Any) -> dict[str, str]:
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
     left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
-    arguments = {name: _text(value) for name, value in vars(builder).items() if name not in left_out}
+    arguments = {name: _describe_value(value) for name, value in vars(builder).items() if name not in left_out}
     features = builder.info.features  # of a wrong type, the encoder refuses them
     schema = to_json_text(features) if isinstance(features, FeatureConnector) else repr(features)
-    libraries = {name: version for name in _CODECS if (version := _version(name))}
+    libraries = {name: version for name in _CODECS if (version := _library_version(name))}
     return {
         "beam_datasets": __version__,
         "python": ".".join(map(str, sys.version_info[:2])),
         **{f"library {name}": version for name, version in libraries.items()},
         "features": _digest(schema.encode()),
         "disable_shuffling": str(builder.info.disable_shuffling),
-        **{f"code of {name}": digest for kind in _kinds(builder, features) for name, digest in _modules(kind)},
+        **{
+            f"code of {name}": digest
+            for kind in _classes_of_builder(builder, features)
+            for name, digest in _modules(kind)
+        },
         **{f"argument {name.lstrip('_')}": text for name, text in arguments.items()},
     }
 
 
-def _kinds(builder: Any, features: Any) -> set[type]:
+def _classes_of_builder(builder: Any, features: Any) -> set[type]:
     """Returns the classes of a builder and of its features."""
     connectors = [strip_sequences(feature) for _, _, feature in iter_nested_features(features)]
     return {type(builder), *(type(getattr(feature, "connector", feature)) for feature in connectors)}
@@ -412,24 +416,29 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
         yield module, _digest(source.encode())
 
 
-def _text(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """Returns a text that differs for values that differ, and is equal in every process for equal plain values."""
-    plain = _plain(value)
+    plain = _describe_contents(value)
     return plain if len(plain) <= _MAX_TEXT else f"{plain[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
-def _plain(value: Any) -> str:
+def _describe_contents(value: Any) -> str:
     """Returns a text for the value and all it contains; if it cannot be pickled, one that differs from every other."""
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_plain(key)}: {_plain(item)}' for key, item in value.items())}}}"
+        return (
+            f"{{{', '.join(f'{_describe_contents(key)}: {_describe_contents(item)}' for key, item in value.items())}}}"
+        )
     if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(_plain, value)))}}}"
+        return f"{{{', '.join(sorted(map(_describe_contents, value)))}}}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_plain, value))}]"
+        return f"[{', '.join(map(_describe_contents, value))}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = (f"{field.name}={_plain(getattr(value, field.name, None))}" for field in dataclasses.fields(value))
+        fields = (
+            f"{field.name}={_describe_contents(getattr(value, field.name, None))}"
+            for field in dataclasses.fields(value)
+        )
         return f"{type(value).__name__}({', '.join(fields)})"
     try:
         return f"{type(value).__name__} {_digest(pickle.dumps(value))}"
@@ -437,7 +446,7 @@ def _plain(value: Any) -> str:
         return f"{type(value).__name__} of process {os.getpid()} at {time.time()}"  # differs from every other
 
 
-def _version(library: str) -> str | None:
+def _library_version(library: str) -> str | None:
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
@@ -448,38 +457,40 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def find_attempts(own: Resumable, run: runs.Run, resume: bool | str) -> tuple[list[Attempt], Resumable]:
-    """Returns the earlier runs whose finished units may be used, and `own` with the fingerprints that it accepts.
+def find_attempts(resumable: Resumable, run: runs.Run, resume: bool | str) -> tuple[list[Attempt], Resumable]:
+    """Returns the earlier runs whose finished units may be used, and `resumable` with the fingerprints that it accepts.
 
     Args:
-        own: of the run that is about to start.
-        run: that run. Directories of earlier runs are beside its own.
+        resumable: units of the run that is about to start.
+        run: the run that is about to start. Directories of earlier runs are beside its own.
         resume: 'changed' accepts units of a builder that has changed since.
 
     Raises:
         ResumeError: the builder has changed, or a run of this machine is still active.
     """
-    attempts, accepted = [], {own.digest}
-    earlier_runs = list(_earlier(run))
+    attempts, accepted = [], {resumable.digest}
+    earlier_runs = list(_find_earlier_runs(run))
     for attempt, earlier in earlier_runs:
         owner = Owner.read(attempt.spill_dir) or Owner.read(attempt.staging_dir)
         if owner is not None and owner.is_here and owner.is_running and owner.is_local:
-            raise ResumeError(f"{own.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end.")
-        if earlier.digest == own.digest:
+            raise ResumeError(
+                f"{resumable.target}: run {attempt.job} ({owner.text}) is still active. Wait for its end."
+            )
+        if earlier.digest == resumable.digest:
             accepted.update(earlier.accepted)
         attempts.append(attempt)
     others = [earlier for _, earlier in earlier_runs if earlier.digest not in accepted]
     if others and resume != CHANGED:
-        changes = "\n  ".join(_changes(others[-1].fingerprint, own.fingerprint))
+        changes = "\n  ".join(_describe_changes(others[-1].fingerprint, resumable.fingerprint))
         raise ResumeError(
-            f"{own.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\nIf its finished "
-            f"units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
+            f"{resumable.target}: the dataset has changed since the run that is to be resumed:\n  {changes}\n"
+            f"If its finished units are valid nevertheless: --resume {CHANGED}. To encode all anew: without --resume."
         )
     accepted.update(earlier.digest for earlier in others)
-    return attempts, dataclasses.replace(own, accepted=sorted(accepted - {own.digest}))
+    return attempts, dataclasses.replace(resumable, accepted=sorted(accepted - {resumable.digest}))
 
 
-def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
+def _find_earlier_runs(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
     """Yields the earlier runs of a version that have finished units."""
     target = run.target
     for folder in dict.fromkeys((storage.dirname(target), storage.dirname(run.spill_dir or target))):
@@ -493,7 +504,7 @@ def _earlier(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
                 yield Attempt(match["job"], runs.staging_dir(target, match["job"]), spill_dir), earlier
 
 
-def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     for name in dict.fromkeys([*before, *now]):
         if before.get(name) != now.get(name):
             yield f"{name}: {before.get(name, 'missing')} -> {now.get(name, 'missing')}"
@@ -527,10 +538,10 @@ def command_to_resume() -> str | None:
 
 @dataclass(frozen=True)
 class ShardRecords:
-    """Where a run records what it has staged, and where earlier runs did.
+    """Location of this run's record of staged shards, and of those of earlier runs.
 
     Attributes:
-        spill_dir: of this run.
+        spill_dir: spill directory of this run.
         earlier: spill directories of earlier runs.
         source: digest of all that decides the bytes of shards: fingerprint, names of units, options.
     """
@@ -568,7 +579,7 @@ class ShardRecords:
                 content = json.loads(storage.read_bytes(storage.join(directory, name)))
                 shard = WrittenShard(**{**content, "requests": storage.Requests()})
                 if _is_staged(shard):
-                    return _taken(shard, destination.group_path(plan.group(number)))
+                    return _take_shard(shard, destination.group_path(plan.group(number)))
             except (StorageError, ValueError, TypeError):  # missing, damaged, or deleted in the meantime
                 continue
         return None
@@ -581,7 +592,7 @@ def _is_staged(shard: WrittenShard) -> bool:
     )
 
 
-def _taken(shard: WrittenShard, path: str) -> WrittenShard:
+def _take_shard(shard: WrittenShard, path: str) -> WrittenShard:
     storage.make_dirs(storage.dirname(path))
     for suffix in ("", ".index"):
         storage.remove(path + suffix)  # of an attempt of the engine before

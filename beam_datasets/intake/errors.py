@@ -17,7 +17,7 @@ def foreign_errors(path: str, place: str = "", *, expected: str = "") -> Iterato
     Args:
         path: the file that is read.
         place: position in the file, such as `row 17`, `byte 4096` or `column 'x'`; '' for the whole file.
-        expected: what the content should be, such as `a Parquet file`.
+        expected: the expected content, such as `a Parquet file`.
 
     Raises:
         InputError: `<path>, <place>: expected <expected>, got an error: <reason>`.

@@ -107,7 +107,7 @@ def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
     """
     view, start, number, want = memoryview(b""), 0, 0, READ_BYTES  # start: offset of `view` in the file
     while want:
-        data, failure = _read(stream, want - len(view), path, start + len(view))
+        data, failure = _read_up_to(stream, want - len(view), path, start + len(view))
         view = memoryview(b"".join((view, data)))
         is_end = failure is None and len(view) < want
         while want:
@@ -126,7 +126,7 @@ def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
             raise failure
 
 
-def _read(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, InputError | None]:
+def _read_up_to(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, InputError | None]:
     """Returns (data, error): `size` bytes, fewer at the end of the stream; and the error that ended the read, if any.
 
     Args:
@@ -224,7 +224,7 @@ def lists_of(record: bytes) -> dict[str, Values]:
             for name, kind in kinds.items()
         }
     try:
-        return {name.decode(): _values(record, *span) for name, span in lists.items()}
+        return {name.decode(): _read_values(record, *span) for name, span in lists.items()}
     except UnicodeDecodeError as error:
         raise ExampleError(f"the name {error.object!r:.100} is not UTF-8") from error
 
@@ -271,10 +271,12 @@ def _check_fields(record: bytes) -> None:
     for number, wire, start, stop in _fields(record, 0, len(record)):
         if (number, wire) != (1, _LENGTH):
             raise ExampleError(_describe_message(record, number, start))
-        for entry in _entries(record, start, stop):
+        for entry in _read_map_entries(record, start, stop):
             name = _check_entry(record, *entry)
             if name in names:
-                raise ExampleError(f"the feature {_text(name)} occurs twice, and protobuf reads the last one alone")
+                raise ExampleError(
+                    f"the feature {_quote_name(name)} occurs twice, and protobuf reads the last one alone"
+                )
             names.add(name)
 
 
@@ -334,7 +336,7 @@ def _check_feature(record: bytes, start: int, stop: int) -> None:
         raise ExampleError(f"the Feature at byte {start} has lists of two kinds, and protobuf reads the last one alone")
 
 
-def _entries(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
+def _read_map_entries(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yields the (start, stop) of each entry of the map of features at [start, stop)."""
     for number, wire, inner, end in _fields(record, start, stop):
         if (number, wire) != (1, _LENGTH):
@@ -373,7 +375,7 @@ def _are_utf8(names: Iterable[bytes]) -> bool:
     return True
 
 
-def _text(name: bytes) -> str:
+def _quote_name(name: bytes) -> str:
     return repr(name.decode(errors="replace"))
 
 
@@ -433,7 +435,7 @@ _CONTINUES = bytes(byte > 127 for byte in range(256))  # byte of a varint -> 1 i
 _TOO_LONG = b"\x01" * 10
 
 
-def _values(data: bytes, kind: int, start: int, stop: int) -> Values:
+def _read_values(data: bytes, kind: int, start: int, stop: int) -> Values:
     """Returns the values at [start, stop) of a regular list; `kind` is the tag of its kind, or 0 for no list."""
     if kind == _FLOATS:
         return np.frombuffer(data, "<f4", (stop - start) // 4, start)

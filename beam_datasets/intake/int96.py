@@ -26,7 +26,7 @@ def exact_times(nanos: Any, seconds: Any) -> Any:
     pairs = list(zip(_times(nanos), _times(seconds)))
     if all((integers_of(fine) // 10**9 == integers_of(coarse)).all() for fine, coarse in pairs):
         return nanos
-    return _exact(nanos, seconds)
+    return _to_exact_times(nanos, seconds)
 
 
 @cache
@@ -46,7 +46,7 @@ def _exact_time_type(zone: str | None) -> Any:
     return ExactTime()
 
 
-def _exact(nanos: Any, seconds: Any) -> Any:
+def _to_exact_times(nanos: Any, seconds: Any) -> Any:
     """Returns a column with EXACT_TIME instead of its timestamps, given the column in two units."""
     import pyarrow as pa
 
@@ -59,15 +59,15 @@ def _exact(nanos: Any, seconds: Any) -> Any:
         )
         return pa.ExtensionArray.from_storage(_exact_time_type(kind.tz), stored)
     if types.is_struct(kind):
-        members = [_exact(*pair) for pair in zip(nanos.flatten(), seconds.flatten())]
+        members = [_to_exact_times(*pair) for pair in zip(nanos.flatten(), seconds.flatten())]
         mask = pa.array(nanos.is_null().to_pylist(), pa.bool_())
         return pa.StructArray.from_arrays(members, [kind.field(i).name for i in range(kind.num_fields)], mask=mask)
     if types.is_map(kind):
-        keys, items = (_exact(*pair) for pair in zip(_entries(nanos), _entries(seconds)))
+        keys, items = (_to_exact_times(*pair) for pair in zip(_map_entries(nanos), _map_entries(seconds)))
         return pa.MapArray.from_arrays(_starts(nanos), keys, items)
     if types.is_list(kind) or types.is_large_list(kind):
         array = pa.ListArray if types.is_list(kind) else pa.LargeListArray
-        return array.from_arrays(_starts(nanos), _exact(nanos.flatten(), seconds.flatten()))
+        return array.from_arrays(_starts(nanos), _to_exact_times(nanos.flatten(), seconds.flatten()))
     if types.is_nested(kind):
         raise ValueError(f"times before 1677 or after 2262 are not read of {kind}")
     return nanos
@@ -78,18 +78,18 @@ def _starts(lists: Any) -> Any:
     import pyarrow as pa
 
     starts, start = [], 0
-    for size in [*_sizes(lists), 0]:
+    for size in [*_list_lengths(lists), 0]:
         starts.append(None if size is None else start)
         start += size or 0
     return pa.array(starts, pa.int64() if pa.types.is_large_list(lists.type) else pa.int32())
 
 
-def _sizes(lists: Any) -> list[int | None]:
+def _list_lengths(lists: Any) -> list[int | None]:
     offsets, is_null = lists.offsets.to_pylist(), lists.is_null().to_pylist()
     return [None if null else stop - start for start, stop, null in zip(offsets, offsets[1:], is_null)]
 
 
-def _entries(maps: Any) -> tuple[Any, Any]:
+def _map_entries(maps: Any) -> tuple[Any, Any]:
     """Returns the keys and the items of the maps that are not null."""
     import pyarrow as pa
 
@@ -109,7 +109,7 @@ def _times(column: Any) -> Iterator[Any]:
         for inner in column.flatten():
             yield from _times(inner)
     elif types.is_map(column.type):
-        for inner in _entries(column):
+        for inner in _map_entries(column):
             yield from _times(inner)
     elif types.is_nested(column.type):
         yield from _times(column.flatten())

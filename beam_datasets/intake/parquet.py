@@ -39,10 +39,10 @@ class ParquetContent:
     """An open Parquet file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         schema: the Arrow schema.
         leaves: for each column of values, of which a struct has several, the name of its column in the schema.
-        num_rows: that the footer declares.
+        num_rows: number of rows that the footer declares.
         groups: the number of rows that each row group declares.
     """
 
@@ -51,7 +51,7 @@ class ParquetContent:
 
         Args:
             stream: its bytes.
-            path: of the file.
+            path: path of the file.
             size: in bytes, for errors.
 
         Raises:
@@ -62,7 +62,7 @@ class ParquetContent:
         self.path = path
         self._stream = stream
         try:
-            self._file = _opened(pq, stream)
+            self._file = _open_parquet(pq, stream)
             self.schema = self._file.schema_arrow
             self.leaves = [field.name for field in self.schema for _ in range(_num_leaves(field.type))]
             metadata = self._file.metadata
@@ -173,7 +173,7 @@ class ParquetContent:
 
         Args:
             group: the number of the row group.
-            names: of the columns.
+            names: names of the columns.
 
         Raises:
             InputError: it is damaged, or has another number of rows than it declares.
@@ -214,7 +214,7 @@ class ParquetContent:
         import pyarrow.parquet as pq
 
         with foreign_errors(self.path, f"column {name!r}"):
-            file = _opened(pq, self._stream, pre_buffer=False)
+            file = _open_parquet(pq, self._stream, pre_buffer=False)
             for batch in file.iter_batches(_HEAD_ROWS, columns=[name]):
                 yield batch.column(name)
 
@@ -225,14 +225,14 @@ class ParquetContent:
         """
         start = 0
         try:
-            for batch in _read(self._file, group, names):
+            for batch in _read_row_group(self._file, group, names):
                 yield batch
                 start += batch.num_rows
         except Exception:  # pyarrow raises many classes; the second read raises if it was something else
             if not any(_has_fixed_lists(self.schema.field(name).type) for name in names):
                 raise
             with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
-                for batch in _read(_without_arrow_types(stream), group, names):
+                for batch in _read_row_group(_without_arrow_types(stream), group, names):
                     if batch.num_rows > start:
                         yield _cast(batch.slice(start), self.schema)
                     start = max(0, start - batch.num_rows)
@@ -261,7 +261,7 @@ class ParquetContent:
         """Returns a batch with INT96 columns as `exact_times` returns them.
 
         Args:
-            batch: of a row group.
+            batch: batch of a row group.
             group: its number.
             start: the number of the batch's first row in the row group.
         """
@@ -278,18 +278,18 @@ class ParquetContent:
 
         if self._seconds_of_group is None or self._seconds_of_group[0] != group:
             with open_bytes(self.path) as stream:  # another one, because pyarrow reads ahead in threads
-                file = _opened(pq, stream, coerce_int96_timestamp_unit="s")
+                file = _open_parquet(pq, stream, coerce_int96_timestamp_unit="s")
                 self._seconds_of_group = group, file.read_row_group(group, columns=self.int96_columns)
         return self._seconds_of_group[1]
 
     _seconds_of_group: tuple[int, Any] | None = None
 
 
-def _opened(pq: Any, stream: Any, **options: Any) -> Any:
+def _open_parquet(pq: Any, stream: Any, **options: Any) -> Any:
     return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
 
 
-def _read(file: Any, group: int, names: Sequence[str]) -> Iterator[Any]:
+def _read_row_group(file: Any, group: int, names: Sequence[str]) -> Iterator[Any]:
     """Yields the columns of a row group in batches of so many rows that they fit into memory."""
     row_group = file.metadata.row_group(group)
     row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
@@ -313,7 +313,7 @@ def _without_arrow_types(stream: Any) -> Any:
 
     footer = _footer_of(stream).replace(b"ARROW:schema", b"ARROW.schema")
     alone = b"".join((_MAGIC, footer, struct.pack("<I", len(footer)), _MAGIC))
-    return _opened(pq, stream, metadata=pq.read_metadata(io.BytesIO(alone)))
+    return _open_parquet(pq, stream, metadata=pq.read_metadata(io.BytesIO(alone)))
 
 
 def _has_fixed_lists(kind: Any) -> bool:

@@ -23,9 +23,9 @@ class ColumnChunk:
     """The declarations about a column in a row group.
 
     Attributes:
-        num_values: how many values and nulls it has, including one for each empty list; -1 if they are encrypted.
+        num_values: number of its values and nulls, including one for each empty list; -1 if they are encrypted.
         is_encrypted: its pages cannot be read without a key.
-        num_nulls: how many values are null; None if that is not declared.
+        num_nulls: number of nulls; None if that is not declared.
         bounds: its least and its greatest value in the order of the column's type, as they are stored; None if they are
             not declared.
     """
@@ -63,19 +63,19 @@ def _row_group(reader: _Reader) -> list[ColumnChunk]:
     columns: list[ColumnChunk] = []
     for field, kind in reader.fields():
         if (field, kind) == (1, _LIST):  # RowGroup.columns
-            columns += [_column(reader) for _ in range(reader.num_structs())]
+            columns += [_read_column_chunk(reader) for _ in range(reader.num_structs())]
         else:
             reader.skip(kind)
     return columns
 
 
-def _column(reader: _Reader) -> ColumnChunk:
+def _read_column_chunk(reader: _Reader) -> ColumnChunk:
     """Reads a ColumnChunk struct; the bounds are None unless the statistics contain both of them."""
     is_encrypted, num_values = False, -1
     statistics: dict[int, Any] = {}
     for field, kind in reader.fields():
         if (field, kind) == (3, _STRUCT):  # ColumnChunk.meta_data
-            num_values, statistics = _metadata(reader)
+            num_values, statistics = _read_column_metadata(reader)
         else:
             is_encrypted |= field == 8  # ColumnChunk.crypto_metadata
             reader.skip(kind)
@@ -84,7 +84,7 @@ def _column(reader: _Reader) -> ColumnChunk:
     return ColumnChunk(num_values, is_encrypted, statistics.get(3), bounds)  # Statistics.null_count
 
 
-def _metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
+def _read_column_metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
     """Returns the number of values, and the numbers and bytes of the statistics by the numbers of their fields."""
     num_values = -1
     statistics: dict[int, Any] = {}

@@ -142,7 +142,7 @@ def read_sound(data: bytes) -> Sound:
         raise InputError(
             f"expected {file_of_kind}, got an error of libsndfile: {reason(error).removesuffix('.')}. {GET_AGAIN}"
         ) from error
-    sound = Sound(info, _exact(decoded, samples))
+    sound = Sound(info, _exact_samples(decoded, samples))
     if layout.md5 and _md5(sound) != layout.md5:
         raise InputError(f"expected the samples of the checksum in the FLAC file, got others. {GET_AGAIN}")
     return sound
@@ -225,7 +225,7 @@ def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: i
         raise InputError(f"expected {layout.num_bytes:,} bytes of samples, as declared, got {num_bytes:,}. {GET_AGAIN}")
 
 
-def _exact(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
+def _exact_samples(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
     """Returns the samples of a file, given what libsndfile decodes them to.
 
     Args:

@@ -214,13 +214,13 @@ def _wav(data: bytes, start: int) -> Layout:
     chunks = list(_chunks(data, start + 12, order, sizes))
     if riff not in (0, 0xFFFFFFFF) and riff > len(data) - start:  # off by 8 is a common mistake, and no byte is lost
         _check_complete(start + 8 + riff, len(data))
-    body, header = _only(chunks, b"data"), _only(chunks, b"fmt ")
+    body, header = _only_chunk(chunks, b"data"), _only_chunk(chunks, b"fmt ")
     if header.start > body.start:
         raise InputError(f"expected the chunk 'fmt ' before 'data'. {CONVERT}")
     return _wav_layout(data[header.start : header.start + header.size], order, body, start)
 
 
-def _only(chunks: list[_Chunk], name: bytes) -> _Chunk:
+def _only_chunk(chunks: list[_Chunk], name: bytes) -> _Chunk:
     """Returns the only chunk of a name; raises InputError if there is none, or if there are several."""
     named = [chunk for chunk in chunks if chunk.name == name]
     if len(named) != 1:
@@ -285,7 +285,7 @@ def _w64(data: bytes, start: int) -> Layout:
         position += -(-size // 8) * 8
     if data[start + total :].strip(b"\0"):
         raise InputError(f"expected {total:,} bytes, got {len(data) - start:,}. {GET_AGAIN}")
-    header, body = _only(chunks, b"fmt "), _only(chunks, b"data")
+    header, body = _only_chunk(chunks, b"fmt "), _only_chunk(chunks, b"data")
     return _wav_layout(data[header.start : header.start + header.size], "<", body, start)
 
 
@@ -295,7 +295,7 @@ def _aiff(data: bytes, start: int) -> Layout:
     chunks = list(_chunks(data, start + 12, ">", {}))
     if total > len(data) - start:
         _check_complete(start + 8 + total, len(data))
-    common, body = _only(chunks, b"COMM"), _only(chunks, b"SSND")
+    common, body = _only_chunk(chunks, b"COMM"), _only_chunk(chunks, b"SSND")
     channels, frames = struct.unpack_from(">HI", data, common.start)
     [offset] = struct.unpack_from(">I", data, body.start)
     if not channels or body.size < 8 + offset:

@@ -31,7 +31,7 @@ class Directory:
     """A directory of a TIFF file, which describes a picture.
 
     Attributes:
-        order: of bytes, `<` or `>`.
+        order: order of bytes, `<` or `>`.
         data: the file.
         tags: tag -> type, number of values, and where they start.
     """
@@ -71,7 +71,7 @@ def directories(data: bytes) -> list[Directory]:
     Raises:
         DamagedError: the file is damaged.
     """
-    return list(_read(data, subfiles=True))
+    return list(_read_directories(data, subfiles=True))
 
 
 def first_directory(data: bytes) -> Directory:
@@ -80,10 +80,10 @@ def first_directory(data: bytes) -> Directory:
     Raises:
         DamagedError: it is damaged.
     """
-    return next(_read(data, subfiles=False))
+    return next(_read_directories(data, subfiles=False))
 
 
-def _read(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
+def _read_directories(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
     """Yields the directories; see there."""
     order = {b"II": "<", b"MM": ">"}.get(data[:2])
     if order is None or len(data) < 8:
@@ -93,12 +93,12 @@ def _read(data: bytes, *, subfiles: bool) -> Iterator[Directory]:
         offset = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, 8 if is_big else 4)[0]
         if not offset:
             raise DamagedError("it has no directory")
-        yield from _chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles)
+        yield from _read_chain(data, order, offset, set(), is_big=is_big, subfiles=subfiles)
     except struct.error:
         raise DamagedError(f"the file ends at byte {len(data)}, in a directory") from None
 
 
-def _chain(
+def _read_chain(
     data: bytes, order: str, offset: int, seen: set[int], *, is_big: bool, subfiles: bool
 ) -> Iterator[Directory]:
     """Yields the directory at an offset, its subfiles, and those that follow."""
@@ -117,7 +117,7 @@ def _chain(
         directory = Directory(order, data, tags)
         yield directory
         for inner in directory.numbers(SUBFILES) if subfiles else ():
-            yield from _chain(data, order, inner, seen, is_big=is_big, subfiles=False)
+            yield from _read_chain(data, order, inner, seen, is_big=is_big, subfiles=False)
         (offset,) = struct.unpack_from(f"{order}{'Q' if is_big else 'I'}", data, offset + size + count * step)
 
 

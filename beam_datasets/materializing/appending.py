@@ -38,7 +38,7 @@ from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.merging import Counts, KeyRanges, MergedSplit, merge_split, threads
-from beam_datasets.materializing.moving import in_two_splits, keys_elsewhere, stored_keys
+from beam_datasets.materializing.moving import duplicate_key_error, find_duplicate_keys, read_stored_keys
 from beam_datasets.materializing.plan import check_unchanged, described, target_dir
 from beam_datasets.materializing.selection import (
     Built,
@@ -106,7 +106,7 @@ class AppendOptions:
         names = ("num_shards", "min_shard_size", "max_shard_size")
         return ShardingOptions.of(**{name: getattr(self, name) for name in names})
 
-    def parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
+    def open_parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
         """Returns the published version to append to, and the info of the next version.
 
         Raises:
@@ -222,7 +222,7 @@ def plan_append(
         TypeError: keys to delete are of another type than those of the dataset.
     """
     options = options or AppendOptions()
-    parent, info = options.parent(source)
+    parent, info = options.open_parent(source)
     datasets, merged = _select_all(parent, [options.sources(one, parent.dataset_dir) for one in new], options.split)
     info = _join_features(info, datasets, union_features=options.union_features)
     options.sharding.check_splits(list(merged))
@@ -250,7 +250,7 @@ def plan_append(
         parent.dataset_dir,
         tuple(splits),
         options.sharding,
-        _lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
+        _make_lineage(datasets, merged, {planned.split: planned.counts for planned in splits}),
         tuple(sorted({name for one in datasets if one.manifest for name in one.manifest.options.get("libraries", ())})),
         tuple((key, was_published.get(i)) for i, key in enumerate(options.delete)),
         moved,
@@ -320,7 +320,7 @@ def _row_keys(datasets: Sequence[ReadOnlyBuilder], runs: Mapping[str, Sequence[S
                 published.check_options(theirs)
             if theirs is None or theirs.splits is None or not depends_on_key(published.splits):
                 column = (published.key or "").removeprefix("--key ") or None
-                row_keys[number] = stored_keys(dataset, number, runs, column, published.splits)
+                row_keys[number] = read_stored_keys(dataset, number, runs, column, published.splits)
     return row_keys
 
 
@@ -347,17 +347,17 @@ def _leave_out_moved(
     moved: dict[bytes, tuple[bytes, str, str]] = {}  # sort key, first and last split; several datasets may move one
     for number, keys in sorted(rows.items()):
         before = {name: sum(run.dataset < number for run in split_runs) for name, split_runs in runs.items()}
-        for duplicate in keys_elsewhere(keys, number, runs):
-            if duplicate.place in left_out[duplicate.other].get(duplicate.other_sort_key, ()):
+        for duplicate in find_duplicate_keys(keys, number, runs):
+            if duplicate.other_run_number in left_out[duplicate.other_split].get(duplicate.other_sort_key, ()):
                 continue
-            other = runs[duplicate.other][duplicate.place]
+            other = runs[duplicate.other_split][duplicate.other_run_number]
             if on_duplicate in ("error", "skip_identical") or other.dataset == number:
-                raise in_two_splits(duplicate, other)
+                raise duplicate_key_error(duplicate, other)
             if on_duplicate == "replace":
-                left_out[duplicate.other][duplicate.other_sort_key] = range(before[duplicate.other])
+                left_out[duplicate.other_split][duplicate.other_sort_key] = range(before[duplicate.other_split])
                 key = key_bytes(duplicate.key)
                 if other.dataset == 0 or key in moved:
-                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other, ""))
+                    sort_key, first, _ = moved.get(key, (duplicate.other_sort_key, duplicate.other_split, ""))
                     moved[key] = sort_key, first, duplicate.split
             else:
                 left_out[duplicate.split].setdefault(
@@ -527,7 +527,7 @@ def _next_info(parent: ReadOnlyBuilder, wanted: VersionOrStr) -> DatasetInfo:
     return parent.info.replace(version=version, data_dir=directory)
 
 
-def _lineage(
+def _make_lineage(
     datasets: Sequence[ReadOnlyBuilder], merged: Mapping[str, Sequence[SelectedSplit]], counts: Mapping[str, Counts]
 ) -> Lineage:
     """Returns the lineage of the next version: the sources of each split, and the numbers of changed examples."""
@@ -611,22 +611,24 @@ def append(
     Args:
         source: the published dataset: a name such as 'digits' or 'digits/small:1.*.*', or a version's directory. A name
             without a version means the highest one, whatever version a builder of this name would build.
-        new: what is appended: a published dataset, by name or directory, a builder, which is built in a temporary
+        new: the new data: a published dataset, by name or directory, a builder, which is built in a temporary
             directory, or a list of these. An example replaces or is skipped by the order of the list.
-        split: of what is appended, as in `beam_datasets.materialize`; None for all splits, each to the one of its name.
+        split: split of the new data, as in `beam_datasets.materialize`; None for all splits, each to the one of its
+            name.
         new_splits: whether splits that the published version lacks are added; otherwise they are an error.
         version: 'next', the lowest that the change allows: it is the next MAJOR, because slices get other examples; or
             a version that is not lower.
-        on_duplicate: what to do about a key that exists: 'error'; 'keep_old' keeps the published example; 'replace'
-            takes the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files
-            that are split by a value, such as a group, also a key of another split exists, with a record that differs.
+        on_duplicate: handling of a key that exists: 'error'; 'keep_old' keeps the published example; 'replace' takes
+            the new one; 'skip_identical' keeps it if the records are equal, else it is an error. Of rows of files that
+            are split by a value, such as a group, also a key of another split exists, with a record that differs.
         delete: keys whose examples are left out, of the published and of the new ones.
         data_dir: root of the datasets, for names; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
             The next version is put beside the published one.
         source_data_dir: root for names of what is appended; None for `data_dir`, and then the one without.
-        storage_options: of the store of `data_dir`; see `beam_datasets.materialize`.
-        source_storage_options: of the stores of what is appended; see there.
-        num_shards: of each split, one number for all or {split: number}; None chooses by the size rule.
+        storage_options: options of the store of `data_dir`; see `beam_datasets.materialize`.
+        source_storage_options: options of the stores of the appended data; see there.
+        num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
+            rule.
         min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
         max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
         share_shards: published shards in whose range of keys nothing changes are hard links to them, or copies by the
@@ -634,9 +636,9 @@ def append(
             before what is appended. The other records make shards of their own.
         union_features: whether features that one of the datasets lacks may be missing in the next version; otherwise
             they are an error. Class labels and images cannot be missing.
-        take_changed: of builders of files, which take only files of which the published version was not built: whether
-            files that have changed since are taken, too. A warning names them. A file has changed if its size has, or
-            if its time and its checksum have.
+        take_changed: for builders of files, which take only files from which the published version was not built:
+            whether files that have changed since are taken, too. A warning names them. A file has changed if its size
+            has, or if its time and its checksum have.
         compare_checksums: whether the checksums of all files are compared, also of those with the same size and time.
         progress: called about twice a second with how much is written.
 
@@ -696,7 +698,7 @@ def build_sources(
     if not any(map(_is_builder, new)):
         yield source, list(new), []
         return
-    parent, _ = options.parent(source)
+    parent, _ = options.open_parent(source)
     build_root = parent.dataset_dir
     if storage.is_remote(build_root):
         build_root = storage.join(tempfile.gettempdir(), BUILD)
@@ -794,8 +796,10 @@ def _build(builder: Any) -> list[Built]:
     if keys is not None:
         selected = select_splits(named_splits(None, dataset), Sources([], opened=[dataset]))
         runs = {split.name: split.runs for split in selected}
-        for duplicate in keys_elsewhere(keys, 0, runs):
-            raise in_two_splits(duplicate, runs[duplicate.other][duplicate.place], builder.places_of(duplicate.key))
+        for duplicate in find_duplicate_keys(keys, 0, runs):
+            raise duplicate_key_error(
+                duplicate, runs[duplicate.other_split][duplicate.other_run_number], builder.places_of(duplicate.key)
+            )
     return [dataset]
 
 

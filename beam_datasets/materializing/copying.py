@@ -21,7 +21,7 @@ from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitCopy:
-    """What the shards of a split are copied of.
+    """Source records of the shards of a split.
 
     Attributes:
         split: the split's name.
-        num_shards: of the split.
+        num_shards: number of shards of the split.
         keyed: whether the records have sort keys.
         files: all records, in order.
         num_bytes: framed size of all records.
@@ -67,11 +67,11 @@ class SplitCopy:
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """What all shards are copied of.
+    """Source records of all shards.
 
     Attributes:
         splits: in the order in which they are asked for.
-        requests: what preparing the ranges has taken.
+        requests: I/O counts of preparing the ranges.
     """
 
     splits: tuple[SplitCopy, ...]
@@ -110,7 +110,7 @@ def plan_prepared(ranges: RecordRanges, prepared: Iterable[RecordRange], shardin
             )
         longest_last = sorted(parts, key=lambda part: part.file.skip + part.file.take)
         indexes = {part.file.filename: part.index_path for part in longest_last if part.index_path is not None}
-        files, num_bytes = _columns([part.file for part in parts]), sum(part.num_bytes for part in parts)
+        files, num_bytes = _to_file_instructions([part.file for part in parts]), sum(part.num_bytes for part in parts)
         splits.append(_split_copy(split, files, num_bytes, sharding, indexes))
     return CopyPlan(tuple(splits), storage.sum_requests(part.requests for part in in_order))
 
@@ -127,7 +127,7 @@ def _split_copy(
     return SplitCopy(split.name, num_shards, split.keyed, files, num_bytes, indexes)
 
 
-def _columns(files: Sequence[FileInstruction]) -> FileInstructions:
+def _to_file_instructions(files: Sequence[FileInstruction]) -> FileInstructions:
     skip, take, examples = (
         np.array([getattr(file, name) for file in files], np.int64) for name in ("skip", "take", "examples_in_shard")
     )

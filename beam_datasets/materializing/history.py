@@ -30,8 +30,8 @@ class Judged:
     """A published version, and why it stays.
 
     Attributes:
-        name: of the version, `name/config:version`.
-        directory: of the version.
+        name: name of the version, `name/config:version`.
+        directory: directory of the version.
         kept: why it stays; '' if it can be removed.
     """
 
@@ -44,10 +44,10 @@ def add_tag(name: str, tag: str, data_dir: DataDir = None, storage_options: Opti
     """Gives a tag to a published version, which `prune` keeps then; returns the version's directory.
 
     Args:
-        name: of the version, such as 'clicks:3.0.0'; without a version the highest.
+        name: name of the version, such as 'clicks:3.0.0'; without a version the highest.
         tag: a word with letters, digits, `.`, `-` and `_`.
         data_dir: root of the datasets.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         DatasetNotFoundError: the version is not published.
@@ -108,11 +108,11 @@ def plan_prune(
     stays names it. One that was appended to is not kept for that: the next version has all its records.
 
     Args:
-        name: of the dataset, such as 'clicks' or 'clicks/small'.
-        keep: how many of the highest versions stay.
+        name: name of the dataset, such as 'clicks' or 'clicks/small'.
+        keep: number of the highest versions that stay.
         keep_tagged: whether versions with tags may be older; otherwise such a version is an error.
         data_dir: root of the datasets.
-        storage_options: of its store.
+        storage_options: options of its store.
 
     Raises:
         BeamDatasetsError: an old version has a tag, or a dataset of `data_dir` cannot be opened, so that what it needs
@@ -124,8 +124,8 @@ def plan_prune(
         raise ValueError(f"expected a dataset without a version, got {name!r}")
     root = catalog.root_dir(data_dir, storage_options)
     folder = storage.dirname(catalog.find_dataset_dir(f"{name}:latest", root))
-    all_versions = list(_published(root))
-    versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_version)
+    all_versions = list(_list_published(root))
+    versions = sorted((each for each in all_versions if storage.dirname(each.directory) == folder), key=_parse_version)
     label = versions[-1].name.rpartition(":")[0]
     reasons = {each.name: f"one of the highest {keep}" for each in versions[-keep:]}
     tagged = {f"{label}:{version}": tag for tag, version in tags_in(folder).items()}
@@ -137,9 +137,9 @@ def plan_prune(
                     "remove the tag."
                 )
             reasons[each.name] = f"tag {tagged[each.name]}"
-    opened = {each.name: published for each in all_versions if (published := _opened(each)) is not None}
+    opened = {each.name: published for each in all_versions if (published := _open_judged(each)) is not None}
     digests = {name: described(published).digest for name, published in opened.items()}
-    needs = {name: set(_named(published.lineage, digests)) for name, published in opened.items()}
+    needs = {name: set(_source_names(published.lineage, digests)) for name, published in opened.items()}
     while more := {
         need: f"the lineage of {by} names it"
         for by, names in needs.items()
@@ -148,10 +148,10 @@ def plan_prune(
     }:
         reasons |= more
     judged = [Judged(each.name, each.directory, reasons.get(each.name, "")) for each in versions]
-    return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _half_removed(folder)), *judged]
+    return [*(Judged(f"{label}:{name}", storage.join(folder, name)) for name in _find_half_removed(folder)), *judged]
 
 
-def _opened(judged: Judged) -> ReadOnlyBuilder | None:
+def _open_judged(judged: Judged) -> ReadOnlyBuilder | None:
     """Returns a version, or None if another process has removed it meanwhile."""
     try:
         return builder_from_directory(judged.directory)
@@ -162,24 +162,24 @@ def _opened(judged: Judged) -> ReadOnlyBuilder | None:
         raise BeamDatasetsError(f"{problem} Mend it, or move it away.") from error
 
 
-def _half_removed(folder: str) -> list[str]:
+def _find_half_removed(folder: str) -> list[str]:
     """Returns the versions whose removal from an object store was not completed."""
     marks = _mark_path(folder)
     names = storage.list_dir(marks) if storage.is_remote(folder) and storage.is_dir(marks) else []
     return [name for name in names if Version.is_valid(name) and not catalog.is_published(storage.join(folder, name))]
 
 
-def _version(judged: Judged) -> Version:
+def _parse_version(judged: Judged) -> Version:
     return Version(storage.basename(judged.directory))
 
 
-def _published(root: str) -> Iterator[Judged]:
+def _list_published(root: str) -> Iterator[Judged]:
     for name in catalog.list_datasets(root):
         for full in catalog.list_published(name, root):
             yield Judged(full, storage.join(root, full.replace(":", "/")))
 
 
-def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
+def _source_names(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the datasets that a lineage names, except those that were appended to.
 
     What was appended may have been built for it, by a builder with the name of a published version. Then its digest
@@ -192,7 +192,7 @@ def _named(lineage: Lineage | None, digests: Mapping[str, str]) -> Iterator[str]
             yield dataset.full_name
         if dataset.source is not None:
             source = Lineage.from_json(dataset.source, path=f"the lineage of {dataset.full_name}")
-            yield from _named(source, digests)
+            yield from _source_names(source, digests)
 
 
 def remove_version(version: Judged) -> bool:

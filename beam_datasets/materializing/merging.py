@@ -35,8 +35,8 @@ from beam_datasets.materializing.plan import MAX_THREADS
 from beam_datasets.materializing.records import Opener, Records
 from beam_datasets.materializing.selection import SortedRun
 from beam_datasets.metadata.shards import shard_ends
-from beam_datasets.reading.blocks import usable_cores
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.elements.executor import usable_cores
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 RANGE_RECORDS = 1 << 16
 RANGE_FILES = 4
@@ -56,7 +56,7 @@ that has changed has its other rows, too."""
 
 
 class Counts(NamedTuple):
-    """What happens to the examples of a split.
+    """Numbers of examples of a split that are added, replaced, deleted or skipped.
 
     Attributes:
         added: new examples with keys that the published version lacks.
@@ -76,19 +76,19 @@ class Counts(NamedTuple):
 
 
 class _RangeCount(NamedTuple):
-    """What is known of a range once it is counted.
+    """Counts of a range of keys.
 
     Attributes:
-        num_examples: that it keeps.
+        num_examples: number of examples that the range keeps.
         num_bytes: their framed size in bytes.
-        counts: how it differs from the published version.
-        found: each key to delete that it has -> whether a published example has it.
+        counts: differences from the published version.
+        keys_to_delete: each key to delete that it has -> whether a published example has it.
     """
 
     num_examples: int
     num_bytes: int
     counts: Counts
-    found: dict[bytes, bool]
+    keys_to_delete: dict[bytes, bool]
 
 
 class _ShardBlock:
@@ -123,7 +123,7 @@ class KeyRanges:
     """The runs of a split, cut into ranges of keys.
 
     Attributes:
-        runs: what is merged, the published run first.
+        runs: runs that are merged, the published run first.
         has_published: whether the first run is published; not of a split that is new.
         on_duplicate: one of `ON_DUPLICATE`.
         delete: sort keys that are left out, ascending, as 16 bytes each.
@@ -162,7 +162,7 @@ class KeyRanges:
         """
         cuts = [_pivots(run, cut_at_shards and not run_number) for run_number, run in enumerate(runs)]
         pivots = np.unique(np.concatenate([np.empty(0, "S16"), *cuts]))
-        columns = [_places(run, pivots) for run in runs]
+        columns = [_count_before_pivots(run, pivots) for run in runs]
         listed = sorted(delete)
         delete_in = np.array([(delete[key].start, delete[key].stop) for key in listed], np.int64).reshape(-1, 2)
         cuts_of_runs = np.stack(columns, axis=1)
@@ -202,8 +202,8 @@ class KeyRanges:
         """Returns what is written of a range, in order, and how much that is.
 
         Args:
-            number: of the range.
-            openers: of each run's shards.
+            number: number of the range.
+            openers: openers of each run's shards.
             for_all: see `reading`.
             is_counted: whether records of repeated keys are compared; without, `replaced` is not known.
         """
@@ -223,15 +223,15 @@ class KeyRanges:
             firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(merge)), 0))[repeats]
             lasts = np.append(np.diff(repeats) != 1, True)  # of those with the same key
             if self.on_duplicate == "error":
-                differing = _differ(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
+                differing = _compare_records(merge, firsts[:MAX_COMPARED], repeats[:MAX_COMPARED])
                 shown = next((pair_index for pair_index, differs in enumerate(differing) if differs), None)
                 more = "" if shown is None else ", and differ"
                 raise self._duplicate(number, merge, int(firsts[shown or 0]), int(repeats[shown or 0]), more)
             if self.on_duplicate == "replace" and is_counted:
                 chosen = lasts & published[firsts]
-                replaced = sum(_differ(merge, firsts[chosen], repeats[chosen]))
+                replaced = sum(_compare_records(merge, firsts[chosen], repeats[chosen]))
             elif self.on_duplicate == "skip_identical" and is_counted:
-                for first, rank, differs in zip(firsts, repeats, _differ(merge, firsts, repeats)):
+                for first, rank, differs in zip(firsts, repeats, _compare_records(merge, firsts, repeats)):
                     if differs:
                         raise self._duplicate(number, merge, int(first), int(rank), ", and differ")
             keep = np.ones(len(merge), np.bool_)
@@ -282,7 +282,7 @@ class KeyRanges:
             run_number = int(np.searchsorted(ends, position, side="right"))
             run = self.runs[run_number]
             index = run.start + int(self.cuts[number + 1, run_number]) - (int(ends[run_number]) - position)
-            shown.append((run.example(index), show(_framed(merge, position)[12:-4])))
+            shown.append((run.example(index), show(_read_framed(merge, position)[12:-4])))
         high, low = merge.keys[merge.order[first]].tolist()
         key = high << 64 | low
         ordered = self.runs[0].rules[0].split is None and not self.runs[0].rules[0].salts
@@ -308,7 +308,7 @@ def _pivots(run: SortedRun, at_shards: bool) -> NDArray[np.bytes_]:
     return np.concatenate(pivots)
 
 
-def _places(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
+def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Returns how many keys of a run are before each pivot; first 0, and last how many there are."""
     places = np.zeros(len(pivots) + 2, np.int64)
     done = before = 0
@@ -338,31 +338,31 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
     )
 
 
-def _differ(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
+def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
     """Returns of pairs of ranks whether their records differ."""
 
     def differ(one: int, other: int) -> bool:
-        return bool(merge.sizes[one] != merge.sizes[other]) or _framed(merge, one) != _framed(merge, other)
+        return bool(merge.sizes[one] != merge.sizes[other]) or _read_framed(merge, one) != _read_framed(merge, other)
 
     return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
 
 
-def _framed(merge: Merge, place: int) -> bytes:
-    start = int(merge.starts[place])
-    return merge.reads[int(merge.block_of[place])](start, start + int(merge.sizes[place]))
+def _read_framed(merge: Merge, index: int) -> bytes:
+    start = int(merge.starts[index])
+    return merge.reads[int(merge.block_of[index])](start, start + int(merge.sizes[index]))
 
 
 @dataclass(frozen=True)
 class MergedSplit:
-    """What is written of a split.
+    """Split that is merged from published and new records.
 
     Attributes:
         split: its name.
-        ranges: what it is merged of.
+        ranges: ranges of keys that it is merged from.
         lengths: (ranges,) examples that each range keeps.
         num_bytes: framed size of the split in bytes.
-        borders: where each shard begins, in examples, and where the last one ends.
-        counts: how it differs from the published version.
+        borders: index of the first example of each shard, and the number of all examples.
+        counts: differences from the published version.
         shared: number of a shard -> the published shard that it is.
     """
 
@@ -441,9 +441,9 @@ def merge_split(
     A new split of which all examples are left out has no shards.
 
     Args:
-        name: of the split.
-        ranges: of its keys, cut at shards if there are any to share.
-        sharding: what decides its shards.
+        name: name of the split.
+        ranges: ranges of its keys, cut at shards if there are any to share.
+        sharding: options that decide its shards.
         published: the published shards that may be shared.
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
@@ -458,12 +458,12 @@ def merge_split(
     num_bytes, counts = sum(one.num_bytes for one in counted), Counts()
     for one in counted:
         counts = counts.plus(one.counts)
-    keys_to_delete = {key: is_published for one in counted for key, is_published in one.found.items()}
-    borders, shared = _shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
+    keys_to_delete = {key: is_published for one in counted for key, is_published in one.keys_to_delete.items()}
+    borders, shared = _divide_into_shards(name, ranges, sharding, published, counted) if lengths.sum() else ([0], {})
     return MergedSplit(name, ranges, lengths, num_bytes, tuple(borders), counts, shared), keys_to_delete
 
 
-def _shards(
+def _divide_into_shards(
     name: str,
     ranges: KeyRanges,
     sharding: ShardingOptions,

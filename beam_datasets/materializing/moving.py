@@ -1,4 +1,4 @@
-"""Finds keys of new rows in other splits, where they are if the value that decides the split of a row was corrected.
+"""Keys of new rows that another split has, because the value that decides the split of a row was corrected.
 
 Sort keys are hashed with the name of the split, so those of two splits cannot be compared. The keys of new rows are
 hashed as each other split does it, and looked up in the indexes; no record of the published version is read.
@@ -26,40 +26,40 @@ KEYS_AT_ONCE = 1 << 18
 """Keys of new rows that are held and looked up together; each time all indexes are read."""
 
 
-class Found(NamedTuple):
+class DuplicateKey(NamedTuple):
     """A key of a new row that another split has.
 
     Attributes:
         key: the key.
-        split: of the new row.
-        sort_key: in that split.
-        own: its run there.
-        other: the split that has it, too.
-        other_sort_key: in that one.
-        place: of the run in that one which has it.
+        split: split of the new row.
+        sort_key: sort key in that split.
+        run: its run there.
+        other_split: the split that has it, too.
+        other_sort_key: sort key in that split.
+        other_run_number: number of the run in that split that has the key.
     """
 
     key: Key
     split: str
     sort_key: bytes
-    own: SortedRun
-    other: str
+    run: SortedRun
+    other_split: str
     other_sort_key: bytes
-    place: int
+    other_run_number: int
 
 
-def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[SortedRun]]) -> Iterator[Found]:
+def find_duplicate_keys(rows: RowKeys, number: int, runs: Mapping[str, Sequence[SortedRun]]) -> Iterator[DuplicateKey]:
     """Yields the keys of a dataset that its other splits, or the datasets before it, have in another split.
 
     Args:
         rows: the keys of its rows. Those that no run has, as of rows that were not selected, do not count.
-        number: of the dataset in the runs.
+        number: number of the dataset in the runs.
         runs: split -> what it is merged of.
 
     Raises:
         MetadataError: an index is damaged or missing.
     """
-    for source_split, keys in _together(rows()):
+    for source_split, keys in _group_keys(rows()):
         for split, split_runs in runs.items():
             selected = [run for run in split_runs if (run.dataset, run.split) == (number, source_split)]
             if not selected:
@@ -67,39 +67,51 @@ def keys_elsewhere(rows: RowKeys, number: int, runs: Mapping[str, Sequence[Sorte
             taken = np.zeros(len(keys), np.bool_)
             sort_keys = _sort_keys(selected[0].rules[0], keys)
             for run in selected:
-                taken |= _has(run, sort_keys)
+                taken |= _contains_keys(run, sort_keys)
             keys_taken = [key for key, is_taken in zip(keys, taken.tolist()) if is_taken]
             sort_keys = sort_keys[taken]
-            for other, run_number, rule in _earlier(runs, split, number):
+            for other, run_number, rule in _earlier_runs(runs, split, number):
                 others = _sort_keys(rule, keys_taken)
-                for at in np.flatnonzero(_has(runs[other][run_number], others)).tolist():
-                    yield Found(
-                        keys_taken[at], split, _raw(sort_keys[at]), selected[0], other, _raw(others[at]), run_number
+                for at in np.flatnonzero(_contains_keys(runs[other][run_number], others)).tolist():
+                    yield DuplicateKey(
+                        keys_taken[at],
+                        split,
+                        _pad_key(sort_keys[at]),
+                        selected[0],
+                        other,
+                        _pad_key(others[at]),
+                        run_number,
                     )
 
 
-def in_two_splits(found: Found, other: SortedRun, places: Mapping[str, str] | None = None) -> DuplicateKeyError:
+def duplicate_key_error(
+    duplicate: DuplicateKey, other: SortedRun, places: Mapping[str, str] | None = None
+) -> DuplicateKeyError:
     """Returns the error about a key.
 
     Args:
-        found: the key.
+        duplicate: the key.
         other: the run of the other split that has it.
         places: split -> where its row is, if that is known.
     """
-    if other.dataset == found.own.dataset:
+    if other.dataset == duplicate.run.dataset:
         shown = "".join(f"\n  {split}: {location}" for split, location in (places or {}).items())
         return DuplicateKeyError(
-            f"{other.source} has the key {found.key!r} in two splits, {found.other!r} and {found.split!r}. Nothing was "
-            f"published. Correct a row, or give it another key.{shown and f' The rows:{shown}'}"
+            f"{other.source} has the key {duplicate.key!r} in two splits, {duplicate.other_split!r} and "
+            f"{duplicate.split!r}. Nothing was published. Correct a row, or give it another "
+            f"key.{shown and f' The rows:{shown}'}"
         )
     return DuplicateKeyError(
-        f"{other.source} has the key {found.key!r} in split {found.other!r}, and {found.own.source} in split "
-        f"{found.split!r}: what decides the split was changed. Nothing was published. Keep the first "
-        "(--on_duplicate keep_old), move it to the split of the last (replace), or give the new example another key."
+        f"{other.source} has the key {duplicate.key!r} in split {duplicate.other_split!r}, and "
+        f"{duplicate.run.source} in split {duplicate.split!r}: what decides the split was changed. "
+        "Nothing was published. Keep the first (--on_duplicate keep_old), move it to the split of the last (replace), "
+        "or give the new example another key."
     )
 
 
-def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -> Iterator[tuple[str, int, KeyRule]]:
+def _earlier_runs(
+    runs: Mapping[str, Sequence[SortedRun]], split: str, number: int
+) -> Iterator[tuple[str, int, KeyRule]]:
     """Yields the runs of other splits that are of a dataset or of those before it, by each of their rules."""
     for other, split_runs in runs.items():
         for run_number, run in enumerate(split_runs):
@@ -107,7 +119,7 @@ def _earlier(runs: Mapping[str, Sequence[SortedRun]], split: str, number: int) -
                 yield from ((other, run_number, rule) for rule in run.rules)
 
 
-def _together(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
+def _group_keys(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[str, list[Key]]]:
     """Yields (split, keys), at least `KEYS_AT_ONCE` at a time; at the end the remaining keys of each split."""
     held: dict[str, list[Key]] = {}
     for keys in rows:
@@ -130,11 +142,11 @@ def _as_text(key: Any) -> Any:
         return key
 
 
-def _raw(key: bytes) -> bytes:
+def _pad_key(key: bytes) -> bytes:
     return key.ljust(16, b"\0")  # NumPy drops zeros at the end
 
 
-def _has(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
+def _contains_keys(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
     """Returns of each sort key whether a run has it."""
     order = np.argsort(sort_keys)
     wanted, has_key = sort_keys[order], np.zeros(len(sort_keys), np.bool_)
@@ -146,14 +158,14 @@ def _has(run: SortedRun, sort_keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
     return has_key
 
 
-def stored_keys(
+def read_stored_keys(
     dataset: ReadOnlyBuilder, number: int, runs: Mapping[str, Sequence[SortedRun]], column: str | None, options: str
 ) -> RowKeys:
     """Returns what reads the keys of a published dataset from the column of which they were made.
 
     Args:
         dataset: the dataset.
-        number: of it in the runs.
+        number: number of the dataset in the runs.
         runs: split -> what it is merged of.
         column: its name, such as `id` or `user/id`; None if it is unknown.
         options: by which the version that it is appended to was split.

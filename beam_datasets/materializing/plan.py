@@ -60,7 +60,7 @@ from beam_datasets.metadata.manifest import Ascent, Lineage, SourceDataset, Spli
 from beam_datasets.metadata.names import DatasetName
 from beam_datasets.metadata.splits import SplitDict
 from beam_datasets.metadata.version import Version
-from beam_datasets.reading.blocks import usable_cores
+from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.opening import ReadOnlyBuilder, builder_from_directory
 
 MANY_RANGES = 1 << 14
@@ -76,10 +76,10 @@ class Job:
 
     Attributes:
         info: its description, without splits.
-        splits: what is read for each of its splits.
-        sharding: what decides its shards.
-        lineage: where it came from, as its manifest records it, as far as that is known before the run.
-        transform: what becomes of the records; None if they are copied as they are.
+        splits: sources of each of its splits.
+        sharding: options that decide its shards.
+        lineage: its origin, as its manifest records it, as far as that is known before the run.
+        transform: conversion of the records; None if they are copied unchanged.
         sources: the directories of what is read.
         inputs_of: the version whose input files are those of the dataset, because it has all of their rows; or None.
     """
@@ -104,7 +104,7 @@ class Job:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What readers of the dataset may not expect: repeated keys, and splits that are not in hash order.
+        """Notes for readers of the dataset: repeated keys, and splits that are not in hash order.
 
         Raises:
             MetadataError: an index of a source is damaged.
@@ -145,7 +145,7 @@ class Job:
 
     @cached_property
     def plan(self) -> CopyPlan | None:
-        """What goes into each shard; None if that is known only during the run.
+        """The source records of each shard; None if they are known only during the run.
 
         Raises:
             BeamDatasetsError: a split has fewer examples than shards are asked for.
@@ -169,7 +169,7 @@ class Job:
 
     @cached_property
     def ranges(self) -> RecordRanges:
-        """What is read together; larger in a large source, so that there are not too many."""
+        """The ranges that are each read at once; they are larger in a large source, which limits their number."""
         return RecordRanges(self.splits, max(RANGE_BYTES, self.num_bytes // MANY_RANGES))
 
 
@@ -232,13 +232,13 @@ def plan_job(
         transform = Transform(tuple(builder.info.features for builder in builders), names, chosen, condition)
     criteria = [] if where is None else [f"where {' '.join(where.split())}"]
     criteria += [] if chosen is None else [chosen.name]
-    identity = _identity(to, first, builders[0].info, root)
+    identity = _resolve_identity(to, first, builders[0].info, root)
     info = _info(builders, identity, trees[0], reshuffled=reshuffle is not None)
     for builder in builders:
         _check_apart(info.data_dir, builder)
     lineage = Lineage(
         tuple(map(described, builders)),
-        {one.name: _lineage(one, reshuffle) for one in selected},
+        {one.name: _split_lineage(one, reshuffle) for one in selected},
         " and ".join(criteria) or None,
         None if kept is None else tuple(kept),
         reshuffle,
@@ -278,7 +278,7 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
 
     Args:
         builder: the dataset.
-        names: what is kept, nested features as `objects.label`; a name keeps all that is below it. None keeps all.
+        names: features to keep, nested ones as `objects.label`; a name keeps all features below it. None keeps all.
 
     Raises:
         BeamDatasetsError: the dataset has no such feature; the message suggests one.
@@ -337,13 +337,13 @@ def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) 
 # -------------------------------------------------------------------------------------------------------- description
 
 
-def _identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
+def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo, root: str) -> DatasetIdentity:
     """Returns which dataset is written.
 
     Args:
         to: its name, or a part of it.
         source: provides what `to` leaves open.
-        info: of the first dataset that is read.
+        info: metadata of the first source.
         root: `data_dir`.
     """
     wanted = DatasetName.parse(to) if to else DatasetName(source.name, source.config_name)
@@ -432,7 +432,7 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
             )
 
 
-def _lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
+def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
     lineage = split.lineage()
     if reshuffle is None or lineage.keys is None:
         return lineage
@@ -453,10 +453,10 @@ def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir
     """Returns what is going to be published, with the directory of intermediate files, checked.
 
     Args:
-        job: what is materialized.
+        job: the planned job.
         workers: see `choose_spill_dir`.
         runner: name of the runner.
-        payload: how records travel that are shuffled: 'inline', 'spilled', or None for the workers' default.
+        payload: how shuffled records are sent: 'inline', 'spilled', or None for the workers' default.
         spill_dir: directory for intermediate files; None for beside the staging directory.
 
     Raises:

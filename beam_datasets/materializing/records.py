@@ -33,8 +33,8 @@ from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.runs import ahead
-from beam_datasets.reading.shards import INDEX_SUFFIX, Shard
+from beam_datasets.reading.records.prefetch import prefetched
+from beam_datasets.reading.records.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
     from beam_datasets.materializing.selection import SelectedSplit, SortedRun
@@ -55,7 +55,7 @@ class RecordRange:
     """Records of a shard that are read together.
 
     Attributes:
-        number: of the range among all ranges of the job, in the order of what is written.
+        number: number of the range among all ranges of the job, in the order of the output.
         split: the split that the records become part of.
         run: number of the sorted run of that split.
         dataset: number of the source.
@@ -65,7 +65,7 @@ class RecordRange:
         keyed: whether the records have sort keys.
         index_path: an index that was made of the file; None for the one beside it.
         num_bytes: framed size in bytes, once it is prepared.
-        requests: what the process that prepared it has done since it last counted.
+        requests: I/O counts of the process that prepared it, since its last count.
     """
 
     number: int
@@ -86,7 +86,7 @@ class RecordRanges:
     """All ranges of a job, each made when it is asked for.
 
     Attributes:
-        splits: what is read.
+        splits: the splits to read.
         range_bytes: larger parts of shards with indexes are divided, in bytes.
     """
 
@@ -95,7 +95,7 @@ class RecordRanges:
 
     @cached_property
     def _runs(self) -> list[tuple[SelectedSplit, int, SortedRun, FileInstructions, NDArray[np.int64]]]:
-        """Of each run: its split, its number there, itself, its files divided, and where each begins in the source."""
+        """For each run: its split, its number there, itself, its files divided, and where each begins in the source."""
         runs = []
         for split in self.splits:
             for number, run in enumerate(split.runs):
@@ -143,9 +143,9 @@ class Records:
     """Records of an open shard.
 
     Attributes:
-        file: which records.
+        file: file instruction of the records.
         shard: the shard, which closes its file after its last use.
-        offsets: where each record begins in the shard, and where the last one ends, in bytes.
+        offsets: first byte of each record in the shard, and the end of the last one.
         keys: their sort keys, (n, 16); None if they have none.
         ordered: whether the keys are ordered integers.
     """
@@ -168,7 +168,7 @@ class Records:
             return
         spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
         places = [self.offsets[first : stop + 1] for first, stop in spans]
-        buffers = ahead(
+        buffers = prefetched(
             (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in places),
             threads=int(remote),
         )
@@ -206,7 +206,7 @@ class Opener:
         """Opens the records of a file instruction.
 
         Args:
-            file: which records; the file name is the whole path.
+            file: the file instruction; its file name is the whole path.
             keyed: whether their sort keys are needed.
             index_path: an index that was made for a shard that has none; None for the shard's own.
 
@@ -259,25 +259,25 @@ class Filter:
 
     Attributes:
         name: `module:function`, as the manifest records it; of a file, the module is its name without `.py`.
-        function: what is called.
+        function: the function.
     """
 
     name: str
     function: Callable[[Any], Any]
 
     @classmethod
-    def of(cls, given: str | Callable[[Any], Any]) -> Filter:
+    def of(cls, function: str | Callable[[Any], Any]) -> Filter:
         """Returns the filter that a function, or its name, means.
 
         Raises:
             BeamDatasetsError: the function does not exist. What a module raises while it is imported passes through.
         """
-        if isinstance(given, str):
-            return cls._load(given)
-        if not callable(given):
-            raise BeamDatasetsError(f"the filter is {given!r:.100}, which cannot be called. {_FORM}.")
-        name = getattr(given, "__qualname__", type(given).__qualname__)
-        return cls(f"{getattr(given, '__module__', None) or type(given).__module__}:{name}", given)
+        if isinstance(function, str):
+            return cls._load(function)
+        if not callable(function):
+            raise BeamDatasetsError(f"the filter is {function!r:.100}, which cannot be called. {_FORM}.")
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return cls(f"{getattr(function, '__module__', None) or type(function).__module__}:{name}", function)
 
     @classmethod
     def _load(cls, text: str) -> Filter:
@@ -340,13 +340,13 @@ def _load_module(name: str, text: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Transform:
-    """What becomes of each record.
+    """Conversion of each record: the features that are kept, and the filter of examples.
 
     Attributes:
-        features: of each source.
-        names: what is kept of a record, by the names in it; None for all.
-        filter: which examples are kept; None for all.
-        where: which of them are given to the filter; None for all.
+        features: features of each source.
+        names: names of the features that are kept of a record; None for all.
+        filter: filter of the examples; None keeps all.
+        where: condition on the examples that are given to the filter; None for all.
     """
 
     features: tuple[Any, ...] = ()
@@ -378,7 +378,7 @@ class Transform:
 
     @cached_property
     def _compiled(self) -> dict[tuple[int, int], Callable[[list[Any]], list[int]]]:
-        """What evaluates `where` for a source in a thread."""
+        """The compiled `where` of each (source, thread)."""
         return {}
 
     def _chooser(self, whole: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
@@ -398,7 +398,7 @@ class Transform:
                     try:
                         places([record])
                     except (BeamDatasetsError, FeatureError, ExampleError) as error:
-                        raise type(error)(f"{_where(whole, records, first + index)}: {error}") from error
+                        raise type(error)(f"{_describe_record(whole, records, first + index)}: {error}") from error
                 raise
 
         return choose
@@ -412,20 +412,22 @@ class Transform:
             return None
         decode, name, chosen = compile_decoder(self.features[whole.dataset]), self.filter.name, self.filter.function
 
-        where = partial(_where, whole, records)
+        where = partial(_describe_record, whole, records)
 
-        def keep(place: int, record: bytes) -> bool:
+        def keep(index: int, record: bytes) -> bool:
             try:
                 example = decode(record)
             except (FeatureError, ExampleError) as error:
-                raise type(error)(f"{where(place)}: {error}") from error
+                raise type(error)(f"{where(index)}: {error}") from error
             try:
                 answer = chosen(example)
             except Exception as error:
-                raise BeamDatasetsError(f"{where(place)}: the filter {name} raised {_described(error)}") from error
+                raise BeamDatasetsError(
+                    f"{where(index)}: the filter {name} raised {_describe_user_error(error)}"
+                ) from error
             if not isinstance(answer, (bool, np.bool_)):
                 raise BeamDatasetsError(
-                    f"{where(place)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
+                    f"{where(index)}: the filter {name} returned {answer!r:.200} of type {type(answer).__name__}; "
                     "it must return True or False (a bool, or a NumPy bool)."
                 )
             return bool(answer)
@@ -433,22 +435,22 @@ class Transform:
         return keep
 
 
-def _where(whole: RecordRange, records: Records, place: int) -> str:
+def _describe_record(whole: RecordRange, records: Records, index: int) -> str:
     """Returns where a record is, for errors."""
-    file, byte, example = whole.file, records.offsets[place], f"{whole.source}[{whole.index + place}]"
-    return f"{file.filename}, byte {byte} (record {file.skip + place}; {example})"
+    file, byte, example = whole.file, records.offsets[index], f"{whole.source}[{whole.index + index}]"
+    return f"{file.filename}, byte {byte} (record {file.skip + index}; {example})"
 
 
 def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
     """Raises an error for records at these places whose size in bytes, not framed, is too large to be copied."""
     for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
         raise BeamDatasetsError(
-            f"{_where(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
+            f"{_describe_record(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
             f"{sizes[i]:,}. Leave it out by another slice, or copy whole files."
         )
 
 
-def _described(error: Exception) -> str:
+def _describe_user_error(error: Exception) -> str:
     """Returns what was raised and where in the user's code, without frames of this package."""
     user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
     places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]
@@ -462,8 +464,8 @@ def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> 
     """Returns what is to be copied of a range: records of the source's shard, or a file that is written for it.
 
     Args:
-        whole: which records.
-        transform: what becomes of them; None leaves them in their shard, and only finds out where each begins.
+        whole: the range of records.
+        transform: conversion of the records; None leaves them in their shard, and only finds out where each begins.
         directory: gets the files that are made.
 
     Raises:
@@ -489,7 +491,7 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
     with storage.open_writer(path) as writer:
-        for places, framed_sizes, framed in _framed(whole, records, transform):
+        for places, framed_sizes, framed in _frame_records(whole, records, transform):
             writer.write([framed])
             sizes.append(framed_sizes)
             kept.append(places)
@@ -499,7 +501,7 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
     return FileInstruction(path, 0, len(index), len(index)), index.shard_size
 
 
-def _framed(
+def _frame_records(
     whole: RecordRange, records: Records, transform: Transform | None
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Buffer]]:
     """Yields (places within the range, framed sizes, framed records) of those that are kept, a chunk at a time.
@@ -527,18 +529,18 @@ def blocks(
     """Yields the records of a range that are kept, in blocks, with the sort keys of a new order.
 
     Args:
-        whole: which records.
-        transform: what becomes of them; None for nothing.
+        whole: the range of records.
+        transform: conversion of the records; None leaves them unchanged.
         reshuffle: the salt of the order. Records without sort keys are ordered by their shard's name and their place.
-        block_size: about the size of a block in bytes.
-        spill_dir: where payload is spilled; None keeps it inline.
+        block_size: approximate size of a block in bytes.
+        spill_dir: directory for spilled payload; None keeps it inline.
     """
     salt = salt_of(reshuffle, whole.run)
     keys: list[bytes] = []
     sizes: list[NDArray[np.int64]] = []
     buffers: list[Buffer] = []
     records = Opener().open(whole.file, keyed=whole.keyed)
-    for places, framed_sizes, framed in _framed(whole, records, transform):
+    for places, framed_sizes, framed in _frame_records(whole, records, transform):
         keys += _old_keys(whole, records, places)
         sizes.append(framed_sizes)
         buffers.append(framed)

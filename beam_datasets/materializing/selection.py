@@ -1,4 +1,4 @@
-"""What a materialized dataset is made of: from expressions over published datasets to runs of their shards.
+"""Sources of a materialized dataset: from expressions over published datasets to runs of their shards.
 
     expression := term ('+' term)*
     term       := [SOURCE ':'] a split expression, such as `train[:10%]`
@@ -28,7 +28,7 @@ from beam_datasets.metadata.names import RESERVED_SPLITS, DatasetName, check_spl
 from beam_datasets.metadata.shards import FileInstructions
 from beam_datasets.metadata.splits import AbsoluteInstruction, AbstractSplit, Spec, SplitAdd
 from beam_datasets.reading.opening import ReadOnlyBuilder, open_published
-from beam_datasets.reading.shards import read_index
+from beam_datasets.reading.records.shards import read_index
 
 NameOrDir = str | os.PathLike[str]
 RowKeys = Callable[[], Iterable[Mapping[str, Sequence[Key]]]]
@@ -44,7 +44,7 @@ class Built(ReadOnlyBuilder):
     Attributes:
         builder_name: the class of its builder, which names it in a lineage, because it cannot be opened later.
         display_name: the same, with its config.
-        built_from: what names it in messages: its files, or its builder.
+        built_from: the name for messages: its files, or its builder.
         keys: yields keys of its rows by their splits that may be in another split; None if they are to be read from it.
     """
 
@@ -63,14 +63,14 @@ class SortedRun:
 
     Attributes:
         dataset: number of the source.
-        name: of the source, `name/config:version`.
+        name: name of the source, `name/config:version`.
         split: the source's split.
         start: index of the first example in it.
-        rules: of the sort keys; empty if there are none.
+        rules: rules of the sort keys; empty if there are none.
         files: the file instructions, with whole paths.
         num_bytes: framed size of each file instruction in bytes; an estimate unless `exact`.
         exact: whether the sizes are known to the byte.
-        built_from: what names the source in errors if it was built to be appended, such as its files; '' if it can be
+        built_from: the name of the source in errors if it was built to be appended, such as its files; '' if it can be
             opened by its name.
     """
 
@@ -86,7 +86,7 @@ class SortedRun:
 
     @property
     def source(self) -> str:
-        """What names the source in errors."""
+        """The name of the source, for errors."""
         return self.built_from or self.name
 
     def example(self, index: int) -> str:
@@ -99,9 +99,9 @@ class SelectedSplit:
     """A split that is to be written.
 
     Attributes:
-        name: of the split.
-        expression: what was asked for, in a form that does not depend on where the sources are.
-        reads: what the expression means.
+        name: name of the split.
+        expression: the requested expression, in a form that does not depend on the location of the sources.
+        reads: slices that the expression means.
         runs: the same, divided into runs of ascending keys.
     """
 
@@ -117,7 +117,7 @@ class SelectedSplit:
 
     @property
     def num_examples(self) -> int:
-        """How many examples are read."""
+        """The number of examples."""
         return sum(run.files.num_examples for run in self.runs)
 
     @property
@@ -127,7 +127,7 @@ class SelectedSplit:
 
     @property
     def exact(self) -> bool:
-        """Whether `num_bytes` is known to the byte, for which the shards must have indexes."""
+        """Whether `num_bytes` is exact, for which the shards must have indexes."""
         return all(run.exact for run in self.runs)
 
     @property
@@ -139,7 +139,7 @@ class SelectedSplit:
         """Returns what the manifest records of the split, if the order is kept.
 
         Args:
-            counts: how many examples of each run are written; None for all.
+            counts: number of written examples of each run; None for all.
         """
         counts = counts or [run.files.num_examples for run in self.runs]
         starts = np.cumsum(counts) - counts
@@ -154,7 +154,7 @@ class Sources:
     Attributes:
         data_dirs: roots of datasets, in the order in which they are searched for a name.
         labels: label -> name or directory.
-        options: of the sources' stores; see `storage.with_options_if_remote`.
+        options: options of the sources' stores; see `storage.with_options_if_remote`.
         beside: a path whose options are used for sources in the same bucket, if no others are given.
         opened: the datasets, in the order in which they were first named.
         names_first: whether `SelectedSplit.expression` names the first dataset, too.
@@ -245,7 +245,7 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
                 f"split is {splits!r}; needed: {{name: expression}}, one or several 'NAME=EXPRESSION', or None."
             )
         splits = {}
-        for name, expression in map(_named, texts):
+        for name, expression in map(_split_output_name, texts):
             if name in splits:
                 raise BeamDatasetsError(f"split {name!r} is given twice; join the two expressions with '+'.")
             splits[name] = expression
@@ -256,7 +256,7 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
     return dict(splits)
 
 
-def _named(text: Spec) -> tuple[str, Spec]:
+def _split_output_name(text: Spec) -> tuple[str, Spec]:
     """Returns (name of the output split, expression); the default name is that of the only split that is read.
 
     Raises:
@@ -265,7 +265,7 @@ def _named(text: Spec) -> tuple[str, Spec]:
     match = _NAMED.match(text) if isinstance(text, str) else None
     if match:
         return match["name"].strip(), match["expression"].strip()
-    names = {split.partition("[")[0] for _, split in _parted(str(text))}
+    names = {split.partition("[")[0] for _, split in _divide_expression(str(text))}
     name = names.pop()
     if names or name == "all":
         raise BeamDatasetsError(f"{str(text)!r} needs a split name: write NAME={text}")
@@ -296,7 +296,7 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     """Returns an expression in a form that does not depend on where the sources are, and what it means."""
     reads: list[Read] = []
     texts = []
-    for number, term in _terms(expression, sources):
+    for number, term in _parse_terms(expression, sources):
         source = sources.opened[number]
         parts = term.to_absolute(source.info.splits)
         source_name = source.display_name if isinstance(source, Built) else source.info.display_name
@@ -317,21 +317,21 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
     return text, reads
 
 
-def _terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
+def _parse_terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
     """Returns (number of the dataset, what is read of it) for each term."""
     if not isinstance(expression, str):
         given = AbstractSplit.from_spec(expression)
         return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
     return [
         (0 if source is None else sources.open(source), AbstractSplit.from_spec(split))
-        for source, split in _parted(expression)
+        for source, split in _divide_expression(expression)
     ]
 
 
-def _parted(expression: str) -> Iterator[tuple[str | None, str]]:
+def _divide_expression(expression: str) -> Iterator[tuple[str | None, str]]:
     """Yields (source, split) of each term; a source may have '+' in its name.
 
-    >>> list(_parted("train[:5] + /data/c++/things/1.0.0:test"))
+    >>> list(_divide_expression("train[:5] + /data/c++/things/1.0.0:test"))
     [(None, 'train[:5]'), ('/data/c++/things/1.0.0', 'test')]
     """
     parts: list[str] = []
@@ -360,13 +360,13 @@ def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
     index = read_index(first) if source.pool.indexed else None  # the split's other shards are taken to be alike
     for rules, start, stop in between(source.ascents(read.split), read.start, read.stop):
         files = FileInstructions.between(start, stop, split.offsets, paths)
-        num_bytes, exact = _sizes(source, read.split, files, indexed=index is not None)
+        num_bytes, exact = _run_sizes(source, read.split, files, indexed=index is not None)
         rules = rules if index is not None and index.has_keys else ()
         built_from = source.built_from if isinstance(source, Built) else ""
         yield SortedRun(read.dataset, name, read.split, start, rules, files, num_bytes, exact, built_from)
 
 
-def _sizes(
+def _run_sizes(
     source: ReadOnlyBuilder, name: str, files: FileInstructions, *, indexed: bool
 ) -> tuple[NDArray[np.int64], bool]:
     """Returns the framed size of each file instruction in bytes, and whether it is exact.
@@ -395,7 +395,7 @@ class Repeats:
     """Keys that occur more than once in a split.
 
     Attributes:
-        count: how many examples have the key of an example before them.
+        count: number of examples that have the key of an example before them.
         key: one of the keys: the integer that the author gave, or the hash that is stored.
         first: an example that has it, as a term of a split expression.
         second: another one.

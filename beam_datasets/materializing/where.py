@@ -29,7 +29,7 @@ from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.sequence import iter_nested_features
-from beam_datasets.reading.decoding import Decode, compose_many
+from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
 
@@ -55,10 +55,10 @@ _OUTSIDE = re.compile(r"pg_.*|has_.*|current_.*|.*_pg_.*|map_type_id_.*|session_
 
 @dataclass(frozen=True)
 class Where:
-    """Which examples are kept.
+    """Condition on the features of the examples that are kept.
 
     Attributes:
-        expression: of DuckDB's SQL, over the names of features.
+        expression: condition in DuckDB's SQL, over the names of features.
     """
 
     expression: str
@@ -76,7 +76,7 @@ class Where:
         """Returns the function from records to the places of those that are kept, ascending.
 
         Args:
-            features: of the records.
+            features: features of the records.
 
         Raises:
             MissingDependencyError: DuckDB or pyarrow is not installed.
@@ -85,9 +85,9 @@ class Where:
         """
         duckdb = framework("duckdb", needed_by="where=", name="DuckDB", extra="where")
         pa = framework("pyarrow", needed_by="where=", name="the package pyarrow", extra="where")
-        optional_columns = {name: _column(pa, feature.decoded()) for name, feature in features.items()}
+        optional_columns = {name: _arrow_converter(pa, feature.decoded()) for name, feature in features.items()}
         columns = {name: column for name, column in optional_columns.items() if column is not None}
-        connection = _connected(duckdb)
+        connection = _connect(duckdb)
         names = self._names(connection, features, columns)
         schema = pa.schema([(name, columns[name][0]) for name in names])
         source = f" FROM {_TABLE}" if names else ""
@@ -97,11 +97,11 @@ class Where:
             if names:
                 connection.register(_TABLE, pa.table(arrays, schema=schema))
             try:
-                with _limited(connection):
+                with _limiting(connection):
                     result = connection.execute(query)
                     return str(result.description[0][1]), next(iter(result.fetchnumpy().values()))
             except (duckdb.Error, MemoryError) as error:
-                raise self._error(_explained(duckdb, error), columns) from None
+                raise self._error(_explain_error(duckdb, error), columns) from None
 
         def chosen(arrays: list[Any]) -> list[int]:
             mask = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
@@ -140,7 +140,7 @@ class Where:
             parsed = json.loads(text)
             if parsed["error"]:
                 position = int(parsed.get("position", 0)) - len(before)
-                message = f"{parsed['error_message']}\n{_pointed(self.expression, position)}"
+                message = f"{parsed['error_message']}\n{_mark_position(self.expression, position)}"
                 raise self._error(message, columns)
         nodes = list(_nodes(parsed["statements"][0]["node"]["where_clause"]))
         self._check_functions(connection, nodes, columns)
@@ -148,7 +148,7 @@ class Where:
         known = {name.lower(): name for name in features}
         parameters = {name for node in nodes if node["class"] == "LAMBDA" for name in _parameters(node)}
         for name, node in refs.items():
-            pointed = _pointed(self.expression, node["query_location"] - len(before))
+            pointed = _mark_position(self.expression, node["query_location"] - len(before))
             if name not in known and name not in parameters:
                 hint = _with_dots(nodes, features) or did_you_mean(name, features)
                 raise self._error(f"unknown feature {name!r}.{hint}\n{pointed}", columns)
@@ -180,7 +180,7 @@ class Where:
         """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names."""
         labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
         for label in labels:
-            for text in map(_text, sides):
+            for text in map(_constant_text, sides):
                 if isinstance(label, ClassLabel) and label.names and text is not None and text not in label.names:
                     message = f"{text!r} is not a label: expected one of {', '.join(label.names[:_MAX_NAMES])}"
                     more = ", ..." if len(label.names) > _MAX_NAMES else ""
@@ -193,7 +193,7 @@ class Where:
         )
 
 
-def _connected(duckdb: Any) -> Any:
+def _connect(duckdb: Any) -> Any:
     """Returns a connection to a database in memory, which reaches nothing outside and cannot be set otherwise."""
     settings = {
         "enable_external_access": "false",
@@ -214,7 +214,7 @@ _limits: list[tuple[int, int]] = []  # of this process before those of threads t
 
 
 @contextlib.contextmanager
-def _limited(connection: Any) -> Iterator[None]:
+def _limiting(connection: Any) -> Iterator[None]:
     """Interrupts a query after `MAX_SECONDS`, and lets it fail beyond `MAX_BYTES`, which DuckDB counts only in part."""
     timer = threading.Timer(MAX_SECONDS, connection.interrupt)
     timer.daemon = True
@@ -245,7 +245,7 @@ def _data_bytes() -> int:
         return 0
 
 
-def _explained(duckdb: Any, error: Exception) -> str:
+def _explain_error(duckdb: Any, error: Exception) -> str:
     """Returns what an error of DuckDB means; those of limits name them."""
     if isinstance(error, duckdb.InterruptException):
         return f"it takes more than {MAX_SECONDS:g} s for a block of examples"
@@ -265,25 +265,25 @@ def _with_dots(nodes: list[Any], features: Any) -> str:
     """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none."""
     nested = {path.lower(): ".".join(steps) for path, steps, _ in iter_nested_features(features) if len(steps) > 1}
     for node in nodes:
-        names = "/".join(_divided(node))
+        names = "/".join(_names_in_divisions(node))
         for path, dotted in sorted(nested.items(), reverse=True):  # the deepest first
             if names and (names == path or names.startswith(f"{path}/")):
                 return f" In an expression {path} is a division; the feature is {dotted}."
     return ""
 
 
-def _divided(node: Any) -> list[str]:
+def _names_in_divisions(node: Any) -> list[str]:
     """Returns the names in a chain of divisions; none if there are other things in it."""
     if node["class"] == "COLUMN_REF":
         return [name.lower() for name in node["column_names"]]
     if node.get("function_name") != "/":
         return []
     children = [argument["expression"] for argument in node.get("arguments", ())]  # of DuckDB 2
-    parts = [_divided(child) for child in children or node.get("children", ())]
+    parts = [_names_in_divisions(child) for child in children or node.get("children", ())]
     return [name for part in parts for name in part] if all(parts) else []
 
 
-def _text(node: Any) -> str | None:
+def _constant_text(node: Any) -> str | None:
     """Returns the text of a constant; None for other nodes."""
     literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
     if node["class"] != "CONSTANT":
@@ -292,7 +292,7 @@ def _text(node: Any) -> str | None:
     return literal.get("text", value.get("value")) if is_text else None
 
 
-def _pointed(expression: str, position: int) -> str:
+def _mark_position(expression: str, position: int) -> str:
     """Returns the line of an expression with a mark below a place."""
     position = min(max(position, 0), len(expression))
     start = expression.rfind("\n", 0, position) + 1
@@ -312,7 +312,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(inner)
 
 
-def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
+def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     """Returns the Arrow type of a feature, and the function from its decoded values to an array; None for neither."""
     if isinstance(feature, ClassLabel):
         if not feature.names:
@@ -320,7 +320,9 @@ def _column(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
         named = dict(enumerate(feature.names))  # -1 and numbers beyond have no name
         return pa.string(), lambda values: pa.array([named.get(value) for value in values], pa.string())
     if isinstance(feature, FeaturesDict):
-        fields = {name: column for name, child in feature.items() if (column := _column(pa, child)) is not None}
+        fields = {
+            name: column for name, child in feature.items() if (column := _arrow_converter(pa, child)) is not None
+        }
         if not fields:
             return None
         kind = pa.struct([(name, column[0]) for name, column in fields.items()])

@@ -41,16 +41,16 @@ class MetadataDict(dict[str, Any]):
 
 @dataclass(frozen=True)
 class DatasetIdentity:
-    """Which dataset it is.
+    """Name, config, version and directory of a dataset.
 
     Attributes:
         name: the dataset's, in snake case.
-        version: of the dataset.
+        version: version of the dataset.
         data_dir: the directory of this version.
-        module_name: where the builder is defined.
+        module_name: module that defines the builder.
         config_name: None where the dataset has no configs.
-        config_description: what the config is.
-        config_tags: of the config.
+        config_description: description of the config.
+        config_tags: tags of the config.
         release_notes: version -> what is new in it.
     """
 
@@ -98,10 +98,10 @@ class RedistributionInfo:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DatasetInfo(DatasetIdentity):
-    """What is known of a dataset, with the attributes of its identity, which are those of a builder that is given.
+    """Metadata of a dataset, with the attributes of its identity, which a given builder provides.
 
     Attributes:
-        description: of the dataset; common indentation is taken away.
+        description: description of the dataset; common indentation is taken away.
         features: the tree of feature connectors; a dict is taken for the FeaturesDict that it means.
         supervised_keys: (input, target) or (input, target, sample weight): names of features, or tuples and dicts of
             them; what `as_supervised` yields.
@@ -113,10 +113,10 @@ class DatasetInfo(DatasetIdentity):
         metadata: further facts, kept in metadata.json.
         redistribution_info: the licence by the name of TensorFlow Datasets: a dict when it is given, and a
             `RedistributionInfo` when it is read.
-        splits: what was written; empty before the dataset is built.
-        file_format: of the shards.
-        alternative_file_formats: in which the shards exist as well.
-        download_size: of the sources, in bytes; 0 where it is not known.
+        splits: the written splits; empty before the dataset is built.
+        file_format: file format of the shards.
+        alternative_file_formats: file formats of further copies of the shards.
+        download_size: size of the sources, in bytes; 0 if unknown.
         is_blocked: why the dataset must not be used; None where it may.
         extra: fields of a dataset_info.json that the rest would not write alike, by their names in snake_case.
 
@@ -203,7 +203,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns this info with what was published: its splits, and each field and class names that this leaves open.
 
         Args:
-            published: what is on disk, of the same version.
+            published: metadata on disk of the same version.
 
         Raises:
             MetadataError: it is of another dataset or version.
@@ -225,7 +225,7 @@ class DatasetInfo(DatasetIdentity):
 
     @property
     def initialized(self) -> bool:
-        """Whether the splits are known: the dataset is published."""
+        """Whether the splits are known, which means that the dataset is published."""
         return bool(self.splits)
 
     @property
@@ -252,7 +252,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns the text of dataset_info.json.
 
         Args:
-            splits: what to say of the splits, in the order in which they are to be stored; None for `self.splits`.
+            splits: text of the splits, in the order in which they are to be stored; None for `self.splits`.
         """
         values = {**self._values(), **self.extra}
         if splits is not None:
@@ -470,7 +470,7 @@ _EXPECTED = {str: "a string", int: "an integer of 64 bits, as a string or a numb
 
 def to_text(values: Mapping[str, Any]) -> str:
     """Returns the text of dataset_info.json for values by their names in snake_case."""
-    return json.dumps(_write(_INFO, values), indent=2, sort_keys=True)
+    return json.dumps(_value_to_json(_INFO, values), indent=2, sort_keys=True)
 
 
 def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
@@ -488,7 +488,7 @@ def from_text(text: str | bytes, *, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MetadataError(f"{path} is not JSON: {error}.") from error
     try:
-        return dict(_read(_INFO, content, ""))
+        return dict(_parse_value(_INFO, content, ""))
     except MetadataError as error:
         raise MetadataError(f"{path}: {error}") from None
 
@@ -502,7 +502,7 @@ def camel_case(name: str) -> str:
     return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
 
 
-def _read(schema: Any, value: Any, where: str) -> Any:
+def _parse_value(schema: Any, value: Any, where: str) -> Any:
     """Validates a JSON value against a schema and converts it to Python; errors name the path `where`.
 
     Raises:
@@ -511,19 +511,19 @@ def _read(schema: Any, value: Any, where: str) -> Any:
     if schema == [int] and (numbers := _integers(value)) is not None:
         return numbers
     if isinstance(schema, list):
-        return [_read(schema[0], item, f"{where}[{i}]") for i, item in enumerate(_of_type(list, value, where))]
+        return [_parse_value(schema[0], item, f"{where}[{i}]") for i, item in enumerate(_of_type(list, value, where))]
     if schema is object:
         return _of_type(dict, value, where)
     if isinstance(schema, dict):
         content: dict[str, Any] = _of_type(dict, value, where)
         if "*" not in schema:
             return _read_message(schema, content, where)
-        keys = [_read(str, key, f"a key of {where}") for key in content]
-        return {key: _read(schema["*"], content[key], f"{where}.{key}") for key in keys}
+        keys = [_parse_value(str, key, f"a key of {where}") for key in content]
+        return {key: _parse_value(schema["*"], content[key], f"{where}.{key}") for key in keys}
     if schema is int:
-        number = _integer(value)
+        number = _json_to_int64(value)
         if number is None:
-            raise _wrong(where, value, _EXPECTED[int])
+            raise _field_error(where, value, _EXPECTED[int])
         return number
     if schema is str and type(value) is str and not is_unicode(value):
         raise MetadataError(
@@ -549,21 +549,21 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
         if name in message:
             raise MetadataError(f"field {path!r} is there twice, in camelCase and in snake_case.")
         if item is not None:
-            message[name] = _read(schema[name], item, path)
+            message[name] = _parse_value(schema[name], item, path)
     return message
 
 
 def _of_type(kind: Any, value: Any, where: str) -> Any:
     if type(value) is not kind:
-        raise _wrong(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
+        raise _field_error(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
     return value
 
 
-def _wrong(where: str, value: Any, expected: str) -> MetadataError:
+def _field_error(where: str, value: Any, expected: str) -> MetadataError:
     return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
 
 
-def _integer(value: Any) -> int | None:
+def _json_to_int64(value: Any) -> int | None:
     """Returns an integer of 64 bits, which JSON may have as a number or as a string; None for other values."""
     kind = type(value)
     is_integer = kind is int or (kind is float and value.is_integer())
@@ -585,19 +585,19 @@ def _integers(value: Any) -> list[int] | None:
     return numbers if 0 <= min(numbers, default=0) <= max(numbers, default=0) < 2**63 else None
 
 
-def _write(schema: Any, value: Any) -> Any:
-    """Converts a value to JSON, the inverse of `_read`: integers become strings, and default values are omitted."""
+def _value_to_json(schema: Any, value: Any) -> Any:
+    """Converts a value to JSON, the inverse of `_parse_value`: integers become strings, defaults are omitted."""
     if schema is int:
         return str(value)
     if isinstance(schema, list):
-        return [_write(schema[0], item) for item in value]
+        return [_value_to_json(schema[0], item) for item in value]
     if not isinstance(schema, dict):
         return value
     if "*" in schema:
-        return {key: _write(schema["*"], item) for key, item in value.items()} or None
+        return {key: _value_to_json(schema["*"], item) for key, item in value.items()} or None
     # Default values are left out, except messages and the one choice of several.
     kept = {k: v for k, v in value.items() if v or isinstance(v, Mapping) or k == "feature_key"}
-    written = {camel_case(name): _write(schema[name], item) for name, item in kept.items()}
+    written = {camel_case(name): _value_to_json(schema[name], item) for name, item in kept.items()}
     return {name: item for name, item in written.items() if item is not None}
 
 
@@ -680,12 +680,12 @@ def check_supervised_keys(keys: SupervisedKeys | None, features: Any = None, *, 
 
     Args:
         keys: to be checked.
-        features: of the dataset.
+        features: features of the dataset.
         path: the file that the keys were read from; None where code says them.
 
     Raises:
         ValueError: they do not fit; the message says what may have been meant.
-        MetadataError: likewise, of a file.
+        MetadataError: the same, for keys from a file.
     """
     from beam_datasets.features import FeaturesDict, Sequence
 

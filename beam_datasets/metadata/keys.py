@@ -95,7 +95,7 @@ def ordered_key(key: int | np.integer[Any]) -> bytes:
         InvalidKeyError: the key is not an integer, or outside [-2**127, 2**127).
     """
     try:
-        return (_integer(key) + _ZERO).to_bytes(SORT_KEY_SIZE, "big")
+        return (_key_to_int(key) + _ZERO).to_bytes(SORT_KEY_SIZE, "big")
     except OverflowError:
         raise InvalidKeyError(
             f"key {key} does not fit 128 bits; a key of a dataset without shuffling is an integer in [-2**127, 2**127)."
@@ -135,7 +135,7 @@ def _text_bytes(key: str) -> bytes:
         ) from error
 
 
-def _integer(key: object) -> int:
+def _key_to_int(key: object) -> int:
     """Converts an integer of Python or NumPy, or an array of one integer, to int.
 
     Raises:

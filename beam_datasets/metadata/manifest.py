@@ -31,11 +31,11 @@ from beam_datasets.metadata.split_by import meaning_of
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """How an author's key becomes the sort key that an index holds.
+    """Rule that turns an author's key into the sort key that an index holds.
 
     Attributes:
         split: the split whose name salts the hash; None for integer keys, which are kept in their order.
-        salts: of the reshufflings since, the first one first.
+        salts: salts of later reshufflings, the first one first.
     """
 
     split: str | None
@@ -63,7 +63,7 @@ class Ascent:
 
     Attributes:
         start: index of its first example.
-        rules: of its keys; several, where examples of several stretches were shuffled into one.
+        rules: rules of its keys; several, where examples of several stretches were shuffled into one.
     """
 
     start: int
@@ -90,10 +90,10 @@ class SourceDataset:
     Attributes:
         name: the dataset's; the class of the builder of what was built to be appended.
         config: None where it has no configs.
-        version: of the dataset; None of what was built to be appended, which cannot be opened.
+        version: version of the dataset; None for data that was built to be appended, which cannot be opened.
         digest: the digest of its manifest; where it has none, the SHA-256 of its other metadata files.
         digest_of: 'manifest' or 'metadata'.
-        source: where it came from itself, as its manifest says; None for a generated one.
+        source: its own origin, from its manifest; None for a generated one.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class SplitLineage:
-    """What a split was made of.
+    """Origin of the examples of a split.
 
     Attributes:
-        expression: what was asked for.
-        reads: what that means, in order.
+        expression: the requested expression.
+        reads: slices that the expression means, in order.
         keys: the stretches of its sort keys; None where it has none.
     """
 
@@ -144,23 +144,23 @@ class SplitLineage:
         """Returns what `to_json` made."""
         keys = value["keys"]
         if keys is not None:
-            ascents = [(_typed(int, start), rules) for start, rules in keys]
+            ascents = [(_check_type(int, start), rules) for start, rules in keys]
             keys = tuple(Ascent(start, tuple(map(_rule, rules))) for start, rules in ascents)
             if [a.start for a in keys] != sorted({a.start for a in keys}) or (keys and keys[0].start):
                 raise ValueError("the stretches of the keys do not follow one another")
         return cls(
-            _typed(str, value["expression"]),
-            tuple(Read(*map(_typed, (int, str, int, int), read)) for read in value["reads"]),
+            _check_type(str, value["expression"]),
+            tuple(Read(*map(_check_type, (int, str, int, int), read)) for read in value["reads"]),
             keys,
         )
 
 
 def _rule(value: Any) -> KeyRule:
     split, *salts = value
-    return KeyRule(split if split is None else _typed(str, split), tuple(_typed(str, salt) for salt in salts))
+    return KeyRule(split if split is None else _check_type(str, split), tuple(_check_type(str, salt) for salt in salts))
 
 
-def _typed(kind: type, value: Any) -> Any:
+def _check_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.100} is not a {kind.__name__}")
     return value
@@ -168,16 +168,16 @@ def _typed(kind: type, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a materialized dataset came from.
+    """Origin of a materialized dataset.
 
     Attributes:
-        datasets: what was read.
-        splits: what each split was made of.
+        datasets: the source datasets.
+        splits: origin of each split.
         filter: name of the function that chose among the examples, as `module:function`; None where all were kept.
         features: the features that were kept; None where all were.
         reshuffle: the salt of the new order; None where the order was kept.
-        appended: of the next version of the first dataset, made by `append`: for each split how many examples were
-            added, replaced, deleted and skipped; None for a materialized dataset.
+        appended: changes by `append`, if this is the next version of the first dataset: for each split how many
+            examples were added, replaced, deleted and skipped; None for a materialized dataset.
     """
 
     datasets: tuple[SourceDataset, ...]
@@ -240,11 +240,11 @@ _DIGEST_AT_END = re.compile(r',\n "digest": "([0-9a-f]{64})"\n}\n?\Z')
 
 @dataclass(frozen=True)
 class ShardColumns:
-    """What is known of the shards of a split: one entry a shard in each column.
+    """Sizes and checksums of the shards of a split: one entry per shard in each column.
 
     Attributes:
         num_examples: in the shard.
-        num_bytes: of its serialized examples, without what the file format adds.
+        num_bytes: size of its serialized examples in bytes, without the framing of the file format.
         file_bytes: size of the file.
         crc32c: CRC-32C of the file.
         index_crc32c: CRC-32C of the file's index.
@@ -270,7 +270,7 @@ class ShardColumns:
 
     @property
     def num_shards(self) -> int:
-        """How many shards the split has."""
+        """The number of shards of the split."""
         return len(self.num_examples)
 
     def _to_json(self) -> dict[str, list[Any]]:
@@ -305,18 +305,18 @@ def _from_hex(name: str, texts: list[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was published.
+    """Record of a published version: its shards, metadata files, builder, options and origin.
 
     Attributes:
         name: the dataset's.
         config: None where the dataset has no configs.
-        version: of the dataset.
+        version: version of the dataset.
         splits: the shards of each split.
         metadata: file name -> SHA-256 of dataset_info.json, features.json and the like, in hexadecimal digits.
-        builder: what made it, `module:class`.
-        options: what was asked for and decides what is written, and under "libraries" the name and version of each
-            library that determined bytes of encoded values, if there are any; anything that JSON expresses.
-        source: where a materialized dataset came from; None for a generated one.
+        builder: class that built it, as `module:class`.
+        options: options that decide the content, and under "libraries" the name and version of each library that
+            determined bytes of encoded values, if there are any; anything that JSON expresses.
+        source: origin of a materialized dataset; None for a generated one.
     """
 
     name: str
@@ -341,7 +341,7 @@ class Manifest:
     def _body(self) -> str:
         content = {name: value for name, value in self.__dict__.items() if name in _FIELDS}
         splits = {name: columns._to_json() for name, columns in self.splits.items()}
-        return _text({**content, "splits": splits, "format_version": FORMAT_VERSION, "needs": NEEDS})
+        return _format_json({**content, "splits": splits, "format_version": FORMAT_VERSION, "needs": NEEDS})
 
     @classmethod
     def from_text(cls, text: str | bytes, *, path: str) -> Manifest:
@@ -416,10 +416,10 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
             raise MetadataError(f"the SHA-256 of {name!r} is {sha256!r:.100}; needed: 64 hexadecimal digits.")
 
 
-def _check_keys(content: Any, known: set[str], whose: str) -> None:
+def _check_keys(content: Any, allowed: set[str], whose: str) -> None:
     keys = set(content) if isinstance(content, dict) else set()
-    if keys != known:
-        unknown, missing = sorted(keys - known), sorted(known - keys)
+    if keys != allowed:
+        unknown, missing = sorted(keys - allowed), sorted(allowed - keys)
         raise MetadataError(f"the fields {whose} differ: unknown are {unknown}, missing are {missing}.")
 
 
@@ -429,10 +429,10 @@ def _digest_of(text: str) -> str | None:
     return hashlib.sha256((text[: match.start()] + "\n}").encode()).hexdigest() if match else None
 
 
-def _text(value: Any, indent: str = "\n") -> str:
+def _format_json(value: Any, indent: str = "\n") -> str:
     if not isinstance(value, Mapping) or not value:
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    entries = (f"{json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value))
+    entries = (f"{json.dumps(key)}: {_format_json(value[key], indent + ' ')}" for key in sorted(value))
     return "{" + ",".join(f"{indent} {entry}" for entry in entries) + f"{indent}}}"
 
 
@@ -442,7 +442,7 @@ Stamp: TypeAlias = "tuple[int, float]"
 """A file's size in bytes, and the time of its last change in seconds since the epoch."""
 
 
-def _dotted(options: str | None) -> str:
+def _dotted_options(options: str | None) -> str:
     """Returns options that decide the key or the split of a row, where fields of objects are named with dots."""
     return (options or "").replace("/", ".")
 
@@ -476,9 +476,11 @@ class Inputs:
         Raises:
             InputError: they do not.
         """
-        is_key_other = None not in (self.key, other.key) and _dotted(self.key) != _dotted(other.key)
+        is_key_other = None not in (self.key, other.key) and _dotted_options(self.key) != _dotted_options(other.key)
         known = None not in (self.splits, other.splits)
-        if is_key_other or (known and meaning_of(_dotted(self.splits)) != meaning_of(_dotted(other.splits))):
+        if is_key_other or (
+            known and meaning_of(_dotted_options(self.splits)) != meaning_of(_dotted_options(other.splits))
+        ):
             raise InputError(
                 f"expected the options by which the published version was built, {self._options}, got "
                 f"{other._options}. Give the same ones, or examples are doubled or move to another split; to change "

@@ -37,7 +37,7 @@ _UNSAFE_IN_A_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class DatasetName:
-    """What a name such as `digits/small:1.*.*/rate=0.5` asks for.
+    """Parsed name of a dataset, such as `digits/small:1.*.*/rate=0.5`.
 
     Attributes:
         name: the dataset's, in snake case.
@@ -80,7 +80,7 @@ class DatasetName:
         for part in ("config", "version"):
             if match[part] is not None and part in kwargs:
                 raise ValueError(f"{text!r} gives {part} twice: {match[part]!r} and {kwargs[part]!r}.")
-        config, version = (_taken(kwargs, part) or match[part] for part in ("config", "version"))
+        config, version = (_pop_text(kwargs, part) or match[part] for part in ("config", "version"))
         if config is not None:
             check_config_name(config)
         return cls(camel_to_snake(match["name"]), config, version, kwargs, match["namespace"])
@@ -126,7 +126,7 @@ def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
     return kwargs
 
 
-def _taken(kwargs: dict[str, Scalar], name: str) -> str | None:
+def _pop_text(kwargs: dict[str, Scalar], name: str) -> str | None:
     return str(kwargs.pop(name)) if name in kwargs else None
 
 
@@ -174,7 +174,7 @@ def check_split_name(name: str, *, reserved: Iterable[str] = ()) -> str:
 
     Args:
         name: the split's.
-        reserved: of a split that is to be written, names in lower case that are not free, such as 'all'. Split
+        reserved: for a split that is to be written, names in lower case that are not free, such as 'all'. Split
             expressions must be able to name it, too.
 
     Raises:
@@ -223,14 +223,14 @@ def camel_to_snake(name: str) -> str:
 
 @dataclass(frozen=True)
 class ShardFilename:
-    """What the name of a shard says.
+    """Parsed name of a shard.
 
     Attributes:
         dataset: the dataset's name.
         split: the split's name.
         fileformat: such as 'tfrecord'.
-        shard_index: from 0.
-        num_shards: of the split.
+        shard_index: index of the shard, from 0.
+        num_shards: number of shards of the split.
     """
 
     dataset: str
@@ -255,7 +255,7 @@ class ShardFilename:
 
     @classmethod
     def is_valid(cls, filename: str) -> bool:
-        """Whether a name, without a directory before it, is that of a shard."""
+        """Returns whether a name, without a directory before it, is that of a shard."""
         return _FILENAME.match(filename) is not None
 
     def __str__(self) -> str:
@@ -266,7 +266,7 @@ class ShardFilename:
 
 @dataclass(frozen=True)
 class FilenameTemplate:
-    """How the shards of a split are called.
+    """Template for the names of the shards of a split.
 
     The template's variables are `{DATASET}`, `{SPLIT}`, `{FILEFORMAT}`, `{SHARD_INDEX}`, `{NUM_SHARDS}` and
     `{SHARD_X_OF_Y}`, which is the index, `-of-` and the number. The numbers have five digits or as many as the number

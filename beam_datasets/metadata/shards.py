@@ -1,4 +1,4 @@
-"""How many shards a split has, where each ends, and which parts of which shards make up a range of examples.
+"""Arithmetic of shards: their number, their ends, and the parts of shards that make up a range of examples.
 
 Integer arithmetic only, so that every machine cuts alike. The same functions serve the writer (ranks to shards) and
 the reader (slices to file instructions).
@@ -26,9 +26,9 @@ class FileInstruction:
 
     Attributes:
         filename: the shard.
-        skip: how many examples of the shard come before the run.
-        take: how many examples the run has.
-        examples_in_shard: how many examples the whole shard has.
+        skip: number of examples of the shard before the run.
+        take: number of examples of the run.
+        examples_in_shard: number of examples of the whole shard.
     """
 
     filename: str
@@ -45,7 +45,7 @@ class FileInstruction:
 
     @property
     def takes_all(self) -> bool:
-        """Whether the run takes all that follows what it skips, so that it ends where the shard does."""
+        """Whether the run extends to the end of the shard."""
         return self.skip + self.take == self.examples_in_shard
 
 
@@ -61,8 +61,8 @@ def choose_num_shards(
     count fit: then 1 up to 1024 GiB, and beyond as many as the examples allow.
 
     Args:
-        num_examples: of the split; 0 gives 0 shards.
-        num_bytes: of all serialized examples, without the 16 bytes that each takes in a TFRecord.
+        num_examples: number of examples of the split; 0 gives 0 shards.
+        num_bytes: size of all serialized examples, without the 16 bytes that each takes in a TFRecord.
         min_shard_size: in bytes, at least 1.
         max_shard_size: in bytes, at least `min_shard_size`.
 
@@ -124,12 +124,12 @@ class FileInstructions(Sequence[FileInstruction]):
     file instructions. `between` and `concatenate` make them.
 
     Attributes:
-        filenames: of each source of shards, all its shards' names.
-        source: which source each run is of, int64, shape (n,).
-        shard: which shard of it, likewise.
-        skip: how many examples of its shard each run leaves out before it, likewise.
-        take: how many examples each run has, at least one, likewise.
-        examples_in_shard: how many examples each run's whole shard has, likewise.
+        filenames: names of all shards of each source.
+        source: source of each run, int64, shape (n,).
+        shard: shard of each run in its source, likewise.
+        skip: number of examples of its shard before each run, likewise.
+        take: number of examples of each run, at least one, likewise.
+        examples_in_shard: number of examples of each run's whole shard, likewise.
     """
 
     filenames: Sequence[Sequence[str]]
@@ -151,7 +151,7 @@ class FileInstructions(Sequence[FileInstruction]):
             start: index of the first example.
             stop: index after the last one.
             offsets: see `shard_offsets`.
-            filenames: of the shards.
+            filenames: names of the shards.
 
         Raises:
             ValueError: the range is not in the split.
@@ -194,7 +194,7 @@ class FileInstructions(Sequence[FileInstruction]):
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
-        """How many examples come before each run, and last how many there are; shape (n + 1,)."""
+        """The number of examples before each run, and last the number of all; int64, shape (n + 1,)."""
         return np.concatenate([[0], np.cumsum(self.take)])
 
     def part(self, start: int, stop: int) -> FileInstructions:

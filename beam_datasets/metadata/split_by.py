@@ -1,4 +1,4 @@
-"""Which split an example belongs to: by the hash of a value, by its time, or by a name that it holds.
+"""Rules that assign an example to a split: by the hash of a value, by its time, or by a name that it holds.
 
 Each is a function of the value alone, so that an example never moves to another split when others are added.
 """
@@ -74,7 +74,7 @@ class SplitByHash:
         Raises:
             ValueError: a value is not a text, number, bool, date or time.
         """
-        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_text, values)]
+        texts = [whole[1] if (whole := _WHOLE.fullmatch(text)) else text for text in map(_lookup_text, values)]
         text = "\x00".join(texts).encode("utf-8", "surrogatepass")
         hashed = int.from_bytes(hashlib.md5(_SALT + text).digest(), "big")
         return self.names[bisect_right(self._stops, hashed)]
@@ -95,11 +95,11 @@ def meaning_of(options: str) -> Any:
     True
 
     Args:
-        options: as inputs.json has them: `--split_by`, `--train_until`, `--stratify` and `--splits`.
+        options: options of inputs.json: `--split_by`, `--train_until`, `--stratify` and `--splits`.
     """
     ways: dict[str, str] = {}
     splits: dict[str, list[str]] = {}
-    for name, value in _options(options):
+    for name, value in _parse_options(options):
         key, _, rest = value.partition("=")
         if name == "splits":
             splits.setdefault(key, []).append(rest)
@@ -119,12 +119,12 @@ def meaning_of(options: str) -> Any:
     return ways, meaning
 
 
-def _options(text: str) -> Iterator[tuple[str, str]]:
+def _parse_options(text: str) -> Iterator[tuple[str, str]]:
     """Yields name and value of each option of a text, whose values may be quoted as in a shell.
 
     Values were not quoted by earlier versions of the library: the words up to the next option are one value.
 
-    >>> list(_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
+    >>> list(_parse_options("--split_by column=part --splits 'train=x --y' --splits test=a b"))
     [('split_by', 'column=part'), ('splits', 'train=x --y'), ('splits', 'test=a b')]
     """
     try:
@@ -150,7 +150,7 @@ def _check_dict(name: str, value: Any) -> None:
         raise TypeError(f"{name}: expected a dict with what belongs to each split, got {value!r:.100}")
 
 
-def _text(value: Any) -> str:
+def _lookup_text(value: Any) -> str:
     """Converts a value to the text that `SplitByValue` looks up; whole floats are written as integers.
 
     Raises:
@@ -202,7 +202,7 @@ class SplitByTime:
             try:
                 if not dots:
                     raise ValueError(f"expected a range START..STOP, such as ..2026-01-01, got {text!r}")
-                first, last = (_moment(bound) if bound.strip() else None for bound in (start, stop))
+                first, last = (_to_comparable_time(bound) if bound.strip() else None for bound in (start, stop))
                 parsed_ranges.append((first, last, split))
             except ValueError as error:
                 raise ValueError(f"split {split!r}: {error}") from None
@@ -226,14 +226,14 @@ class SplitByTime:
         Raises:
             ValueError: the value is not a time, or not a number if the ranges are of numbers.
         """
-        moment = _moment(value)
+        moment = _to_comparable_time(value)
         if self._starts and isinstance(moment, datetime.datetime) != isinstance(self._starts[0], datetime.datetime):
             kind = "number" if isinstance(moment, datetime.datetime) else "date or time"
             raise ValueError(f"expected a {kind}, like the bounds of {dict(self.ranges)}, got {value!r:.60}")
         return str(self._sorted[bisect_right(self._starts, moment)][2])
 
 
-def _moment(value: Any) -> Any:
+def _to_comparable_time(value: Any) -> Any:
     """Returns a time as a datetime with a zone, and a number as an int or float."""
     if isinstance(value, np.generic):
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
@@ -298,7 +298,7 @@ class SplitByValue:
         Raises:
             ValueError: it is the value of none.
         """
-        text = _text(value).strip()
+        text = _lookup_text(value).strip()
         if text not in self._split_of:
             known = ", ".join(map(repr, self._split_of))
             raise ValueError(f"expected a value of a split: {known}; got {text!r}. Name it for a split")

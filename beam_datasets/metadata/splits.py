@@ -128,11 +128,11 @@ class ReadInstruction(AbstractSplit):
     """A slice of a split.
 
     Attributes:
-        split_name: of the split.
-        from_: where the slice begins; None for the split's begin. Negative counts from the end.
-        to: where it ends, exclusive; None for the split's end. Negative counts from the end.
-        unit: what both count: 'abs' examples, '%' percent, 'shard' shards.
-        rounding: of percentages. 'closest' to the nearest example, halves to the even one;
+        split_name: name of the split.
+        from_: start of the slice; None for the split's start. Negative counts from the end.
+        to: end of the slice, exclusive; None for the split's end. Negative counts from the end.
+        unit: unit of both: 'abs' examples, '%' percent, 'shard' shards.
+        rounding: rounding of percentages. 'closest' to the nearest example, halves to the even one;
             'pct1_dropremainder' makes all percents equally large and drops what is left over.
 
     Raises:
@@ -170,7 +170,7 @@ class ReadInstruction(AbstractSplit):
             if not is_number:
                 raise SplitError(f"{what}, got {value!r:.100}, which is not a number.")
             if not -100 <= value <= 100:
-                raise SplitError(f"{what} within [-100%, 100%], got {_number(value)}%.")
+                raise SplitError(f"{what} within [-100%, 100%], got {_format_limit(value)}%.")
             return int(value) if isinstance(value, numbers.Integral) else float(value)
         try:
             return operator.index(value)
@@ -179,7 +179,7 @@ class ReadInstruction(AbstractSplit):
 
     def to_absolute(self, splits: Mapping[str, Any]) -> list[AbsoluteInstruction]:
         """Returns the one range that the slice means; see `AbstractSplit.to_absolute`."""
-        split = _known(self.split_name, splits)
+        split = _find_split(self.split_name, splits)
         total = split.num_examples
         start = 0 if self.from_ is None else self._index(self.from_, split)
         stop = total if self.to is None else self._index(self._end(self.to, split), split)
@@ -229,7 +229,7 @@ class ReadInstruction(AbstractSplit):
         examples = percent * (total // 100)
         if examples != int(examples):
             raise SplitError(
-                f"split {str(self)!r}: {_number(percent)}% of {total} examples is {examples} with "
+                f"split {str(self)!r}: {_format_limit(percent)}% of {total} examples is {examples} with "
                 "rounding='pct1_dropremainder'. Give a whole percentage, or use rounding='closest'."
             )
         return int(examples)
@@ -238,7 +238,9 @@ class ReadInstruction(AbstractSplit):
         """Returns the slice as it is written in the language of splits."""
         if self.from_ is None and self.to is None:
             return self.split_name
-        begin, end = ("" if item is None else _number(item) + _SUFFIX[self.unit] for item in (self.from_, self.to))
+        begin, end = (
+            "" if item is None else _format_limit(item) + _SUFFIX[self.unit] for item in (self.from_, self.to)
+        )
         return f"{self.split_name}[{begin}:{end}]"
 
     def __repr__(self) -> str:
@@ -246,7 +248,7 @@ class ReadInstruction(AbstractSplit):
         return f"ReadInstruction({str(self)!r}{rounding})"
 
 
-def _number(value: float) -> str:
+def _format_limit(value: float) -> str:
     return repr(int(value) if value == value // 1 else float(value))
 
 
@@ -308,7 +310,7 @@ def even_splits(split: Spec, n: int, *, drop_remainder: bool = False) -> list[Ab
 
     Args:
         split: the expression to divide.
-        n: how many parts; none where it is not positive.
+        n: number of parts; not positive gives none.
         drop_remainder: whether all parts are to have exactly the same size.
 
     Examples:
@@ -328,8 +330,8 @@ def split_for_jax_process(
 
     Args:
         split: the expression to divide among the processes.
-        process_index: of this process; None asks JAX.
-        process_count: of all processes; None asks JAX.
+        process_index: index of this process; None asks JAX.
+        process_count: number of all processes; None asks JAX.
         drop_remainder: see `even_splits`.
 
     Raises:
@@ -363,7 +365,7 @@ def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
     return function(nest)
 
 
-def _known(name: str, splits: Mapping[str, Any]) -> Any:
+def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
     if name in splits:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
@@ -433,9 +435,9 @@ def _slice(name: str, borders: Sequence[tuple[float, Unit] | None], whole: str) 
     """
     begin, end = borders
     if begin and end and begin[1] != end[1]:
-        one, other = (_number(number) + _SUFFIX[unit] for number, unit in (begin, end))
+        one, other = (_format_limit(number) + _SUFFIX[unit] for number, unit in (begin, end))
         units = [_SUFFIX[unit] for _, unit in (begin, end)]
-        readings = [f"{name}[{_number(begin[0])}{unit}:{_number(end[0])}{unit}]" for unit in units]
+        readings = [f"{name}[{_format_limit(begin[0])}{unit}:{_format_limit(end[0])}{unit}]" for unit in units]
         raise SplitError(
             f"split {whole!r:.1000} mixes units: {one!r} is {_MEANING[begin[1]]}, {other!r} {_MEANING[end[1]]}. "
             f"Write {readings[0]!r:.1000} or {readings[1]!r:.1000}."
@@ -453,11 +455,11 @@ class SplitInfo:
 
     Attributes:
         name: such as 'train'.
-        shard_lengths: how many examples each shard has.
-        num_bytes: of all serialized examples, without what the file format adds.
-        filename_template: how the shards are called; None without files.
-        directory: that of the shards.
-        statistics: of the features, as a metadata file had them; nothing here computes any.
+        shard_lengths: number of examples of each shard.
+        num_bytes: size of all serialized examples in bytes, without the framing of the file format.
+        filename_template: template for the names of the shards; None without files.
+        directory: directory of the shards.
+        statistics: statistics of the features from a metadata file; nothing here computes any.
 
     Raises:
         MetadataError: the name or a number cannot be.
@@ -489,12 +491,12 @@ class SplitInfo:
 
     @property
     def num_examples(self) -> int:
-        """Of the split."""
+        """The number of examples of the split."""
         return int(self.offsets[-1])
 
     @property
     def num_shards(self) -> int:
-        """Of the split."""
+        """The number of shards of the split."""
         return len(self.shard_lengths)
 
     @cached_property
@@ -562,8 +564,8 @@ class SubSplitInfo:
     Attributes:
         instruction: the expression that selects it.
         file_instructions: the runs of shards that make it up.
-        directory: that of the shards.
-        count_bytes: what counts the bytes of runs; None where nothing can.
+        directory: directory of the shards.
+        count_bytes: function that returns the size of runs in bytes; None if it is unknown.
     """
 
     instruction: AbstractSplit
@@ -578,27 +580,27 @@ class SubSplitInfo:
 
     @property
     def num_examples(self) -> int:
-        """Of the slice."""
+        """The number of examples of the slice."""
         return self.file_instructions.num_examples
 
     @property
     def num_shards(self) -> int:
-        """How many runs of shards make up the slice."""
+        """The number of runs of shards that make up the slice."""
         return len(self.file_instructions)
 
     @property
     def shard_lengths(self) -> list[int]:
-        """How many examples of each shard the slice has."""
+        """The number of examples that the slice has of each shard."""
         return list(map(int, self.file_instructions.take))
 
     @property
     def examples_in_shards(self) -> list[int]:
-        """How many examples each of the shards has in all."""
+        """The number of all examples of each shard."""
         return list(map(int, self.file_instructions.examples_in_shard))
 
     @cached_property
     def num_bytes(self) -> int | None:
-        """Of the slice's serialized examples, without what the file format adds; None where it is not known."""
+        """The size of its serialized examples in bytes, without the framing of the file format; None if unknown."""
         return None if self.count_bytes is None else self.count_bytes(self.file_instructions)
 
     @property
@@ -636,7 +638,7 @@ class SplitDict(Mapping[str, SplitInfo]):
         Args:
             split_infos: the splits, in the order in which they are stored.
             dataset_name: whose they are, for errors.
-            count_bytes: what counts the bytes of runs of their shards; None where nothing can.
+            count_bytes: function that returns the size of runs of their shards in bytes; None if it is unknown.
 
         Raises:
             MetadataError: two splits have the same name.
@@ -694,7 +696,7 @@ class SplitDict(Mapping[str, SplitInfo]):
 
     @property
     def total_num_examples(self) -> int:
-        """Of all splits."""
+        """The number of examples of all splits."""
         return sum(info.num_examples for info in self.values())
 
     def replace(self, *, dataset_name: str | None = None, count_bytes: CountBytes | None = None) -> SplitDict:

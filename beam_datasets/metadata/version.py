@@ -36,7 +36,7 @@ class Version:
         major: the first number.
         minor: the second.
         patch: the third.
-        description: what the version is about.
+        description: description of the version.
         prepare_with: the version of the library that can generate this one; None where this library can.
 
     Examples:
@@ -67,8 +67,8 @@ class Version:
         Args:
             version: 'x.y.z', three numbers without leading zeros; or a Version, whose other attributes are kept
                 where they are not given.
-            description: what the version is about. A mapping in its place is `experiments`.
-            experiments: which experiments the version implements; those not named it does not.
+            description: description of the version. A mapping in its place is `experiments`.
+            experiments: {experiment: whether the version implements it}; it implements no others.
             prepare_with: the version of the library that can generate this version, where this one no longer can.
             tfds_version_to_prepare: the same by the name that TensorFlow Datasets gives it.
 
@@ -89,7 +89,7 @@ class Version:
         self._experiments = dict(experiments or {})
 
     def implements(self, experiment: enum.Enum) -> bool:
-        """Whether the version has an experiment switched on."""
+        """Returns whether the version has an experiment switched on."""
         return self._experiments.get(experiment, False)
 
     @property
@@ -103,7 +103,7 @@ class Version:
         return self.prepare_with
 
     def match(self, pattern: VersionOrStr) -> bool:
-        """Whether the version fits a pattern of three parts, each a number or `*`.
+        """Returns whether the version fits a pattern of three parts, each a number or `*`.
 
         Examples:
             >>> [Version("1.2.3").match(p) for p in ("1.*.*", "*.2.3", "2.*.*")]
@@ -122,7 +122,7 @@ class Version:
 
     @classmethod
     def is_valid(cls, version: VersionOrStr | None) -> bool:
-        """Whether a text is a version.
+        """Returns whether a text is a version.
 
         Examples:
             >>> Version.is_valid("1.2.3"), Version.is_valid("1.2"), Version.is_valid("1.*.*")
@@ -140,10 +140,10 @@ class Version:
         return hash(self.tuple)
 
     def __eq__(self, other: object) -> bool:
-        return other is not None and self.tuple == _operand(other)
+        return other is not None and self.tuple == _to_version(other)
 
     def __lt__(self, other: VersionOrStr) -> bool:
-        return self.tuple < _operand(other)
+        return self.tuple < _to_version(other)
 
 
 def _parse(version: VersionOrStr) -> tuple[int, int, int]:
@@ -163,7 +163,7 @@ def _parse(version: VersionOrStr) -> tuple[int, int, int]:
     return int(match[1]), int(match[2]), int(match[3])
 
 
-def _operand(other: object) -> tuple[int, int, int]:
+def _to_version(other: object) -> tuple[int, int, int]:
     if isinstance(other, (Version, str)):
         return _parse(other)
     raise TypeError(
@@ -173,7 +173,7 @@ def _operand(other: object) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class IsBlocked:
-    """Whether a version must not be used; its truth is `result`.
+    """Flag of a version that must not be used, with the reason; its truth value is `result`.
 
     Attributes:
         result: whether.

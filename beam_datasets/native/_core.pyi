@@ -53,7 +53,7 @@ class BlockIterator:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
 
-# runs.c: runs that blocks read by themselves; see reading/runs.py
+# runs.c: runs that blocks read by themselves; see reading/records/run_reader.py
 def run(
     owner: object,
     descriptor: int,
@@ -69,7 +69,7 @@ def run(
 # runs.c: threads that read ahead
 def set_threads(n: int, /) -> int: ...
 
-# records.c: records read at their places; see reading/shards.py
+# records.c: records read at their places; see reading/records/shards.py
 def read_record(descriptor: int, offsets: Buffer, record: int, /) -> bytes | None: ...
 def read_records(descriptor: int, offsets: Buffer, records: _Ints, /) -> list[bytes]: ...
 

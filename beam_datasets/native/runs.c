@@ -162,7 +162,7 @@ static PyObject *set_threads(PyObject *Py_UNUSED(module), PyObject *number) {
 
 /* Runs: consecutive records of an open file, which a block reads a chunk at a time, without the GIL.
  *
- * A chunk that cannot be read is NULL without an exception: the caller (beam_datasets/reading/runs.py) reads it again
+ * A chunk that cannot be read is NULL without an exception: the caller (reading/records/run_reader.py) reads it again
  * and reports the error. The layouts are those of beam_datasets/formats/index.py and tfrecord.py.
  */
 #define RUN_CURSOR "beam_datasets.run_cursor"

@@ -17,10 +17,12 @@ from beam_datasets.advice import (
 )
 from beam_datasets.arguments import boolean, checked_function, index_of, indices_of, integer
 from beam_datasets.errors import StateError
-from beam_datasets.reading.decoding import (
+from beam_datasets.reading.checkpoint import fingerprint
+from beam_datasets.reading.elements.error_location import UNDECODED, name_at_indices
+from beam_datasets.reading.elements.transforms import (
     Batch,
-    Maker,
     Map,
+    Program,
     Raw,
     Step,
     batch_of,
@@ -30,8 +32,9 @@ from beam_datasets.reading.decoding import (
     one_of,
     with_filler,
 )
-from beam_datasets.reading.iterator import DatasetIterator
-from beam_datasets.reading.operations import (
+from beam_datasets.reading.index.division import MAX_POSITION, Share
+from beam_datasets.reading.index.progress import divide_again, stream_of
+from beam_datasets.reading.index.transforms import (
     ENDLESS,
     MAX_ENDLESS,
     Batches,
@@ -43,12 +46,10 @@ from beam_datasets.reading.operations import (
     Slice,
     Window,
     divide,
-    moved_on,
-    stream_of,
 )
-from beam_datasets.reading.source import Lookup, Source
-from beam_datasets.reading.state import MAX_POSITION, Share, fingerprint
-from beam_datasets.reading.undecoded import UNDECODED, name_at_indices
+from beam_datasets.reading.iterator import DatasetIterator
+from beam_datasets.reading.lookup import Lookup
+from beam_datasets.reading.records.source import Source
 
 if TYPE_CHECKING:
     from beam_datasets.reading.streams import Stream
@@ -229,7 +230,7 @@ class Frameworks(metaclass=_NamesForeign):
         return number
 
 
-_COMPILED = ("function", "function_of_many", "maker")  # attributes that are made again where they do not pickle
+_COMPILED = ("decode_one", "decode_many", "program")  # attributes that are made again where they do not pickle
 
 
 class Dataset(Frameworks):
@@ -289,19 +290,19 @@ class Dataset(Frameworks):
         return features_of(self._steps[0])
 
     @functools.cached_property
-    def function(self) -> Callable[[Any], Any]:
-        """Makes an example of a record, or a batch of a list of records."""
+    def decode_one(self) -> Callable[[Any], Any]:
+        """The function from an item to an element: from a record to an example, or from several records to a batch."""
         return compose(self._steps)
 
     @functools.cached_property
-    def function_of_many(self) -> Callable[[list[Any]], list[Any]]:
-        """What makes a list of examples of a list of records, or of batches."""
+    def decode_many(self) -> Callable[[list[Any]], list[Any]]:
+        """The function from a list of items of the order to the list of their elements."""
         return compose_many(self._steps)
 
     @functools.cached_property
-    def maker(self) -> Maker:
-        """What makes examples of blocks of records."""
-        return Maker.of(self._steps, self._threads)
+    def program(self) -> Program:
+        """The compiled transforms, which make elements of blocks of items."""
+        return Program.compile(self._steps, self._threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
@@ -329,7 +330,7 @@ class Dataset(Frameworks):
         The function is called once for each example, in order, and is not part of a saved state. The number of examples
         that pass is unknown, so `len()` of the result is a TypeError.
         """
-        from beam_datasets.reading.links import Filtered
+        from beam_datasets.reading.elements.links import Filtered
         from beam_datasets.reading.streams import Stream
 
         return Stream(self, (Filtered(checked_function("filter", function)),))
@@ -527,21 +528,62 @@ class Dataset(Frameworks):
         return self._with(self._operation.child, first.steps)._unbatched()
 
     @names_foreign_arguments("batch")
-    def padded_batch(self, batch_size: int, **options: Any) -> Dataset:
-        """Returns `batch(batch_size, pad=True, **options)`."""
-        return self.batch(batch_size, pad=True, **options)
+    def padded_batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Dataset:
+        """Returns the same as `batch` with `pad=True`."""
+        return self.batch(
+            batch_size,
+            drop_remainder=drop_remainder,
+            pad=True,
+            fill=fill,
+            pad_value=pad_value,
+            pad_side=pad_side,
+            pad_length=pad_length,
+        )
 
-    def batch_by_length(self, boundaries: Sequence[int], batch_sizes: Sequence[int], **options: Any) -> Stream:
-        """Returns batches of examples of similar lengths; see `Stream.batch_by_length`."""
+    def batch_by_length(
+        self,
+        boundaries: Sequence[int],
+        batch_sizes: Sequence[int],
+        *,
+        length: str | Callable[[Any], int],
+        drop_remainder: bool = False,
+        pad_to_boundary: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Stream:
+        """Returns padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
         from beam_datasets.reading.streams import Stream
 
-        return Stream(self).batch_by_length(boundaries, batch_sizes, **options)
+        return Stream(self).batch_by_length(
+            boundaries,
+            batch_sizes,
+            length=length,
+            drop_remainder=drop_remainder,
+            pad_to_boundary=pad_to_boundary,
+            fill=fill,
+            pad_value=pad_value,
+            pad_side=pad_side,
+            pad_length=pad_length,
+        )
 
-    def pack(self, max_length: Any, features: Iterable[str] | None = None, **options: Any) -> Stream:
+    def pack(
+        self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
+    ) -> Stream:
         """Returns sequences of several examples in arrays of a fixed length; see `Stream.pack`."""
         from beam_datasets.reading.streams import Stream
 
-        return Stream(self).pack(max_length, features, **options)
+        return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns all items that a function makes of each example (or batch); see `Stream.flat_map`."""
@@ -594,15 +636,15 @@ class Dataset(Frameworks):
         try:
             if type(index) is int:
                 wanted = index if 0 <= index < source.length else index_of(index, source.length)
-                return self.function(source.fetch_index(wanted))
+                return self.decode_one(source.fetch_index(wanted))
             if isinstance(index, slice):
                 wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
             elif isinstance(index, (list, tuple, range)) or getattr(index, "ndim", False):  # arrays, also of pandas
                 wanted = indices_of(index, source.length)
             else:
                 wanted = index_of(index, source.length)
-                return self.function(source.fetch_index(wanted))
-            return self.function_of_many(source.fetch_indices(wanted))
+                return self.decode_one(source.fetch_index(wanted))
+            return self.decode_many(source.fetch_indices(wanted))
         except UNDECODED as error:
             name_at_indices(self._steps, error, source, wanted)
             raise
@@ -732,7 +774,7 @@ class Dataset(Frameworks):
                 f"epoch must be less than {MAX_ENDLESS // max(1, stream.child.length)}, got {stream.times * number}."
             )
         longer = Repeat(stream.child, stream.times * (number + 1))
-        return self._with(moved_on(self._operation, longer)), stream.times * number
+        return self._with(divide_again(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
         """Returns an epoch from which iteration can begin.

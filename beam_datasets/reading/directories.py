@@ -16,7 +16,7 @@ from beam_datasets.features.sequence import find_difference
 from beam_datasets.metadata.manifest import Ascent
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.reading.opening import ReadOnlyBuilder
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 
 if TYPE_CHECKING:
     from beam_datasets.metadata.shards import FileInstructions

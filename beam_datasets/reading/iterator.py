@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -12,24 +13,13 @@ from beam_datasets.advice import advised_getattr, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
-from beam_datasets.reading.blocks import BlockIterator, Items, Later, intact, joined, sizes
-from beam_datasets.reading.operations import (
-    ENDLESS,
-    MAX_ENDLESS,
-    Partials,
-    Repeat,
-    Slice,
-    begun,
-    check_place,
-    left_of,
-    moved_on,
-    reached,
-    settled,
-    stream_of,
-    whole,
-)
-from beam_datasets.reading.state import ReadState, fingerprint
-from beam_datasets.reading.undecoded import UNDECODED, name_at_position
+from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
+from beam_datasets.reading.checkpoint import ReadState, fingerprint
+from beam_datasets.reading.elements.error_location import UNDECODED, name_at_position
+from beam_datasets.reading.elements.executor import Deferred
+from beam_datasets.reading.elements.transforms import STOPPED
+from beam_datasets.reading.index.progress import Progress, divide_again, stream_of, stream_progress
+from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, whole
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
@@ -69,22 +59,21 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._is_decoded = False  # whether the items of blocks are decoded already
         self._process = os.getpid()  # that reads ahead
         self._stream = stream_of(dataset._operation)
-        self._go(epoch, 0, ())
+        self._go_to(epoch, Progress())
 
-    def _go(self, epoch: int, position: int, partials: Partials) -> None:
-        """Goes to a position of an epoch, and on in what is left of blocks from there on."""
-        epoch, position = self._stream_place(epoch, position)
+    def _go_to(self, epoch: int, progress: Progress) -> None:
+        """Goes to the first item that remains of an epoch."""
+        self._epoch, position = self._stream_position(epoch, progress.position)
+        progress = replace(progress, position=position)
         operation = self._dataset._operation
-        taken = begun(operation, partials[-1][0]) if partials and not partials[-1][1] else 0
-        self._epoch = epoch
-        self._start = position
-        self._partials = partials[:-1] if taken else partials
-        self._operation = moved_on(operation, left_of(self._stream, position, self._partials), taken)
+        taken = progress.num_taken_of_block(operation)
+        self._progress = progress.without_last() if taken else progress
+        self._operation = divide_again(operation, self._progress.remaining(self._stream), taken)
         self._ended = False
         self.close()
         self._taken = 0
 
-    def _stream_place(self, epoch: int, position: int) -> tuple[int, int]:
+    def _stream_position(self, epoch: int, position: int) -> tuple[int, int]:
         """Returns the epoch to read and the position in the stream: a repeated stream has one epoch after another."""
         if isinstance(self._stream, Repeat):
             return 0, min(epoch * self._num_examples + position, self._stream.length)
@@ -128,14 +117,17 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         if self._dataset._processes is not None:
             return self._open_processes(self._dataset._processes)
         where = whole(self._taken, self._operation.length)
-        self._read, maker = self._operation.blocks(where, self._epoch), self._dataset.maker
-        self._finish, self._is_decoded = maker.rest, maker.whole is not None or maker.ahead is not None
-        self._blocks = maker.make(intact(self._read), sizes(self._operation.item_bytes))
+        self._read, program = self._operation.blocks(where, self._epoch), self._dataset.program
+        self._finish = program.finish
+        self._is_decoded = program.decode_block is not None or program.executor is not None
+        self._blocks = program.run(intact(self._read), sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
         """Returns the blocks of the items that are left, which `count` worker processes decode."""
-        from beam_datasets.reading.processes import blocks_of_processes  # multiprocessing is not needed to read
+        from beam_datasets.reading.elements.processes import (
+            blocks_of_processes,  # multiprocessing is not needed to read
+        )
 
         left = Slice(self._operation, self._taken, self._operation.length)
         self._finish = None
@@ -152,15 +144,15 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             return self._finish(item)
         except BaseException as error:
             self._taken -= 1  # it was not handed out
-            is_later = type(item) is Later
-            if isinstance(error, UNDECODED) and (is_later or not self._is_decoded):
-                self._name_record(error, item.item if is_later else item)
+            is_deferred = type(item) is Deferred
+            if isinstance(error, UNDECODED) and (is_deferred or not self._is_decoded):
+                self._name_record(error, item.item if is_deferred else item)
             self.close()
             has_map = any(step.kind == "map" for step in self._dataset._steps)
-            if isinstance(error, Exception) and has_map and self._is_decoded and not is_later:
+            if isinstance(error, Exception) and has_map and self._is_decoded and not is_deferred:
                 note_value(error, "map", item)
             if isinstance(error, StopIteration):  # it would look like the end
-                raise RuntimeError("a function given to map() raised StopIteration") from error
+                raise RuntimeError(STOPPED) from error
             raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
@@ -169,7 +161,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
     def values_at(self, positions: list[int]) -> list[Any]:
         """Returns the items at positions, counted from where the iterator began."""
         blocks = [self._operation.fetch(np.array(positions, np.int64), self._epoch)]
-        return self._dataset.function_of_many(joined(intact(blocks)))
+        return self._dataset.decode_many(joined(intact(blocks)))
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.
@@ -180,19 +172,12 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         Raises:
             StateError: a worker's workers are in the middle of blocks.
         """
-        position, partial = reached(self._operation, self._taken, ended=self._ended)
-        start, partials = self._start, self._partials
-        if partials:
-            partials = *partials[:-1], (partials[-1][0], partials[-1][1] + position)
-        else:
-            start += position
-        if partial is not None:
-            partials = *partials, (partial, 0)
-        start, partials = settled(self._stream, start, partials)
-        epoch = self._epoch
+        count, blocks = stream_progress(self._operation, self._taken, ended=self._ended)
+        progress = self._progress.advanced(count, blocks).simplified(self._stream)
+        epoch, position = self._epoch, progress.position
         if isinstance(self._stream, Repeat) and self._num_examples:
-            epoch, start = divmod(start, self._num_examples)
-        return ReadState(start, epoch, self._fingerprint(), partials).to_dict()
+            epoch, position = divmod(position, self._num_examples)
+        return ReadState(position, epoch, self._fingerprint(), progress.unfinished).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes to where the iterator was that gave the state.
@@ -204,14 +189,14 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         saved.check(self._fingerprint(), num_examples=self._num_examples)
         if saved.epoch and isinstance(self._stream, Repeat) and self._num_examples == ENDLESS:
             raise StateError(f"the state's epoch is {saved.epoch}: the first epoch of an endless dataset never ends.")
-        _, position = self._stream_place(saved.epoch, saved.position)
+        _, position = self._stream_position(saved.epoch, saved.position)
         if self._stream.length == ENDLESS and position >= MAX_ENDLESS:
             raise StateError(
                 f"the state's epoch is {saved.epoch} and its position {saved.position}: expected less than "
                 f"{MAX_ENDLESS} examples before it. Begin anew."
             )
-        check_place(self._stream, position, saved.partials)
-        self._go(saved.epoch, saved.position, saved.partials)
+        Progress(position, saved.unfinished).check(self._stream)
+        self._go_to(saved.epoch, Progress(saved.position, saved.unfinished))
 
     @property
     def _num_examples(self) -> int:

@@ -14,11 +14,11 @@ import numpy as np
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer
 from beam_datasets.features.sequence import find_difference
+from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.decoding import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
-from beam_datasets.reading.mixture import MAX_BLOCK, Mixture, Pattern, Schedule, quotas_of
-from beam_datasets.reading.operations import ENDLESS, MAX_ENDLESS
-from beam_datasets.reading.state import fingerprint
+from beam_datasets.reading.elements.transforms import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
+from beam_datasets.reading.index.mixture import MAX_BLOCK, Mixture, Pattern, Schedule, quotas_of
+from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS
 from beam_datasets.reading.stream_mixture import StreamMixture
 from beam_datasets.reading.streams import Stream
 

@@ -29,9 +29,10 @@ from beam_datasets.metadata.splits import AbstractSplit, ReadInstruction, map_sp
 from beam_datasets.metadata.version import Version, VersionOrStr
 from beam_datasets.reading.config import ReadConfig, read_config_of
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.decoding import Decode
-from beam_datasets.reading.shards import ShardPool
-from beam_datasets.reading.source import Lookup, Source
+from beam_datasets.reading.elements.transforms import Decode
+from beam_datasets.reading.lookup import Lookup
+from beam_datasets.reading.records.shards import ShardPool
+from beam_datasets.reading.records.source import Source
 
 Path = str | os.PathLike[str]
 Options = Mapping[str, Any] | None

@@ -17,13 +17,13 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import intact, sizes
-from beam_datasets.reading.decoding import Maker, Map, Step
-from beam_datasets.reading.runs import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
-from beam_datasets.reading.undecoded import UNDECODED, place_of
+from beam_datasets.reading.elements.error_location import UNDECODED, place_of
+from beam_datasets.reading.elements.transforms import Map, Program, Step
+from beam_datasets.reading.records.run_reader import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
 
 if TYPE_CHECKING:
     from beam_datasets.formats.record_block import RecordBlock
-    from beam_datasets.reading.shards import ShardPool
+    from beam_datasets.reading.records.shards import ShardPool
 
 _Made = TypeVar("_Made")
 
@@ -87,10 +87,10 @@ def read_range(
         CorruptRecordError: a record is damaged; it names file, byte and record.
         FeatureError: a record does not fit the features; it names file, byte and record.
     """
-    maker = Maker.of(steps)
+    program = Program.compile(steps)
     blocks = read_blocks(run, pool)
-    decoded = itertools.chain.from_iterable(maker.make(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
-    values = decoded if maker.rest is None else map(maker.rest, decoded)
+    decoded = itertools.chain.from_iterable(program.run(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
+    values = decoded if program.finish is None else map(program.finish, decoded)
     for number in range(run.skip, run.skip + run.take):
         if claim is not None and not claim(number):
             return

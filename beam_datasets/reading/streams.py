@@ -20,10 +20,9 @@ from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import return_unchanged
+from beam_datasets.reading.checkpoint import check_fingerprint, fingerprint
 from beam_datasets.reading.dataset import Frameworks
-from beam_datasets.reading.decoding import Batch, Map, Step, batch_of, check_names, only
-from beam_datasets.reading.iterator import StateDict
-from beam_datasets.reading.links import (
+from beam_datasets.reading.elements.links import (
     END,
     Batched,
     Bin,
@@ -38,9 +37,11 @@ from beam_datasets.reading.links import (
     Parts,
     holds,
 )
-from beam_datasets.reading.operations import MAX_ENDLESS, Operation, Shared
-from beam_datasets.reading.state import MAX_POSITION, check_fingerprint, fingerprint
-from beam_datasets.reading.stream_state import Held, OfBase, Origin, StreamState, Unit, leaves
+from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, only
+from beam_datasets.reading.index.division import MAX_POSITION
+from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
+from beam_datasets.reading.iterator import StateDict
+from beam_datasets.reading.stream_checkpoint import Held, OfBase, Origin, StreamState, Unit, leaves
 
 
 class Stream:
@@ -127,7 +128,7 @@ class Stream:
             FeatureError: a feature does not exist, or has no length. After `map()` this is raised while reading, as it
                 always is for features of different lengths.
         """
-        from beam_datasets.reading.grouping import Chunked
+        from beam_datasets.reading.elements.grouping import Chunked
 
         link = Chunked.of(max_length, features, overlap)
         check_names("chunk()", link.names, self._steps, have_length=True)
@@ -240,15 +241,43 @@ class Stream:
         return self._base
 
     @names_foreign_arguments("batch")
-    def batch(self, batch_size: int, *, drop_remainder: bool = False, **options: Any) -> Stream:
-        """Returns the stream in batches; see `Dataset.batch`, also for the other options."""
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        pad: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Stream:
+        """Returns the stream in batches; see `Dataset.batch`, also for the arguments."""
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
-        return self._with(Batched(size, drop, self._batch_step(**options)))
+        padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
+        return self._with(Batched(size, drop, batch_of(self._steps, pad=pad, fill=fill, **padding)))
 
     @names_foreign_arguments("batch")
-    def padded_batch(self, batch_size: int, **options: Any) -> Stream:
-        """Returns `batch(batch_size, pad=True, **options)`."""
-        return self.batch(batch_size, pad=True, **options)
+    def padded_batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
+    ) -> Stream:
+        """Returns the same as `batch` with `pad=True`."""
+        return self.batch(
+            batch_size,
+            drop_remainder=drop_remainder,
+            pad=True,
+            fill=fill,
+            pad_value=pad_value,
+            pad_side=pad_side,
+            pad_length=pad_length,
+        )
 
     def batch_by_length(
         self,
@@ -258,7 +287,10 @@ class Stream:
         length: str | Callable[[Any], int],
         drop_remainder: bool = False,
         pad_to_boundary: bool = False,
-        **options: Any,
+        fill: Any = None,
+        pad_value: Any = None,
+        pad_side: str = "right",
+        pad_length: Any = None,
     ) -> Stream:
         """Returns padded batches of examples of similar lengths.
 
@@ -272,16 +304,20 @@ class Stream:
             drop_remainder: whether to omit the smaller batches at the end of an epoch.
             pad_to_boundary: whether to pad the feature to the greatest length of its range, for fixed shapes. The last
                 range has none, so its batches have the length of their longest example.
-            options: `fill`, `pad_value`, `pad_side` and `pad_length`; see `Dataset.batch`.
+            fill: replacement of missing values; see `Dataset.batch`.
+            pad_value: value to pad with; see `Dataset.batch`.
+            pad_side: "right" pads after the items, "left" before them.
+            pad_length: length of the first dimension in all batches; see `Dataset.batch`.
 
         Raises:
             ValueError: boundaries do not ascend, or there is another number of batch sizes.
             FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading.
         """
-        from beam_datasets.reading.grouping import ByLength
+        from beam_datasets.reading.elements.grouping import ByLength
 
-        step, drop = self._batch_step(**{"pad": True, **options}), boolean("drop_remainder", drop_remainder)
+        padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
+        step, drop = batch_of(self._steps, pad=True, fill=fill, **padding), boolean("drop_remainder", drop_remainder)
         for name, given in (("boundaries", boundaries), ("batch_sizes", batch_sizes)):
             if not isinstance(given, Iterable):
                 raise TypeError(f"{name}: expected a list of integers, got {given!r}.")
@@ -311,7 +347,7 @@ class Stream:
             FeatureError: the feature does not exist, or it has no length; if a function has made the examples, it is
                 found while reading, and so is an example that is too long.
         """
-        from beam_datasets.reading.grouping import Packed
+        from beam_datasets.reading.elements.grouping import Packed
 
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)
@@ -324,9 +360,6 @@ class Stream:
         """The steps of the dataset, followed by a `Map` if items may no longer have the features of the dataset."""
         is_changed = any(isinstance(link, (Mapped, Grouping, FlatMapped)) for link in self._links)
         return (*self._base._steps, Map(return_unchanged)) if is_changed else self._base._steps
-
-    def _batch_step(self, *, pad: bool = False, fill: Any = None, **padding: Any) -> Batch:
-        return batch_of(self._steps, pad=pad, fill=fill, **padding)
 
     # ----------------------------------------------------------------------------------------------------- read order
 

@@ -18,8 +18,8 @@ from beam_datasets.features.schema import Struct, Values, schema_of, with_label_
 from beam_datasets.features.sequence import record_name
 from beam_datasets.features.stored_files import to_column_features
 from beam_datasets.reading.dataset import Dataset
-from beam_datasets.reading.decoding import Batch, Decode, MixedFirst, Raw
-from beam_datasets.reading.operations import Batches
+from beam_datasets.reading.elements.transforms import Batch, Decode, MixedFirst, Raw
+from beam_datasets.reading.index.transforms import Batches
 
 _BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
 """Approximate stored bytes of a record batch, and its maximum rows: small enough for the cache of a processor."""
@@ -35,7 +35,7 @@ class RecordBatch(Batch):
 
     schema: Struct = field(kw_only=True)
 
-    def compile_ahead(self) -> None:
+    def compile_executor(self) -> None:
         """Returns None, as images are not decoded."""
 
     def compile(self) -> Callable[[Any], Any]:

@@ -64,13 +64,13 @@ class VarLen(_Checked):
 
     def parse(self, key: str, feature: Any) -> NDArray[Any]:
         """Returns the values of a Feature message, of shape (n,); no values if it is None."""
-        values = _read(self.dtype, key, feature)
+        values = _read_list(self.dtype, key, feature)
         return np.asarray([] if values is None else values, self.dtype)
 
     def parse_steps(self, key: str, steps: Steps | None) -> RaggedArray:
         """Returns the values of each time step; no steps if they are None."""
         rows = _read_steps(self.dtype, key, steps)
-        return RaggedArray(_joined(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
+        return RaggedArray(_concatenate_rows(self.dtype, rows), (np.array([len(row) for row in rows], np.int64),))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FixedLen(_Checked):
     """A list that has the same number of values in every record.
 
     Attributes:
-        shape: of the parsed value; () for a scalar.
+        shape: shape of the parsed value; () for a scalar.
         dtype: see `VarLen`.
         default: the value if the key is absent, with as many values as the shape; None: an absent key is an error.
     """
@@ -93,7 +93,7 @@ class FixedLen(_Checked):
 
     def parse(self, key: str, feature: Any) -> Any:
         """Returns the value of a Feature message, of the feature's shape."""
-        values = _read(self.dtype, key, feature)
+        values = _read_list(self.dtype, key, feature)
         if values is None:
             if self._default_array is None:
                 raise FeatureKeyError(f"{key}: the record has no such feature, and no default was given for it")
@@ -114,7 +114,7 @@ class FixedLen(_Checked):
         if given.size != size:
             raise ValueError(f"default {self.default!r} has {given.size} values, but shape {self.shape} {size}")
         if self.dtype == STRING:
-            return np.asarray([_as_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
+            return np.asarray([_text_to_bytes(value) for value in given.ravel()], STRING).reshape(self.shape)
         if not np.can_cast(given.dtype, self.dtype, "same_kind"):
             raise ValueError(f"default {self.default!r} does not have the dtype {self.dtype}")
         return given.astype(self.dtype).reshape(self.shape)
@@ -125,7 +125,7 @@ class FixedLenSequence(_Checked):
     """A sequence whose time steps all have the same number of values; parsed to shape (time, *shape).
 
     Attributes:
-        shape: of the value of a time step; () for a scalar.
+        shape: shape of the value of a time step; () for a scalar.
         dtype: see `VarLen`.
         allow_missing: whether an absent sequence has no time steps; otherwise it is an error.
     """
@@ -141,11 +141,11 @@ class FixedLenSequence(_Checked):
         rows = _read_steps(self.dtype, key, steps)
         for step, row in enumerate(rows):
             _check_count(key, f"time step {step}", len(row), self.shape)
-        return _joined(self.dtype, rows).reshape(len(rows), *self.shape)
+        return _concatenate_rows(self.dtype, rows).reshape(len(rows), *self.shape)
 
 
 class DataDecoder(Protocol):
-    """What a specification decodes records with."""
+    """Decoder of the records of a specification."""
 
     def list_items(self) -> list[str]:
         """Returns the names of the items."""
@@ -161,8 +161,8 @@ class _Decoder(abc.ABC):
         for item, handler in items_to_handlers.items():
             if missing := [key for key in handler.keys if key not in features]:
                 raise ValueError(
-                    f"item {item!r} needs the keys {_quoted(missing)}, which have no feature; there are features of "
-                    f"{_quoted(features) or 'none'}"
+                    f"item {item!r} needs the keys {_quote_names(missing)}, which have no feature; "
+                    f"there are features of {_quote_names(features) or 'none'}"
                 )
         self._handlers = dict(items_to_handlers)
 
@@ -245,7 +245,9 @@ class TFSequenceExampleDecoder(_Decoder):
         _check_features(keys_to_context_features, "keys_to_context_features", (FixedLen, VarLen))
         _check_features(keys_to_sequence_features, "keys_to_sequence_features", (FixedLenSequence, VarLen))
         if both := sorted(set(keys_to_context_features) & set(keys_to_sequence_features)):
-            raise ValueError(f"keys {_quoted(both)} are in the context and in the sequences; an item could mean either")
+            raise ValueError(
+                f"keys {_quote_names(both)} are in the context and in the sequences; an item could mean either"
+            )
         super().__init__(items_to_handlers, {**keys_to_context_features, **keys_to_sequence_features})
         self._context = dict(keys_to_context_features)
         self._sequences = dict(keys_to_sequence_features)
@@ -263,12 +265,12 @@ class TFSequenceExampleDecoder(_Decoder):
         return parse
 
 
-def check_items(items: Sequence[str], known: Collection[str]) -> None:
+def check_items(items: Sequence[str], item_names: Collection[str]) -> None:
     """Raises TypeError if the items are one name, and ValueError if one of them is not known."""
     if isinstance(items, str):
         raise TypeError(f"items must be a list of names, got the text {items!r}; write [{items!r}]")
-    if missing := [item for item in items if item not in known]:
-        raise ValueError(f"no item {_quoted(missing)}; known are {_quoted(known) or 'none'}")
+    if missing := [item for item in items if item not in item_names]:
+        raise ValueError(f"no item {_quote_names(missing)}; known are {_quote_names(item_names) or 'none'}")
 
 
 def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:
@@ -278,11 +280,11 @@ def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, .
             raise TypeError(f"{name}[{key!r}] must be a {expected}, got {feature!r}")
 
 
-def _quoted(names: Collection[str]) -> str:
+def _quote_names(names: Collection[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
+def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
     """Returns the list of a Feature message; None if there is none. A feature without any list counts as absent."""
     if feature is None or feature.WhichOneof("kind") is None:
         return None
@@ -294,7 +296,7 @@ def _read(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
 
 def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any]:
     """Returns the list of each time step; no list without steps."""
-    rows = [_read(dtype, key, step) for step in steps or ()]
+    rows = [_read_list(dtype, key, step) for step in steps or ()]
     return [[] if row is None else row for row in rows]
 
 
@@ -305,12 +307,12 @@ def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
         )
 
 
-def _joined(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
+def _concatenate_rows(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
     """Returns the values of all rows, one after the other."""
     return np.concatenate([np.empty(0, dtype), *(np.asarray(row, dtype) for row in rows)])
 
 
-def _as_bytes(value: Any) -> bytes:
+def _text_to_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8")
     if not isinstance(value, bytes):

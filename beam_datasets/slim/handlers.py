@@ -27,8 +27,8 @@ class SparseTensorValue(NamedTuple):
     """An array of which only some elements are given.
 
     Attributes:
-        indices: where these are; shape (n, dimensions), int64.
-        values: what they are; shape (n,).
+        indices: positions of the values; shape (n, dimensions), int64.
+        values: the values; shape (n,).
         dense_shape: the array's shape; shape (dimensions,), int64.
     """
 
@@ -54,7 +54,7 @@ class SparseTensorValue(NamedTuple):
         if len(distinct) < len(places):
             twice = np.unravel_index(distinct[counts.argmax()], shape)
             raise FeatureValueError(f"index {[int(i) for i in twice]} is given {counts.max()} times")
-        out = _filled(shape, self.values.dtype, default_value)
+        out = _full_array(shape, self.values.dtype, default_value)
         out.reshape(-1)[places] = self.values
         return out
 
@@ -67,7 +67,7 @@ class ItemHandler(abc.ABC):
     """
 
     def __init__(self, keys: str | Sequence[str]) -> None:
-        self.keys = _listed(keys)
+        self.keys = _to_list(keys)
 
     @abc.abstractmethod
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
@@ -131,14 +131,14 @@ class Tensor(ItemHandler):
             raise ValueError(
                 f"item of {self.key!r}: got shape_keys={self.shape_keys!r} and shape={self.shape!r}; give one of them"
             )
-        super().__init__([self.key, *_listed(self.shape_keys or ())])
+        super().__init__([self.key, *_to_list(self.shape_keys or ())])
 
     def tensors_to_item(self, keys_to_tensors: Parsed) -> Any:
         """Returns the array; a NumPy scalar or `bytes` if its shape is ()."""
         value, shape = dense(keys_to_tensors[self.key], self.default_value), self.shape
         if self.shape_keys:
             shape = np.concatenate([flat(keys_to_tensors[key]) for key in self.keys[1:]]).tolist()
-        return value if shape is None else _reshaped(value, shape, self.key)
+        return value if shape is None else _reshape(value, shape, self.key)
 
 
 class LookupTensor(Tensor):
@@ -167,7 +167,7 @@ class LookupTensor(Tensor):
         """
         super().__init__(key, shape_keys, shape, default_value)
         self._table = table
-        self._entries = None if hasattr(table, "lookup") else _entries(table)
+        self._entries = None if hasattr(table, "lookup") else _table_entries(table)
         self._unknown = unknown
         results = np.asarray([*(self._entries or {}).values(), *([] if unknown is None else [unknown])])
         self._dtype = STRING if results.dtype.kind in "US" else results.dtype
@@ -188,7 +188,7 @@ class LookupTensor(Tensor):
         return np.array(results, self._dtype).reshape(np.shape(value))[()]
 
 
-def _entries(table: Any) -> dict[Any, Any]:
+def _table_entries(table: Any) -> dict[Any, Any]:
     """Returns the value of each element of a mapping, or its number in a sequence."""
     if isinstance(table, (str, bytes)) or not isinstance(table, (Mapping, Sequence)):
         raise TypeError(f"table must be a mapping, a sequence of names or have a method `lookup`, got {table!r}")
@@ -206,7 +206,7 @@ class SparseTensor(ItemHandler):
         shape_key: the key of the shape, which takes precedence over `shape`.
         shape: the shape, if it is always the same. Without either it is that of the list of indices.
         densify: whether the item is the dense array; otherwise it is a SparseTensorValue.
-        default_value: of the other elements of the dense array; 0 stands for b'' in strings.
+        default_value: value of the other elements of the dense array; 0 stands for b'' in strings.
     """
 
     indices_key: str | None = None
@@ -256,7 +256,7 @@ class Image(ItemHandler):
         shape: the shape of the item, for instance (height, width, channels); None: that of the image, and one
             dimension if it is raw.
         channels: 1 for gray, 3 for RGB, 4 for RGB and alpha, 0 for those of the image.
-        dtype: of the item. Images are decoded as uint8 and cast, without scaling.
+        dtype: dtype of the item. Images are decoded as uint8 and cast, without scaling.
         repeated: whether the key holds any number of images, and the item is a list.
     """
 
@@ -281,7 +281,7 @@ class Image(ItemHandler):
         if not self.repeated and len(files) != 1:
             raise FeatureValueError(f"{key}: {len(files)} images, not one; is the item `repeated`?")
         images = map(self._raw if is_raw else self._pixels, files)
-        shaped = [image if self.shape is None else _reshaped(image, self.shape, key) for image in images]
+        shaped = [image if self.shape is None else _reshape(image, self.shape, key) for image in images]
         return shaped if self.repeated else shaped[0]
 
     def _raw(self, data: bytes) -> NDArray[Any]:
@@ -319,12 +319,12 @@ def dense(value: Any, default_value: Any) -> Any:
         return value
     [lengths] = value.row_lengths
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
-    out = _filled(inside.shape, value.flat_values.dtype, default_value)
+    out = _full_array(inside.shape, value.flat_values.dtype, default_value)
     out[inside] = value.flat_values
     return out
 
 
-def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
+def _full_array(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) -> NDArray[Any]:
     """Returns an array full of the default; 0 and '' mean each other in strings and numbers."""
     if isinstance(default_value, str):
         default_value = default_value.encode("utf-8")
@@ -334,7 +334,7 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], default_value: Any) ->
     return np.full(shape, (b"" if dtype == STRING else 0) if is_empty else default_value, dtype)
 
 
-def _reshaped(value: Any, shape: Sequence[int], key: str) -> Any:
+def _reshape(value: Any, shape: Sequence[int], key: str) -> Any:
     """Returns a value in another shape; a NumPy scalar or `bytes` if that is ()."""
     try:
         return flat(value).reshape(tuple(shape))[()]
@@ -344,7 +344,7 @@ def _reshaped(value: Any, shape: Sequence[int], key: str) -> Any:
         ) from None
 
 
-def _listed(names: str | Sequence[str]) -> list[str]:
+def _to_list(names: str | Sequence[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
@@ -415,7 +415,7 @@ class BoundingBoxSequence(_Coordinates):
         whole = self._joined([np.asarray(dense(side, self._default_value)) for side in sides])
         if self._return_dense:
             return whole
-        given = np.stack([_is_given(side) for side in sides], axis=-1)
+        given = np.stack([_mark_given(side) for side in sides], axis=-1)
         return SparseTensorValue(np.argwhere(given), whole[given], np.array(whole.shape, np.int64))
 
 
@@ -446,9 +446,9 @@ class NumBoxesSequence(ItemHandler):
     def tensors_to_item(self, keys_to_tensors: Parsed) -> NDArray[np.int64]:
         """Returns the numbers of boxes."""
         first, *others = self.keys
-        counts = _counts(first, keys_to_tensors[first])
+        counts = _count_items(first, keys_to_tensors[first])
         for key in others if self._check_consistency else ():
-            other = _counts(key, keys_to_tensors[key])
+            other = _count_items(key, keys_to_tensors[key])
             if not np.array_equal(counts, other):
                 raise FeatureValueError(
                     f"{first} has {counts.tolist()} boxes at the time steps, but {key} has {other.tolist()}"
@@ -456,13 +456,13 @@ class NumBoxesSequence(ItemHandler):
         return counts.copy()
 
 
-def _counts(key: str, value: Any) -> NDArray[np.int64]:
+def _count_items(key: str, value: Any) -> NDArray[np.int64]:
     if not isinstance(value, RaggedArray):
         raise FeatureValueError(f"{key}: to count the boxes of each time step it must be a VarLen sequence")
     return value.row_lengths[0]
 
 
-def _is_given(side: Any) -> NDArray[np.bool_]:
+def _mark_given(side: Any) -> NDArray[np.bool_]:
     """Returns whether each element of a padded side was there before."""
     if not isinstance(side, RaggedArray):
         return np.ones(np.shape(side), np.bool_)

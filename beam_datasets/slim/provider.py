@@ -3,7 +3,7 @@
 The order of records is a function of the files, the seed and the arguments:
 
 1. Passes over the files (epochs) follow each other. With `shuffle`, each opens the files in the order of
-   `reading.orders.file_order(num_files, seed, epoch)`.
+   `reading.index.permutations.file_order(num_files, seed, epoch)`.
 2. Each of `num_readers` readers takes the next file when it has none. The readers take turns, one record each. A
    reader for which no file is left is passed over.
 3. With `shuffle`, this order is shuffled as by `Dataset.shuffle(seed, window=...)`, with the queue's capacity as the
@@ -37,9 +37,9 @@ from beam_datasets.arguments import integer, shown
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputError, StateError
 from beam_datasets.extras import Self
 from beam_datasets.formats import tfrecord
-from beam_datasets.reading.operations import ENDLESS
-from beam_datasets.reading.orders import WindowShuffle, file_order
-from beam_datasets.reading.state import ReadState
+from beam_datasets.reading.checkpoint import ReadState
+from beam_datasets.reading.index.permutations import WindowShuffle, file_order
+from beam_datasets.reading.index.transforms import ENDLESS
 from beam_datasets.slim.examples import DataDecoder, check_items
 from beam_datasets.storage.paths import PathLike
 
@@ -48,7 +48,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is in its file.
+    """Position of a record in its file.
 
     Attributes:
         number: number of the record, from 0.
@@ -94,7 +94,7 @@ class TFRecordReader(RecordReader):
     def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the records of a file, starting with the one of this number, which begins at byte `start`."""
         if self.compression is not None:
-            with _opened(path, self.compression, start) as stream:
+            with _open_uncompressed(path, self.compression, start) as stream:
                 for stop, data in tfrecord.scan_stream(stream, path, offset=start, first_record=number):
                     yield RecordPlace(number, start, stop), data
                     number, start = number + 1, stop
@@ -113,14 +113,14 @@ class TextLineReader(RecordReader):
 
     Attributes:
         compression: 'gzip' or None.
-        skip_header_lines: how many lines at the beginning of each file are not records.
+        skip_header_lines: number of lines at the beginning of each file that are not records.
     """
 
     skip_header_lines: int = 0
 
     def records(self, path: str, number: int = 0, start: int = 0) -> Iterator[tuple[RecordPlace, bytes]]:
         """Yields the lines of a file, starting with the one of this number, which begins at byte `start`."""
-        with _opened(path, self.compression, start) as stream:
+        with _open_uncompressed(path, self.compression, start) as stream:
             while line := stream.readline():
                 location = RecordPlace(number, start, start + len(line))
                 if number >= self.skip_header_lines:
@@ -129,7 +129,7 @@ class TextLineReader(RecordReader):
 
 
 @contextlib.contextmanager
-def _opened(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
+def _open_uncompressed(path: str, compression: str | None, start: int) -> Iterator[BinaryIO]:
     """Opens the uncompressed bytes of a file, from byte `start` on."""
     with storage.open_reader(path) as file, io.BufferedReader(_File(file), CHUNK_BYTES) as packed:
         stream: Any = io.BufferedReader(gzip.GzipFile(fileobj=packed), CHUNK_BYTES) if compression else packed
@@ -148,7 +148,7 @@ def _check_start(path: str, start: int, size: int) -> None:
 
 
 class _File(io.RawIOBase):
-    """What `storage.open_reader` returns as Python has files; nothing is sought beyond its end."""
+    """File object over the reader that `storage.open_reader` returns; it cannot be sought beyond its end."""
 
     def __init__(self, reader: storage.Reader) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class DatasetSpecification:
         reader: reads the records of a file.
         decoder: makes items of a record.
         num_samples: number of records as the author gives it; None if unknown.
-        items_to_descriptions: what each item is.
+        items_to_descriptions: description of each item.
     """
 
     def __init__(
@@ -222,13 +222,13 @@ class DatasetSpecification:
             InputError: a source matches no file.
         """
         sources = [self.data_sources] if isinstance(self.data_sources, (str, os.PathLike)) else self.data_sources
-        paths = [path for source in sources for path in _matching(source)]
+        paths = [path for source in sources for path in _find_matching(source)]
         if not paths:
             raise InputError("the dataset has no data sources; give a path, a pattern, or a list of them")
         return paths
 
 
-def _matching(source: PathLike) -> list[str]:
+def _find_matching(source: PathLike) -> list[str]:
     """Returns the normalized path, or the paths that match it if it has wildcards.
 
     Raises:
@@ -329,15 +329,15 @@ class DatasetDataProvider:
         """Finds the files; opens none yet.
 
         Args:
-            dataset: what to read.
-            num_readers: how many files are read in turns.
+            dataset: the dataset to read.
+            num_readers: number of files that are read in turns.
             shuffle: whether files, and records within the capacity of the queue, are shuffled.
-            num_epochs: how many times each file is read; None for ever.
+            num_epochs: number of times that each file is read; None for ever.
             common_queue_capacity: the window of the shuffle: at most this many records are in memory, and each moves by
                 fewer places.
             common_queue_min: less than the capacity, as in TF-Slim; the order does not depend on it.
             record_key: the name of the item that identifies the record: `<path>:<number in the file>`.
-            seed: of the shuffle, any integer; None means 0.
+            seed: seed of the shuffle, any integer; None means 0.
 
         Raises:
             InputError: a pattern matches no file.

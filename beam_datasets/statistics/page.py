@@ -36,7 +36,7 @@ def page(statistics: Statistics, images: Mapping[str, Sequence[tuple[str, str]]]
     """Returns the page, the same for the same statistics.
 
     Args:
-        statistics: of slices of a dataset.
+        statistics: statistics of slices of a dataset.
         images: name of a feature -> URL and description of some of its images; no URL and an error of damaged ones.
     """
     title, code, style = escape(statistics.dataset), asset("page.js"), asset("page.css")
@@ -81,12 +81,12 @@ def content(
     return "\n".join([f"<p>{', '.join(legend)}</p>", _overview(features), log, *sections, _NOTES])
 
 
-def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
+def _overview(features: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns a row for each feature: where to look first."""
-    several = any(len(parts) > 1 for parts in found.values())
+    several = any(len(parts) > 1 for parts in features.values())
     heads = ["type", "missing", "distinct", *(["drift"] if several else []), "notes"]
     lines = []
-    for number, (path, parts) in enumerate(found.items()):
+    for number, (path, parts) in enumerate(features.items()):
         known = [part for part in parts.values() if part is not None]
         lost = max((part["missing"] / (part["missing"] + part["values"] or 1) for part in known), default=0)
         distinct = max(known, key=lambda part: part["distinct"])
@@ -94,9 +94,9 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
         notes = f'<td class="long">{marks}</td>' if (marks := _marks(parts)) else "<td></td>"
         drift = [f'<td class="number">{"-" if gap is None else f"{gap:.1%}"}</td>'] if several else []
         lines.append(
-            f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_kinds(parts))}</td>'
+            f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_format_types(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
-            f'<td class="number">{_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
+            f'<td class="number">{_format_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
     numbers = ("missing", "distinct", "drift")
     columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)
@@ -109,20 +109,20 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> str:
 def _feature(
     number: int,
     path: str,
-    found: Mapping[str, dict[str, Any] | None],
+    parts: Mapping[str, dict[str, Any] | None],
     example_url: Callable[[str, int], str] | None,
     images: Sequence[tuple[str, str]],
 ) -> str:
     """Returns the HTML section of a feature: its images, facts, histograms and tables for all slices."""
-    facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in found.items() if part is not None}
+    facts = {name: _facts(part) | _spread(part, name, example_url) for name, part in parts.items() if part is not None}
     pictures = "".join(
         f'<img loading="lazy" src="{escape(url)}" alt="{escape(text)}">' if url else f"<br>Damaged: {escape(text)}"
         for url, text in images
     )
     return (
-        f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_kinds(found))}</span> '
-        f"{_marks(found)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"
-        f"{_numbers(facts, 'numbers')}{''.join(_plots(found, example_url))}{_tables(found)}</section>"
+        f'<section id="f{number}"><h2>{_title(path)}</h2><p><span class="soft">{escape(_format_types(parts))}</span> '
+        f"{_marks(parts)}</p>{f'<p class=images>{pictures}</p>' if pictures else ''}"
+        f"{_facts_table(facts, 'numbers')}{''.join(_plots(parts, example_url))}{_tables(parts)}</section>"
     )
 
 
@@ -130,18 +130,18 @@ def _title(path: str) -> str:
     return escape(path) or "(no name)"
 
 
-def _kinds(found: Mapping[str, dict[str, Any] | None]) -> str:
-    return ", ".join(dict.fromkeys(part["type"] for part in found.values() if part is not None))
+def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
+    return ", ".join(dict.fromkeys(part["type"] for part in parts.values() if part is not None))
 
 
-def _distinct(feature: dict[str, Any]) -> str:
+def _format_distinct(feature: dict[str, Any]) -> str:
     return f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
 
 
-def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
+def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     """Returns the marks of a feature: missing, constant, identifier, or different between slices."""
     marks = []
-    for name, part in found.items():
+    for name, part in feature_parts.items():
         if part is None:
             marks.append(f"not in {name}")
         elif part["distinct_exact"] and _num_kinds(part) == 1 and part["values"] > 1:
@@ -150,10 +150,10 @@ def _marks(found: Mapping[str, dict[str, Any] | None]) -> str:
             marks.append(f"always empty in {name}")
         if part is not None and part["missing"]:
             marks.append(f"{part['missing']:,} missing in {name}")
-    parts = [part for part in found.values() if part is not None]
+    parts = [part for part in feature_parts.values() if part is not None]
     if parts and all(map(is_identifier, parts)):
         marks.append("identifier")
-    if _drift(found)[1]:
+    if _drift(feature_parts)[1]:
         marks.append("differs")
     return " ".join(f"<mark>{escape(mark)}</mark>" for mark in marks)
 
@@ -178,37 +178,37 @@ def _facts(feature: dict[str, Any]) -> dict[str, str]:
     """Returns the counts of a feature, as HTML."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
-    facts["distinct"] = _distinct(feature)
+    facts["distinct"] = _format_distinct(feature)
     if size := constant_size(feature):
         facts["size"] = size
     return facts
 
 
-def _spread(found: dict[str, Any], name: str, example_url: Callable[[str, int], str] | None) -> dict[str, str]:
+def _spread(feature: dict[str, Any], name: str, example_url: Callable[[str, int], str] | None) -> dict[str, str]:
     """Returns extremes, quantiles and moments, as HTML; the extremes link to their examples."""
-    if "mean" not in found:
+    if "mean" not in feature:
         return {}
 
     def extreme(side: str) -> str:
-        text, index = number_text(found[side]), found.get(f"{side}_at")
-        if index is None or found["min"] == found["max"]:
+        text, index = number_text(feature[side]), feature.get(f"{side}_at")
+        if index is None or feature["min"] == feature["max"]:
             return text
         url = example_url and example_url(name, index)
         text = f'<a href="{escape(url)}">{text}</a>' if url else text
         return f'{text} <span class="soft">example {index:,}</span>'
 
     quantiles = {"5%": "0.05", "25%": "0.25", "median": "0.5", "75%": "0.75", "95%": "0.95"}
-    middle = {text: number_text(found["quantiles"][share]) for text, share in quantiles.items()}
-    moments = {what: number_text(found[what]) for what in ("mean", "std")}
+    middle = {text: number_text(feature["quantiles"][share]) for text, share in quantiles.items()}
+    moments = {what: number_text(feature[what]) for what in ("mean", "std")}
     return {"min": extreme("min"), **middle, "max": extreme("max"), **moments}
 
 
-def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
+def _facts_table(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
     """Returns a table with a row for each slice.
 
     Args:
         facts: name of the slice -> name of a column -> HTML.
-        caption: of the table.
+        caption: caption of the table.
     """
     heads = list(dict.fromkeys(head for row in facts.values() for head in row))
     order = [*(head for head in heads if head not in _LAST), *(head for head in _LAST if head in heads)]
@@ -228,39 +228,39 @@ def _numbers(facts: Mapping[str, Mapping[str, str]], caption: str) -> str:
 _LAST = ("min", "5%", "25%", "median", "75%", "95%", "max", "mean", "std")
 
 
-def _plots(found: Mapping[str, dict[str, Any] | None], example_url: Callable[[str, int], str] | None) -> Iterator[str]:
+def _plots(parts: Mapping[str, dict[str, Any] | None], example_url: Callable[[str, int], str] | None) -> Iterator[str]:
     """Yields a histogram for each kind of number, such as values or sizes; a note if all are the same or all differ."""
-    if all(part is None or is_identifier(part) for part in found.values()):
+    if all(part is None or is_identifier(part) for part in parts.values()):
         yield '<p class="soft">Integers that all differ and are evenly spread, so no histogram.</p>'
         return
     for name, caption in _CAPTIONS.items():
-        spreads = _spreads(found, name)
+        spreads = _spreads(parts, name)
         sizes = {spread[side] for _, spread in spreads.values() for side in ("min", "max")}
         if len(sizes) < 2:
             if sizes and name != "values":
                 yield f'<p class="soft">{caption}: {number_text(sizes.pop())} each</p>'
             continue
         rows = {label: _spread(spread, label, example_url) for label, spread in spreads.values()}
-        facts = "" if name == "values" else _numbers(rows, caption)
+        facts = "" if name == "values" else _facts_table(rows, caption)
         yield f"<figure><figcaption>{caption}</figcaption>{histogram_plot(spreads, caption)}</figure>{facts}"
 
 
-def _spreads(found: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
+def _spreads(parts: Mapping[str, dict[str, Any] | None], name: str) -> dict[int, tuple[str, dict[str, Any]]]:
     """Returns number of the slice -> its name, and what is known of its values, items, bytes, ..."""
     spreads = {
         index: (label, part if name == "values" else part[name])
-        for index, (label, part) in enumerate(found.items())
+        for index, (label, part) in enumerate(parts.items())
         if part is not None and (name == "values" or name in part) and not (name in SIZES and constant_size(part))
     }
     return {index: (label, spread) for index, (label, spread) in spreads.items() if "histogram" in spread}
 
 
-def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
+def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     """Returns the labels or the most frequent values of all slices, in one table."""
     counts: dict[str, dict[int, int]] = {}
-    for index, feature in enumerate(found.values()):
+    for index, feature in enumerate(feature_parts.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
-        top = [(_shown(value), count) for value, count in (feature or {}).get("top", ())]
+        top = [(_format_value(value), count) for value, count in (feature or {}).get("top", ())]
         for name, count in labels or top[:_TOP]:
             counts.setdefault(name, {})[index] = counts.get(name, {}).get(index, 0) + count
         for name, count in top[_TOP:]:  # of what is among the first of another slice
@@ -268,16 +268,19 @@ def _tables(found: Mapping[str, dict[str, Any] | None]) -> str:
                 counts[name].setdefault(index, count)
     if not counts:
         return ""
-    parts = list(found.values())
+    parts = list(feature_parts.values())
     caption = "labels" if any("labels" in (part or {}) for part in parts) else "most frequent"
     return bars_table(
         [(name, [row.get(index) for index in range(len(parts))]) for name, row in counts.items()],
-        [(name, (part or {}).get("values", 0), (part or {}).get("top_exact", True)) for name, part in found.items()],
+        [
+            (name, (part or {}).get("values", 0), (part or {}).get("top_exact", True))
+            for name, part in feature_parts.items()
+        ],
         caption,
     )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         return value.replace("\n", "\u23ce").replace("\t", "\u21e5") or "(empty)"
     return number_text(value)
@@ -298,18 +301,18 @@ _NOTES = (
 # ------------------------------------------------------------------------------------------------------------- plots
 
 
-def _drift(found: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bool]:
+def _drift(parts: Mapping[str, dict[str, Any] | None]) -> tuple[float | None, bool]:
     """Returns the largest difference of shares between the first slice and another, and whether it is more than noise.
 
     The shares are the cumulative ones of the values, and those that are missing; None without two slices.
     """
     gaps = []
     for name in _CAPTIONS:
-        spreads = list(_spreads(found, name).values())
+        spreads = list(_spreads(parts, name).values())
         for other in spreads[1:]:
-            _, (first, second) = _common([spreads[0][1]["histogram"], other[1]["histogram"]])
+            _, (first, second) = _align_histograms([spreads[0][1]["histogram"], other[1]["histogram"]])
             gaps.append(_gap(first, second))
-    known = [part for part in found.values() if part is not None]
+    known = [part for part in parts.values() if part is not None]
     counted = [_shares_of_values(part) for part in known if part["values"]]
     for shares in counted[1:] if all(counted) else ():
         names = sorted({*counted[0], *shares})
@@ -339,11 +342,11 @@ def _gap(first: Sequence[float], second: Sequence[float]) -> float:
     return float(abs(np.cumsum(first) - np.cumsum(second)).max(initial=0))
 
 
-def _common(found: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
+def _align_histograms(histograms: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
     """Returns edges of bars for all histograms, and the shares of each in them."""
-    low, high = min(h["edges"][0] for h in found), max(_last(h["edges"]) for h in found)
-    edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in found))
-    return edges, [_shares(histogram, edges) for histogram in found]
+    low, high = min(h["edges"][0] for h in histograms), max(_last_number(h["edges"]) for h in histograms)
+    edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in histograms))
+    return edges, [_shares(histogram, edges) for histogram in histograms]
 
 
 def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str) -> str:
@@ -356,7 +359,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     histograms = [spread["histogram"] for _, spread in spreads.values()]
     edges, heights = histograms[0]["edges"], [histograms[0]["counts"]]
     if len(histograms) > 1:  # shares, because slices have different sizes
-        edges, heights = _common(histograms)
+        edges, heights = _align_histograms(histograms)
     highest = max(map(max, heights), default=0) or 1
     bars, notes = [], []
     for (colour, (name, spread)), values in zip(spreads.items(), heights):
@@ -374,7 +377,7 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     if len(histograms) == 2:
         notes.append(f"largest difference of cumulative shares {_gap(*heights):.1%}")
     low, high = (f(spread[m] for _, spread in spreads.values()) for f, m in ((min, "min"), (max, "max")))
-    first, last = number_text(max(edges[0], low)), number_text(min(_last(edges), high))
+    first, last = number_text(max(edges[0], low)), number_text(min(_last_number(edges), high))
     note = escape(", ".join([most, *notes]))
     return (
         f'<svg class="plot" viewBox="0 0 {max(len(edges) - 1, 1)} 100" preserveAspectRatio="none" role="img" '
@@ -397,7 +400,7 @@ def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
     return between
 
 
-def _last(edges: Sequence[Any]) -> Any:
+def _last_number(edges: Sequence[Any]) -> Any:
     """Returns the largest number that bars hold."""
     return edges[-1] - _is_whole(edges)
 
@@ -418,9 +421,9 @@ def bars_table(
     """Returns values and their counts in slices as a table with bars of shares.
 
     Args:
-        rows: what to call each value, and its count in each slice; None if it is unknown.
-        slices: of each slice its name, what shares are of, and whether the counts are exact.
-        caption: of the table.
+        rows: name of each value, and its count in each slice; None if it is unknown.
+        slices: name of each slice, total of its shares, and whether its counts are exact.
+        caption: caption of the table.
     """
     highest = max((n / total for _, row in rows for n, (_, total, _) in zip(row, slices) if n and total), default=1)
     lines = []
@@ -463,13 +466,20 @@ def notebook_tables(statistics: Statistics) -> str:
     return paragraph(f"{statistics.dataset}, digest {statistics.digest[:16]}") + "".join(tables)
 
 
-def _cells(found: dict[str, Any]) -> list[str]:
+def _cells(feature: dict[str, Any]) -> list[str]:
     """Returns what a row of a table says of a feature, behind its name."""
-    labels = sorted(found.get("labels", ()), key=lambda label: -label[2])
-    top = [(number if name is None else name, count) for number, name, count in labels] or found.get("top", [])
-    numbers = (number_text(found[name]) if name in found else "" for name in ("min", "mean", "max"))
-    frequent = ", ".join(f"{_shown(value)} ({count:,})" for value, count in top[:3])
-    return [found["type"], f"{found['values']:,}", f"{found['missing']:,}", _distinct(found), *numbers, frequent]
+    labels = sorted(feature.get("labels", ()), key=lambda label: -label[2])
+    top = [(number if name is None else name, count) for number, name, count in labels] or feature.get("top", [])
+    numbers = (number_text(feature[name]) if name in feature else "" for name in ("min", "mean", "max"))
+    frequent = ", ".join(f"{_format_value(value)} ({count:,})" for value, count in top[:3])
+    return [
+        feature["type"],
+        f"{feature['values']:,}",
+        f"{feature['missing']:,}",
+        _format_distinct(feature),
+        *numbers,
+        frequent,
+    ]
 
 
 def number_text(value: Any) -> str:

@@ -46,7 +46,7 @@ class Statistics:
 
     Attributes:
         dataset: its name, config and version.
-        digest: of the published version.
+        digest: digest of the published version.
         directory: the version's.
         slices: name -> {'examples': number, 'features': name -> statistics}; see docs/how-to/stats.md.
         unknown: the names of features of unknown classes, which are left out.
@@ -208,7 +208,7 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
         statistics |= _spread(summary.spreads["values"])
     if leaf.kind == LABEL:
         return statistics | _labels(leaf.feature, summary)
-    return statistics | _values(leaf, summary)
+    return statistics | _summarize_values(leaf, summary)
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
@@ -240,18 +240,18 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
     return {"labels": labels, "distinct": len(counts), "distinct_exact": True}
 
 
-def _values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
+def _summarize_values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
     """Returns the number of distinct values and, of texts and numbers, the most frequent that occur more than once."""
     values: Any = summary.values
     statistics = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
     if leaf.kind not in (TEXT, "number"):
         return statistics
     total = summary.counts["values"]
-    top = [(_shown(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
+    top = [(_value_to_json(leaf, summary, value), count) for value, count in values.top(TOP, total) if count > 1]
     return statistics | {"top": [[value, count] for value, count in top], "top_exact": values.complete}
 
 
-def _shown(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
+def _value_to_json(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
     if leaf.kind != TEXT:
         return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
     if len(value) <= SHOWN_BYTES:
@@ -266,7 +266,7 @@ def constant_size(feature: dict[str, Any]) -> str:
     """Returns the size of images that all have the same, such as '28x28x1'; '' for others.
 
     Args:
-        feature: what is known of it.
+        feature: the feature and its facts.
     """
     sizes = [feature.get(name, {}) for name in SIZES]
     constant = all("min" in size and size["min"] == size["max"] for size in sizes)

@@ -57,7 +57,7 @@ def values_of(codes: Codes, kind: str) -> NDArray[Any]:
     """Returns the numbers of codes.
 
     Args:
-        codes: of numbers.
+        codes: codes of numbers.
         kind: 'f', 'i' or 'u', as of the dtype of the numbers.
 
     >>> values_of(codes_of(np.array([-3, 7])), "i").tolist()
@@ -118,12 +118,12 @@ class DistinctValues:
     """Distinct values.
 
     Attributes:
-        shown: what to show of each value that is kept.
-        hashes: of these values, ascending.
-        counts: of each of these values.
+        shown: display form of each value that is kept.
+        hashes: hashes of these values, ascending.
+        counts: count of each of these values.
         complete: whether all values are kept.
         sampled: the sample: hashes of occurrences, ascending, and hashes of their values.
-        sampled_shown: what to show of each value of the sample.
+        sampled_shown: display form of each value of the sample.
         table: counters, by row and part of the hash.
     """
 
@@ -144,12 +144,12 @@ class DistinctValues:
         """Adds distinct values.
 
         Args:
-            hashes: of each value, all distinct.
-            counts: of each value.
-            shown: what to show of each value.
+            hashes: hash of each value, all distinct.
+            counts: count of each value.
+            shown: display form of each value.
         """
         for row in range(ROWS):
-            np.add.at(self.table[row], _columns(hashes, row), counts)
+            np.add.at(self.table[row], _counter_indices(hashes, row), counts)
         self._keep(hashes, counts, shown)
 
     def sample(self, occurrences: Codes, pick: Callable[[NDArray[np.intp]], tuple[Codes, NDArray[Any]]]) -> None:
@@ -215,7 +215,7 @@ class DistinctValues:
         else:
             hashes, first = np.unique(self.sampled[1], return_index=True)
             shown = self.sampled_shown[first]
-            counts = np.stack([self.table[row][_columns(hashes, row)] for row in range(ROWS)]).min(axis=0)
+            counts = np.stack([self.table[row][_counter_indices(hashes, row)] for row in range(ROWS)]).min(axis=0)
             frequent = counts >= max(MIN_SHARE * total, 2)
             shown, hashes, counts = shown[frequent], hashes[frequent], counts[frequent]
         order = np.lexsort((hashes, -counts))
@@ -224,7 +224,7 @@ class DistinctValues:
         return [(shown[i], int(counts[i])) for i in order[:number].tolist()]
 
 
-def _columns(hashes: Codes, row: int) -> NDArray[Any]:
+def _counter_indices(hashes: Codes, row: int) -> NDArray[Any]:
     """Returns which counter of a row belongs to each hash."""
     return (mixed(hashes ^ np.uint64(row << 56)) % np.uint64(COLUMNS)).astype(np.intp)
 
@@ -301,10 +301,10 @@ class Spread:
         """Adds counts of bins of codes without their last `shift` bits; omits more bits if there are too many bins."""
         common = max(shift, self.shift)
         both = np.concatenate([self.bins >> np.uint64(common - self.shift), bins >> np.uint64(common - shift)])
-        merged_bins, sums = _summed(both, np.concatenate([self.counts, counts]))
+        merged_bins, sums = _sum_by_code(both, np.concatenate([self.counts, counts]))
         more = _bits_too_many(merged_bins)
         if more:
-            merged_bins, sums = _summed(merged_bins >> np.uint64(more), sums)
+            merged_bins, sums = _sum_by_code(merged_bins >> np.uint64(more), sums)
         self.shift, self.bins, self.counts = common + more, merged_bins, sums
 
     # ----------------------------------------------------------------------------------------------------- what follows
@@ -387,7 +387,7 @@ def _root(number: Fraction) -> float:
     return float(Fraction(float(scaled) ** 0.5) * Fraction(2) ** shift)
 
 
-def _summed(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
+def _sum_by_code(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
     """Returns the different codes, ascending, and the sum of the counts of each."""
     if not len(codes):
         return codes, counts

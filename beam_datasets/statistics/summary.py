@@ -26,7 +26,7 @@ from beam_datasets.features.stored_files import find_damage, select_stored
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records.shards import ShardPool
 from beam_datasets.statistics.sketches import DistinctValues, Spread, codes_of, hashes_of, mixed, occurrences, widened
 
 NUMBER, LABEL, TEXT, IMAGE, FILE = "number", "label", "text", "image", "file"
@@ -86,7 +86,7 @@ class Column:
         values: all values in order: numbers, or a list of bytes.
         counts: number of values of each of these records; an integer if all have the same number.
         lengths: number of items of the outermost sequence of each; None if that is fixed.
-        damaged: how many of the other records have the feature, but with a value that does not decode.
+        damaged: number of other records that have the feature, but with a value that does not decode.
     """
 
     present: NDArray[np.int64]
@@ -110,13 +110,15 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
         elif isinstance(node, UnknownFeature):
             unknown.append("/".join(keys))
         else:
-            leaves.append(LeafFeature(keys, _kind(node), node, sequences, not sequences and _has_fixed_size(node)))
+            leaves.append(
+                LeafFeature(keys, _kind_of_feature(node), node, sequences, not sequences and _has_fixed_size(node))
+            )
 
     visit(feature.decoded(), (), 0)
     return leaves, unknown
 
 
-def _kind(feature: FeatureConnector) -> str:
+def _kind_of_feature(feature: FeatureConnector) -> str:
     if isinstance(feature, ClassLabel):
         return LABEL
     if feature.file_kind:
@@ -134,8 +136,8 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
     """Returns the function from records to the columns of the leaves.
 
     Args:
-        feature: of the dataset.
-        leaves: which leaves of it.
+        feature: feature of the dataset.
+        leaves: leaves of the feature to read.
     """
     tree = select_stored(feature, {leaf.path for leaf in leaves})
     decode = (lambda records: None) if tree is None else ColumnarDecoder(select_decoded(tree)).columns
@@ -146,7 +148,7 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
             values = decode(records)
         except FeatureError:
             return [one_by_one[leaf](records) for leaf in leaves]
-        return [_column(leaf.value_of(values), leaf) for leaf in leaves]
+        return [_leaf_column(leaf.value_of(values), leaf) for leaf in leaves]
 
     return columns
 
@@ -173,19 +175,19 @@ def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[
                 good.append(number)
         if not good:
             return Column(np.zeros(0, np.int64), [], 0, damaged=len(records))
-        good_column = _column(leaf.value_of(decode([records[number] for number in good])), leaf)
+        good_column = _leaf_column(leaf.value_of(decode([records[number] for number in good])), leaf)
         return replace(good_column, present=np.array(good)[good_column.present], damaged=len(records) - len(good))
 
     return column
 
 
-def _column(values: Any, leaf: LeafFeature) -> Column:
+def _leaf_column(values: Any, leaf: LeafFeature) -> Column:
     """Returns the column of the values of each record: an array, or a list with None where they are missing."""
     if isinstance(values, np.ndarray):
         return Column(np.arange(len(values)), values.reshape(-1), values.size // len(values))
     present = np.flatnonzero([value is not None for value in values])
     present_values = [value for value in values if value is not None]
-    parts = [_flat(value) for value in present_values]
+    parts = [_flatten_value(value) for value in present_values]
     counts: Any = np.fromiter(map(len, parts), np.int64, len(parts))
     lengths = None
     if leaf.fixed_size:
@@ -198,14 +200,14 @@ def _column(values: Any, leaf: LeafFeature) -> Column:
     return Column(present, numbers, counts, lengths)
 
 
-def _flat(value: Any) -> Any:
+def _flatten_value(value: Any) -> Any:
     """Returns the numbers of a value as an array, or its texts or files as a list."""
     if isinstance(value, bytes):
         return [value]
     if isinstance(value, RaggedArray):
-        return _flat(value.flat_values)
+        return _flatten_value(value.flat_values)
     if isinstance(value, list):  # of arrays of different shapes
-        parts = list(map(_flat, value))
+        parts = list(map(_flatten_value, value))
         return np.concatenate(parts) if parts and isinstance(parts[0], np.ndarray) else list(chain.from_iterable(parts))
     flat = np.reshape(value, -1)
     return flat.tolist() if flat.dtype == STRING else flat
@@ -272,7 +274,7 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
     """Adds a block of records.
 
     Args:
-        summary: of the leaf, changed in place.
+        summary: summary of the leaf, changed in place.
         leaf: the feature.
         column: its values.
         records: the index in the slice of each record.
@@ -331,11 +333,11 @@ def _add_bytes(
     counter = Counter(values)
     unique, counts = list(counter), np.fromiter(counter.values(), np.int64, len(counter))
     kept: Any = summary.values
-    kept.add(hashes_of(unique), counts, _shown(unique, kind))
+    kept.add(hashes_of(unique), counts, _truncate_texts(unique, kind))
 
     def pick(indices: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         picked = [values[i] for i in indices.tolist()]
-        return hashes_of(picked), _shown(picked, kind)
+        return hashes_of(picked), _truncate_texts(picked, kind)
 
     kept.sample(where, pick)
     if kind == IMAGE:
@@ -358,7 +360,7 @@ def image_size(data: bytes) -> tuple[int, int, int] | None:
         return None
 
 
-def _shown(values: list[bytes], kind: str) -> NDArray[Any]:
+def _truncate_texts(values: list[bytes], kind: str) -> NDArray[Any]:
     """Returns what to show of texts; nothing for files, which are only counted."""
     shown = np.empty(len(values), STRING)
     shown[:] = [value[: SHOWN_BYTES + 1] for value in values] if kind == TEXT else [b""] * len(values)
@@ -378,9 +380,9 @@ class StatisticsRequest:
 
     Attributes:
         full_name: name, config and version of the dataset, such as 'digits/small:1.0.0'.
-        digest: of the published version.
+        digest: digest of the published version.
         directory: the version's.
-        pool: of its shards.
+        pool: pool of its shards.
         features: its features.
         leaves: the features to summarize.
         unknown: the paths of features of unknown classes, which cannot be read.
@@ -422,7 +424,7 @@ class ShardRange:
     """Records of a shard.
 
     Attributes:
-        number: of the slice.
+        number: number of the slice.
         first: the index in the slice of the first one.
         run: the records.
     """
@@ -447,7 +449,7 @@ def prepare(
             in the dataset's order.
         features: names of features such as 'a' or 'b.c', with all that is below them; None for all.
         data_dir: root of the datasets, for a name.
-        storage_options: of the store of the dataset; see `beam_datasets.builder`.
+        storage_options: options of the dataset's store; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: the dataset does not exist.
@@ -466,14 +468,14 @@ def prepare(
         published.dataset_dir,
         published.pool,
         info.features,
-        tuple(leaves if features is None else _chosen(leaves, info.features, features, info.display_name)),
+        tuple(leaves if features is None else _select_leaves(leaves, info.features, features, info.display_name)),
         tuple(unknown) if features is None else (),
         tuple((str(expression), info.splits[expression].file_instructions) for expression in expressions),
         splits is None and features is None,
     )
 
 
-def _chosen(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
+def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str], dataset: str) -> list[LeafFeature]:
     """Returns the features of names, and those below them."""
     wanted = [record_name(name.strip("/"), tree) for name in names]
     for name in wanted:

@@ -46,13 +46,13 @@ _OBJECT_STORES = _CREATING_STORES | {"https", "http"}
 
 def exists(path: PathLike) -> bool:
     """Returns whether there is a file or a directory."""
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.exists(path)
 
 
 def is_dir(path: PathLike) -> bool:
     """Returns whether there is a directory; on an object store, whether there is anything below it."""
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.is_dir(path)
 
 
@@ -62,7 +62,7 @@ def size(path: PathLike) -> int:
     Raises:
         FileNotFoundError: the file does not exist.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.size(path)
 
 
@@ -72,13 +72,13 @@ def list_dir(path: PathLike) -> list[str]:
     Raises:
         FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return sorted(backend.list_dir(path))
 
 
 def make_dirs(path: PathLike) -> None:
     """Makes the directory and those above it, if they are missing; nothing on an object store."""
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     backend.make_dirs(path)
 
 
@@ -88,7 +88,7 @@ def read_bytes(path: PathLike) -> bytes:
     Raises:
         FileNotFoundError: the file does not exist.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.read_bytes(path)
 
 
@@ -102,7 +102,7 @@ def open_reader(path: PathLike, *, size: int | None = None) -> Reader:
     Raises:
         FileNotFoundError: the file does not exist.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.open_reader(path, size)
 
 
@@ -113,7 +113,7 @@ def open_writer(path: PathLike) -> Writer:
     On an object store it is an upload in parts; of one that was aborted, the store may keep invisible parts,
     until a rule of the bucket removes incomplete uploads.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.open_writer(path)
 
 
@@ -123,7 +123,7 @@ def check_writable(path: PathLike, *, in_dir: bool = False) -> None:
     Nothing is made or changed. A store is not asked: permission to write does not imply permission to read.
 
     Args:
-        path: of the file.
+        path: path of the file.
         in_dir: whether its directory must exist, as for a file that the user names.
 
     Raises:
@@ -149,7 +149,7 @@ def create_bytes(path: PathLike, data: Buffer) -> None:
     Raises:
         FileExistsError: it exists.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     backend.create_bytes(path, data)
 
 
@@ -196,7 +196,7 @@ def file_sizes(path: PathLike) -> dict[str, int]:
     Raises:
         FileNotFoundError: the directory does not exist; on an object store, there is nothing below it.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.file_sizes(path)
 
 
@@ -206,7 +206,7 @@ def copy(source: PathLike, target: PathLike) -> None:
     Raises:
         FileNotFoundError: the file does not exist.
     """
-    (one, source), (other, target) = _at(source), _at(target)
+    (one, source), (other, target) = _resolve_backend(source), _resolve_backend(target)
     if _in_one_store(source, target):
         from beam_datasets.storage import objects
 
@@ -225,7 +225,7 @@ def usage(path: PathLike) -> Usage:
     Raises:
         FileNotFoundError: there is nothing.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     return backend.usage(path)
 
 
@@ -247,7 +247,7 @@ def is_link(path: PathLike) -> bool:
 
 def remove(path: PathLike) -> None:
     """Removes a file if it exists."""
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     backend.remove(path)
 
 
@@ -256,7 +256,7 @@ def remove_tree(path: PathLike) -> None:
 
     A local one gets a temporary name first, in one step, so that no process finds or renames a part of it.
     """
-    backend, path = _at(path)
+    backend, path = _resolve_backend(path)
     backend.remove_tree(path)
 
 
@@ -295,7 +295,7 @@ def rename_dir(source: PathLike, target: PathLike) -> None:
         FileExistsError: the target exists and is not an empty directory.
         StorageError: a path is not local: object stores have no such step.
     """
-    local.rename_dir(*(_local(path, "a local directory can be renamed in one step") for path in (source, target)))
+    local.rename_dir(*(_check_local(path, "a local directory can be renamed in one step") for path in (source, target)))
 
 
 def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None:
@@ -306,7 +306,7 @@ def move_files(source: PathLike, target: PathLike, names: Iterable[str]) -> None
     Raises:
         StorageError: a path is not local, or the two are on different disks.
     """
-    local.move_files(_local(source, what := "local files can be moved"), _local(target, what), names)
+    local.move_files(_check_local(source, what := "local files can be moved"), _check_local(target, what), names)
 
 
 def link(source: PathLike, target: PathLike) -> None:
@@ -316,7 +316,7 @@ def link(source: PathLike, target: PathLike) -> None:
         FileExistsError: the target exists.
         StorageError: a path is not local, or the two are on different disks.
     """
-    local.link(*(_local(path, "a local file can have another name") for path in (source, target)))
+    local.link(*(_check_local(path, "a local file can have another name") for path in (source, target)))
 
 
 @contextlib.contextmanager
@@ -344,7 +344,7 @@ def memory_map(path: PathLike) -> Buffer:
     return read_bytes(path) if paths.is_remote(path) else local.memory_map(paths.normalize(path))
 
 
-def _local(path: PathLike, what: str) -> str:
+def _check_local(path: PathLike, what: str) -> str:
     if paths.is_remote(path):
         raise StorageError(f"{path}: only {what}")
     return paths.normalize(path)
@@ -356,7 +356,7 @@ def _in_one_store(source: str, target: str) -> bool:
     return is_object and paths.split_remote(source)[0] == paths.split_remote(target)[0]
 
 
-def _at(path: PathLike) -> tuple[Backend, str]:
+def _resolve_backend(path: PathLike) -> tuple[Backend, str]:
     """Returns the kind of storage and the path as it takes it. Local paths import neither obstore nor fsspec."""
     normal = paths.normalize(path)
     scheme = paths.scheme(normal)
@@ -403,7 +403,7 @@ def glob(pattern: PathLike) -> list[str]:
     matches, names = ["/".join(parts[:fixed]) or "/"], parts[fixed:]
     for depth, name in enumerate(names, start=1):
         if has_wildcard(name):
-            matches = [paths.join(base, match) for base in matches for match in _matching(base, name)]
+            matches = [paths.join(base, match) for base in matches for match in _match_names(base, name)]
         else:
             matches = [paths.join(base, name) for base in matches]
             if depth == len(names):
@@ -411,7 +411,7 @@ def glob(pattern: PathLike) -> list[str]:
     return sorted(matches)
 
 
-def _matching(base: str, pattern: str) -> list[str]:
+def _match_names(base: str, pattern: str) -> list[str]:
     """Returns the names in a directory that match; none if the directory does not exist."""
     if not is_dir(base):
         return []

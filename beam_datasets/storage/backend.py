@@ -1,4 +1,4 @@
-"""What a kind of storage provides: the functions and objects that `storage` is built on.
+"""Interface of a kind of storage: the functions and objects that `storage` is built on.
 
 `local`, `objects` and `generic` are modules that have these functions. Their paths are normal (`paths.normalize`).
 """
@@ -30,11 +30,11 @@ class Reader(ABC):
     Attributes:
         path: the file.
         size: its size in bytes, when it was opened.
-        tag: of a remote file, a text that changes with its content; None if the store reports none.
+        tag: text that changes with the content of a remote file; None if the store reports none.
         descriptor: the file descriptor of a local file while it is open; else None.
-        pieces: of a file with a cache, where its pieces are: the path of their files up to "-<number>", and how many
-            bytes of the file each but the last one has; else None.
-        max_ahead: how many bytes of all files a process may have in the cache that it has not read yet.
+        pieces: location of a cached file's pieces: the path of their files up to "-<number>", and how many bytes of the
+            file each but the last one has; else None.
+        max_ahead: maximum number of bytes of all files that a process may have in the cache and has not read yet.
     """
 
     descriptor: int | None = None
@@ -132,8 +132,8 @@ class Usage:
     """The size of a file or a directory.
 
     Attributes:
-        num_bytes: of the file, or of all files below.
-        modified: when it, or the newest of them, was last changed, in seconds since the epoch.
+        num_bytes: size of the file, or of all files below, in bytes.
+        modified: last change of it, or of the newest of them, in seconds since the epoch.
     """
 
     num_bytes: int

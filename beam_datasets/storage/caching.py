@@ -180,7 +180,7 @@ class PieceCache:
     """A directory of pieces. Threads and processes may use it at once.
 
     Attributes:
-        directory: of the pieces.
+        directory: directory of the pieces.
         num_bytes: maximum size of all pieces.
     """
 

@@ -65,14 +65,14 @@ def read_bytes(path: str) -> bytes:
         return bytes(fs.cat_file(name))
 
 
-def _refuse(path: str, *_: object) -> NoReturn:
+def _refuse_writing(path: str, *_: object) -> NoReturn:
     raise StorageError(
         f"{path}: expected a local path or an object store, got a file system that is used by fsspec, which is "
         "for reading only. Write elsewhere and copy it."
     )
 
 
-open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tree = _refuse
+open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tree = _refuse_writing
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ class LocalReader(Reader):
     """Reads by position, so that threads do not disturb each other."""
 
     def __init__(self, path: str, _: int | None = None) -> None:
-        with _named(path):
+        with _naming_path(path):
             self.descriptor = _open_regular(path, os.O_RDONLY)
             super().__init__(path, os.fstat(self.descriptor).st_size)
 
@@ -98,7 +98,7 @@ class LocalWriter(Writer):
         self._flushed = 0
         directory = os.path.dirname(path)
         self._temporary = _temporary_in(directory)
-        with _named(path):
+        with _naming_path(path):
             try:
                 self._file = open(self._temporary, "xb", buffering=_WRITE_BUFFER)  # noqa: SIM115
             except FileNotFoundError:
@@ -107,7 +107,7 @@ class LocalWriter(Writer):
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers; on an error the temporary file is gone."""
-        with _named(self.path, self.abort):
+        with _naming_path(self.path, self.abort):
             if isinstance(buffers, list) and len(buffers) > 1:
                 self._file.flush()
                 _write_together(self._file.fileno(), buffers)
@@ -120,7 +120,7 @@ class LocalWriter(Writer):
 
     def commit(self) -> None:
         """Renames; on an error the temporary file is gone."""
-        with _named(self.path, self.abort):
+        with _naming_path(self.path, self.abort):
             count_write(self._file.tell())
             self._file.close()
             os.replace(self._temporary, self.path)
@@ -131,7 +131,7 @@ class LocalWriter(Writer):
         Raises:
             PathExistsError: there is one.
         """
-        with _named(self.path, self.abort):
+        with _naming_path(self.path, self.abort):
             count_write(self._file.tell())
             self._file.close()
             os.link(self._temporary, self.path)
@@ -189,13 +189,13 @@ def _stat(path: str) -> os.stat_result | None:
 
 def size(path: str) -> int:
     """Returns the file's size in bytes."""
-    with _named(path):
-        return _regular(path).st_size
+    with _naming_path(path):
+        return _stat_regular(path).st_size
 
 
 def list_dir(path: str) -> list[str]:
     """Returns the names in a directory."""
-    with _named(path):
+    with _naming_path(path):
         return os.listdir(path)
 
 
@@ -214,7 +214,7 @@ def read_bytes(path: str) -> bytes:
     """Returns the whole file."""
     is_given = path.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin"))  # as a shell passes <(command), and pipes
     opener = None if is_given else _open_regular
-    with _named(path), open(path, "rb", buffering=0, opener=opener) as file:
+    with _naming_path(path), open(path, "rb", buffering=0, opener=opener) as file:
         data = file.read()
         count_read(len(data))
         return data
@@ -225,13 +225,13 @@ open_reader, open_writer = LocalReader, LocalWriter
 
 def check_writable(path: str) -> None:
     """Checks that a file can be written; see `storage.check_writable`."""
-    with _named(path):
+    with _naming_path(path):
         if os.path.exists(path):
-            _regular(path)  # anything else would be replaced
+            _stat_regular(path)  # anything else would be replaced
     folder = os.path.dirname(path)
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
-    with _named(folder):
+    with _naming_path(folder):
         if not os.path.isdir(folder):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -256,9 +256,9 @@ def create_bytes(path: str, data: Buffer) -> None:
 
 def _create_in_place(path: str, data: Buffer) -> None:
     """Does so on a file system without hard links: still only one can create it, but a reader may see a part."""
-    with _named(path):
+    with _naming_path(path):
         file = open(path, "xb")  # noqa: SIM115
-    with _named(path, lambda: remove(path)), file:
+    with _naming_path(path, lambda: remove(path)), file:
         file.write(data)
 
 
@@ -271,7 +271,7 @@ def usage(path: str) -> Usage:
 
 def _all_at(path: str) -> list[os.stat_result]:
     """Returns the status of a path and of everything in it; entries that are deleted meanwhile are left out."""
-    with _named(path):
+    with _naming_path(path):
         statuses = [os.lstat(path)]
     for folder, folders, names in os.walk(path) if stat.S_ISDIR(statuses[0].st_mode) else ():
         for name in (*folders, *names):
@@ -290,7 +290,7 @@ def freed(paths: Iterable[str]) -> int:
 
 def file_sizes(path: str) -> dict[str, int]:
     """Returns {path below the directory: size in bytes} of all files below it."""
-    with _named(path):
+    with _naming_path(path):
         os.stat(path)
         return {
             os.path.relpath(os.path.join(folder, name), path): os.lstat(os.path.join(folder, name)).st_size
@@ -301,13 +301,13 @@ def file_sizes(path: str) -> dict[str, int]:
 
 def remove_empty_dir(path: str) -> None:
     """Removes a directory that has nothing in it."""
-    with _named(path), contextlib.suppress(FileNotFoundError):
+    with _naming_path(path), contextlib.suppress(FileNotFoundError):
         os.rmdir(path)
 
 
 def remove(path: str) -> None:
     """Removes a file."""
-    with _named(path), contextlib.suppress(FileNotFoundError):
+    with _naming_path(path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
@@ -315,7 +315,7 @@ def remove_tree(path: str) -> None:
     """Renames a directory to a temporary name, then removes it; again if another process makes it again meanwhile."""
     for _ in range(_REMOVALS):
         trash = _temporary_in(os.path.dirname(path))
-        with _named(path):
+        with _naming_path(path):
             if os.path.islink(path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link is not followed")
             try:
@@ -357,7 +357,7 @@ def move_files(source: str, target: str, names: Iterable[str]) -> None:
     """Moves files of a directory into another one, which is made; those that do not exist are left out."""
     make_dirs(target)
     for name in names:
-        with _named(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):
+        with _naming_path(os.path.join(source, name)), contextlib.suppress(FileNotFoundError):
             os.rename(os.path.join(source, name), os.path.join(target, name))
 
 
@@ -369,7 +369,7 @@ def _sync(paths: list[str]) -> None:
 
 def _sync_one(path: str) -> None:
     """Waits until a file or directory is on the disk; ignores file systems that cannot sync directories."""
-    with _named(path):
+    with _naming_path(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -395,7 +395,7 @@ def link(source: str, target: str) -> None:
 
 def memory_map(path: str) -> Buffer:
     """Returns the file's bytes, mapped into memory; those of a small file are read."""
-    with _named(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
+    with _naming_path(path), open(path, "rb", buffering=0, opener=_open_regular) as file:
         if os.fstat(file.fileno()).st_size > _SMALL:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return file.read()
@@ -403,11 +403,11 @@ def memory_map(path: str) -> Buffer:
 
 def _open_regular(path: str, flags: int) -> int:
     """Opens a regular file: opening a FIFO would wait for who writes to it, and what a device holds has no end."""
-    _regular(path)
+    _stat_regular(path)
     return os.open(path, flags)
 
 
-def _regular(path: str) -> os.stat_result:
+def _stat_regular(path: str) -> os.stat_result:
     """Returns what the system says of a regular file; of anything else, an OSError says what it is."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
@@ -419,7 +419,7 @@ def _regular(path: str) -> os.stat_result:
 
 
 @contextlib.contextmanager
-def _named(path: str, undo: Callable[[], object] | None = None) -> Iterator[None]:
+def _naming_path(path: str, undo: Callable[[], object] | None = None) -> Iterator[None]:
     """Makes an OSError an error of the project that names the path; calls `undo` on any error."""
     try:
         yield

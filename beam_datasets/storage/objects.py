@@ -80,7 +80,7 @@ class ObjectReader(Reader):
 
     def read_many(self, ranges: Sequence[Range]) -> list[Buffer]:
         """Returns the ranges, asked for together; near ones in one request."""
-        obstore, store, key = _at(self.path)
+        obstore, store, key = _resolve_store(self.path)
         nonempty_ranges = [(start, stop) for start, stop in ranges if start != stop]
         for start, stop in nonempty_ranges:
             check_range(self.path, start, stop, stop)
@@ -114,20 +114,20 @@ class ObjectWriter(Writer):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._num_bytes = 0
-        obstore, store, key = _at(path)
-        with _named(path):
+        obstore, store, key = _resolve_store(path)
+        with _naming_object(path):
             self._file = obstore.open_writer(store, key, buffer_size=_PART_SIZE, max_concurrency=_PARTS_AT_ONCE)
 
     def write(self, buffers: Iterable[Buffer]) -> None:
         """Appends the buffers."""
-        with _named(self.path):
-            for piece in _joined(buffers, _PART_SIZE):
+        with _naming_object(self.path):
+            for piece in _join_buffers(buffers, _PART_SIZE):
                 self._file.write(piece)
                 self._num_bytes += len(piece)
 
     def commit(self) -> None:
         """Completes the upload."""
-        with _named(self.path):
+        with _naming_object(self.path):
             self._file.close()
         parts = -(-self._num_bytes // _PART_SIZE)
         count_write(self._num_bytes, 1 if parts < 2 else parts + 2)  # it is begun and completed
@@ -149,7 +149,7 @@ def exists(path: str) -> bool:
 def is_dir(path: str) -> bool:
     """Returns whether there is any object below."""
     _check_can_list(path)
-    return any(True for _ in _below(path, chunk_size=1))
+    return any(True for _ in _list_below(path, chunk_size=1))
 
 
 def size(path: str) -> int:
@@ -158,7 +158,7 @@ def size(path: str) -> int:
 
 
 def _head(path: str) -> Any:
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
     count_read(0)
     return _read_again(path, lambda: obstore.head(store, key))
 
@@ -166,7 +166,7 @@ def _head(path: str) -> Any:
 def list_dir(path: str) -> list[str]:
     """Returns the names below, up to the next slash."""
     _check_can_list(path)
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
     count_read(0)
     listing = _read_again(path, lambda: obstore.list_with_delimiter(store, key or None))
     names = [*listing["common_prefixes"], *(item["path"] for item in listing["objects"])]
@@ -182,7 +182,7 @@ def make_dirs(path: str) -> None:
 
 def read_bytes(path: str) -> bytes:
     """Returns the whole object."""
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
     data = _read_again(path, lambda: bytes(obstore.get(store, key).bytes()))
     count_read(len(data))
     return data
@@ -196,7 +196,7 @@ def create_bytes(path: str, data: Buffer) -> None:
 
     After an attempt whose answer was lost, the next one finds the object that it made; so what is there is compared.
     """
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
     content = bytes(data)
 
     def put(number: int) -> None:
@@ -207,7 +207,7 @@ def create_bytes(path: str, data: Buffer) -> None:
             if not number or read_bytes(path) != content:
                 raise
 
-    _retried(path, put)
+    _call_with_retries(path, put)
 
 
 def copy(source: str, target: str, *, overwrite: bool) -> bool:
@@ -218,10 +218,10 @@ def copy(source: str, target: str, *, overwrite: bool) -> bool:
     """
     if size(source) > _MAX_COPY_BYTES:
         return False
-    obstore, store, key = _at(source)
+    obstore, store, key = _resolve_store(source)
     count_write(0)
     try:
-        _retried(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=overwrite))
+        _call_with_retries(source, lambda _: obstore.copy(store, key, split_remote(target)[1], overwrite=overwrite))
     except PathExistsError:
         raise PathExistsError(f"{target}: exists already") from None
     return True
@@ -230,7 +230,7 @@ def copy(source: str, target: str, *, overwrite: bool) -> bool:
 def file_sizes(path: str) -> dict[str, int]:
     """Returns {path below: size in bytes} of all objects below."""
     _check_can_list(path)
-    items, key = list(_below(path)), split_remote(path)[1]
+    items, key = list(_list_below(path)), split_remote(path)[1]
     count_read(0, -(-len(items) // _LIST_SIZE) or 1)
     if not items:
         raise PathNotFoundError(f"{path}: there is nothing below it")
@@ -240,36 +240,36 @@ def file_sizes(path: str) -> dict[str, int]:
 
 def usage(path: str) -> Usage:
     """Returns what an object and all below take."""
-    items = list(_below(path)) or [_head(path)]
+    items = list(_list_below(path)) or [_head(path)]
     return Usage(sum(item["size"] for item in items), max(item["last_modified"].timestamp() for item in items))
 
 
 def remove(path: str) -> None:
     """Deletes the object."""
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
 
     def delete(_: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             obstore.delete(store, key)
 
-    _retried(path, delete)
+    _call_with_retries(path, delete)
 
 
 def remove_tree(path: str) -> None:
     """Deletes all objects below."""
     _check_can_list(path)
-    obstore, store, _ = _at(path)
+    obstore, store, _ = _resolve_store(path)
 
     def delete(_: int) -> None:
-        if keys := [item["path"] for item in _below(path)]:
+        if keys := [item["path"] for item in _list_below(path)]:
             obstore.delete(store, keys)
 
-    _retried(path, delete)
+    _call_with_retries(path, delete)
 
 
-def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
+def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     """Yields what the store reports of each object below."""
-    obstore, store, key = _at(path)
+    obstore, store, key = _resolve_store(path)
     last: list[str] = []  # of those yielded, after which a listing that was cut off goes on
 
     def batches() -> Iterator[Any]:
@@ -279,7 +279,7 @@ def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     listing = _read_again(path, batches)
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 for batch in listing:
                     yield from batch
                     last[:] = [batch[-1]["path"]] if batch else last
@@ -291,7 +291,7 @@ def _below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
         listing = _read_again(path, batches)
 
 
-def _at(path: str) -> tuple[Any, Any, str]:
+def _resolve_store(path: str) -> tuple[Any, Any, str]:
     """Returns the obstore module, the store, and the key in it."""
     with needs(f"{path} needs obstore", "remote"):
         import obstore
@@ -320,7 +320,7 @@ def client(root: str, options: StoreOptions) -> Any:
             raise StorageError(f"{root}: memory:// takes no storage_options; got {', '.join(sorted(options.values))}")
         return _MEMORY.setdefault(root, MemoryStore())  # one step: two threads must not get two stores
     given = dict(options.values)
-    with _named(root, options), _checked(root, options):
+    with _naming_object(root, options), _checking_options(root, options):
         _check_names(given)
         client: Any = dict(given.pop("client_options", None) or {})
         if kind in ("http", "https"):
@@ -329,19 +329,19 @@ def client(root: str, options: StoreOptions) -> Any:
             return HTTPStore.from_url(root, client_options=client, **given)
         if kind in ("s3", "s3a") and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
             given.setdefault("copy_if_not_exists", "multipart")  # else obstore refuses `create_copy`
-        if any(_is_plain(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
+        if any(_is_unencrypted(address) for address in (*map(os.environ.get, _ENDPOINTS), *given.values())):
             client = {"allow_http": True, **client}
         connect: Any = from_url
         return connect(root, **given, **({"client_options": client} if client else {}))
 
 
-def _is_plain(address: object) -> bool:
+def _is_unencrypted(address: object) -> bool:
     """Returns whether a setting leads to a server without encryption: an address, or a key of Google's that has one."""
     return isinstance(address, str) and "http://" in address
 
 
 @contextlib.contextmanager
-def _checked(root: str, options: StoreOptions) -> Iterator[None]:
+def _checking_options(root: str, options: StoreOptions) -> Iterator[None]:
     """Makes an error of the options one that says so; the libraries' own may show what an option holds."""
     from obstore import exceptions
 
@@ -383,7 +383,7 @@ def _is_web(path: str) -> bool:
     return scheme(path) in ("http", "https")
 
 
-def _joined(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
+def _join_buffers(buffers: Iterable[Buffer], enough: int) -> Iterator[bytes]:
     """Yields the buffers joined to pieces of at least `enough` bytes, so that a write is not a call a record."""
     waiting: list[Buffer] = []
     num_bytes = 0
@@ -405,7 +405,7 @@ def _read_again(path: str, read: Callable[[], T]) -> T:
     """Returns what `read` does; if an answer was cut off, calls it again, as obstore does for other failures."""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 return read()
         except _CutError:
             if number == _MAX_ATTEMPTS - 1:
@@ -414,11 +414,11 @@ def _read_again(path: str, read: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def _retried(path: str, call: Callable[[int], None]) -> None:
+def _call_with_retries(path: str, call: Callable[[int], None]) -> None:
     """Calls with the number of the attempt until it succeeds: obstore itself repeats only what it knows is harmless."""
     for number in range(_MAX_ATTEMPTS):
         try:
-            with _named(path):
+            with _naming_object(path):
                 call(number)
             return
         except (PathNotFoundError, PathExistsError, PathPermissionError):
@@ -430,7 +430,7 @@ def _retried(path: str, call: Callable[[int], None]) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
+def _naming_object(path: str, options: StoreOptions | None = None) -> Iterator[None]:
     """Makes an error of obstore an error of the project that names the path, and shows no value of its options."""
     from obstore import exceptions
 
@@ -441,10 +441,10 @@ def _named(path: str, options: StoreOptions | None = None) -> Iterator[None]:
         raise
     except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:  # the last of a `..` in a URL
         error.args = tuple(options.redact(arg) if isinstance(arg, str) else arg for arg in error.args)  # for --debug
-        raise _translated(path, error, options) from (None if options else error)
+        raise _translate_error(path, error, options) from (None if options else error)
 
 
-def _translated(path: str, error: Exception, options: StoreOptions) -> StorageError:
+def _translate_error(path: str, error: Exception, options: StoreOptions) -> StorageError:
     """Returns the `StorageError` for an error of obstore, whose message says what to do about missing credentials."""
     from obstore import exceptions
 

@@ -139,8 +139,8 @@ def with_options(path: PathLike, options: Mapping[str, Any] | None) -> str:
 
     Args:
         path: a URL; or, without options, any path.
-        options: of the store; None for those that this process uses for the URL already, or of the environment; `{}`
-            for those of the environment.
+        options: options of the store; None for those that this process uses for the URL already, or of the environment;
+            `{}` for those of the environment.
 
     Raises:
         StoreOptionsError: there are options, but the path is local.
@@ -235,12 +235,12 @@ def register(path: str, options: StoreOptions) -> str:
         assert match is not None
         bucket, rest = match[1], match[3] or ""
         number, root = 1, bucket
-        while _registered_at(root) not in (None, options):
+        while _options_of_root(root) not in (None, options):
             number += 1
             root = f"{bucket}~{number}"
         if root not in _registered:
             _registered[root] = options
-            _share()
+            _share_options()
         return root + rest
 
 
@@ -258,7 +258,7 @@ def options_of(path: str) -> StoreOptions:
     if (options := _registered.get(root)) is not None:
         return options
     with _lock:
-        options = _registered_at(root)
+        options = _options_of_root(root)
         if options is None and number:
             raise StorageError(
                 f"{root}: expected storage_options of this process, got a number that another process gave them. Use "
@@ -270,7 +270,7 @@ def options_of(path: str) -> StoreOptions:
 def has_options(path: str) -> bool:
     """Returns whether a path leads to a store by options that this process was given."""
     match = _ROOT.fullmatch(path)
-    return match is not None and (match[2] is not None or bool(_registered_at(match[1])))
+    return match is not None and (match[2] is not None or bool(_options_of_root(match[1])))
 
 
 def url(path: str) -> str:
@@ -283,7 +283,7 @@ def url(path: str) -> str:
     return match[1] + (match[3] or "") if match else path
 
 
-def _registered_at(root: str) -> StoreOptions | None:
+def _options_of_root(root: str) -> StoreOptions | None:
     """Returns the options of a root, of this process or the one that started it."""
     if root not in _registered and OPTIONS_VARIABLE in os.environ and not (_file and _file[0] == os.getpid()):
         with contextlib.suppress(FileNotFoundError), open(os.environ[OPTIONS_VARIABLE], encoding="utf-8") as file:
@@ -298,7 +298,7 @@ def _registered_at(root: str) -> StoreOptions | None:
     return _registered.get(root)
 
 
-def _share() -> None:
+def _share_options() -> None:
     """Writes what is registered to a file that only this user reads, for processes that this one starts.
 
     On Linux the file is in memory and ends with this process, however that ends: a file on a disk would keep secrets

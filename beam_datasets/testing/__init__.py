@@ -1,4 +1,4 @@
-"""What authors test with: a builder on fake data, without a network; a connector; and the builders of TFDS."""
+"""Test kit for authors: a builder on fake data, without a network; a connector; and the builders of TFDS."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ class DatasetBuilderTestCase(unittest.TestCase):
         DATASET_CLASS: the builder.
         SPLITS: {split: number of examples}.
         BUILDER_CONFIG_NAMES_TO_TEST: the configs; all where this is empty.
-        VERSION: which version is built; None for the builder's.
-        EXAMPLE_DIR: where the fake sources are; None for `dummy_data` beside the test, which `manual_dir` is too.
-        DL_EXTRACT_RESULT, DL_DOWNLOAD_RESULT, DL_EXTRACT_ONLY_RESULT: what `download_and_extract`, `download` and
+        VERSION: version to build; None for the builder's.
+        EXAMPLE_DIR: directory of the fake sources; None for `dummy_data` beside the test, which `manual_dir` is too.
+        DL_EXTRACT_RESULT, DL_DOWNLOAD_RESULT, DL_EXTRACT_ONLY_RESULT: results of `download_and_extract`, `download` and
             `extract` return, with paths within EXAMPLE_DIR; None for that directory.
         OVERLAPPING_SPLITS: splits that may have examples of others.
         SKIP_CHECKSUMS: downloads need no recorded checksum.
@@ -113,7 +113,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
 
     @property
     def dummy_data(self) -> Path:
-        """Where the fake sources are."""
+        """The directory of the fake sources."""
         return Path(self.EXAMPLE_DIR or Path(inspect.getfile(type(self))).parent / "dummy_data")
 
     def setUp(self) -> None:
@@ -144,7 +144,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
                 if not had_tensorflow and "tensorflow" in sys.modules:
                     print(f"note: {self.DATASET_CLASS.name} imports TensorFlow while it generates", file=sys.stderr)
                 self._check(first)
-                self.assertEqual(_shards(first), _shards(second), "two runs gave different bytes")
+                self.assertEqual(_read_shard_files(first), _read_shard_files(second), "two runs gave different bytes")
 
     def _configs(self) -> list[Any]:
         return list(self.BUILDER_CONFIG_NAMES_TO_TEST) or list(self.DATASET_CLASS.configs()) or [None]
@@ -177,20 +177,20 @@ class DatasetBuilderTestCase(unittest.TestCase):
         for name in splits:
             for example in builder.as_dataset(name):
                 if name not in self.OVERLAPPING_SPLITS:
-                    other = seen.setdefault(_identity(example), name)
+                    other = seen.setdefault(_comparable(example), name)
                     self.assertEqual(other, name, f"{name} has an example of {other}; OVERLAPPING_SPLITS allows it")
 
 
-def _identity(example: Any) -> Any:
+def _comparable(example: Any) -> Any:
     """Returns a value that equal examples share."""
     if isinstance(example, Mapping):
-        return tuple((name, _identity(value)) for name, value in sorted(example.items()))
+        return tuple((name, _comparable(value)) for name, value in sorted(example.items()))
     if isinstance(example, (list, tuple)):
-        return tuple(map(_identity, example))
+        return tuple(map(_comparable, example))
     return example.tobytes() if hasattr(example, "tobytes") else repr(example)
 
 
-def _shards(builder: DatasetBuilder) -> dict[str, bytes]:
+def _read_shard_files(builder: DatasetBuilder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(builder.dataset_dir).glob("*.tfrecord*"))}
 
 

@@ -37,23 +37,23 @@ def check_connector(feature: Any, values: Iterable[Any]) -> list[Any]:
     if not given:
         raise ValueError("values: expected at least one, got none")
     for value in given:
-        decoded.append(_through(connector, value))
+        decoded.append(_round_trip(connector, value))
         _check_declared(decoded[-1], connector.decoded(), repr(connector))
     items = [index for index, value in enumerate(decoded) if _is_complete(value)]
     _check_items(connector, [given[index] for index in items], [decoded[index] for index in items])
     return decoded
 
 
-def _check_items(connector: Any, given: list[Any], expected: list[Any]) -> None:
+def _check_items(connector: Any, values: list[Any], expected: list[Any]) -> None:
     """Checks that values are read as items of sequences as they are alone."""
     many = F.Sequence(connector)
-    for tree, nested in ((many, given), (F.Sequence(many), [[], given])):
+    for tree, nested in ((many, values), (F.Sequence(many), [[], values])):
         if not _can_be_encoded(tree):
             break
-        empty = _through(tree, [])
+        empty = _round_trip(tree, [])
         if tree is many:
             _check_declared(empty, connector.decoded(), f"{tree!r} without items", 0)
-        items = _through(tree, nested)
+        items = _round_trip(tree, nested)
         items = items if tree is many else _item(items, 1)
         for index, alone in enumerate(expected):
             assert identical(item := _item(items, index), alone), (
@@ -71,7 +71,7 @@ def _can_be_encoded(tree: Any) -> bool:
     return True
 
 
-def _through(feature: Any, value: Any) -> Any:
+def _round_trip(feature: Any, value: Any) -> Any:
     """Returns a value as it is read after it was encoded."""
     tree = F.FeaturesDict({"value": feature})
     encode = F.compile_encoder(tree)

@@ -36,9 +36,9 @@ class MockPolicy(enum.Enum):
     """The source of the features and splits of `mock_data`.
 
     Attributes:
-        AUTO: from metadata files, where there are any, else from the builder's class.
-        USE_CODE: from the builder's class.
-        USE_FILES: from metadata files; without them reading is an error.
+        AUTO: uses metadata files if there are any, else the builder's class.
+        USE_CODE: uses the builder's class.
+        USE_FILES: uses metadata files; without them reading is an error.
     """
 
     AUTO = enum.auto()
@@ -63,10 +63,10 @@ def mock_data(
     the dtype that `get_tensor_info` declares.
 
     Args:
-        num_examples: of each split.
+        num_examples: number of examples of each split.
         num_sub_examples: items of a `Dataset` feature.
         max_value: the largest integer; None for 255.
-        policy: what features and splits are taken from.
+        policy: source of features and splits.
         as_dataset_fn: a function `(builder, split=..., **options)` in place of `as_dataset`.
         as_data_source_fn: the same in place of `as_data_source`.
         data_dir: root of metadata files (dataset_info.json, features.json and label files, without shards), in place of
@@ -160,7 +160,7 @@ class _Mocked:
     def value(self, feature: Any, random: np.random.Generator) -> Any:
         """Returns a random value of a feature."""
         if isinstance(feature, F.TranslationVariableLanguages):
-            return {language: _text(random) for language in feature.languages or ("en",)}
+            return {language: _random_text(random) for language in feature.languages or ("en",)}
         if isinstance(feature, F.FeaturesDict):
             return {name: self.value(child, random) for name, child in feature.items()}
         if isinstance(feature, F.Video):
@@ -195,7 +195,7 @@ class _Mocked:
         if dtype == STRING:
             texts = np.empty(shape, object)
             for index in np.ndindex(shape):
-                texts[index] = _text(random)
+                texts[index] = _random_text(random)
             return texts
         if dtype.kind == "b":
             return random.integers(2, size=shape).astype(np.bool_)
@@ -208,10 +208,10 @@ class _Mocked:
 class _Asked(dict[str, SplitInfo]):
     """Splits that are recorded when an expression asks for them; without known ones any name is one."""
 
-    def __init__(self, known: Any, num_examples: int) -> None:
-        super().__init__({name: SplitInfo(name, [1 << 40], 0) for name in known})
+    def __init__(self, splits: Any, num_examples: int) -> None:
+        super().__init__({name: SplitInfo(name, [1 << 40], 0) for name in splits})
         self.names: list[str] = []
-        self.dataset_name = getattr(known, "dataset_name", "")
+        self.dataset_name = getattr(splits, "dataset_name", "")
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) if len(self) else True
@@ -236,7 +236,7 @@ def _lengths(shape: Any, random: np.random.Generator) -> Iterator[int]:
     return (int(random.integers(1, _MAX_ITEMS)) if length is None else length for length in shape)
 
 
-def _text(random: np.random.Generator) -> str:
+def _random_text(random: np.random.Generator) -> str:
     return "".join(random.choice(_LETTERS, size=int(random.integers(10, 20))))
 
 

@@ -27,17 +27,17 @@ def load_tfds_builder(module: str, name: str = "Builder") -> Any:
     """Returns a builder class of an installed TensorFlow Datasets, as one of this package.
 
     Args:
-        module: of the class, such as 'tensorflow_datasets.image_classification.mnist'.
-        name: of the class.
+        module: module of the class, such as 'tensorflow_datasets.image_classification.mnist'.
+        name: name of the class.
 
     Raises:
         ModuleNotFoundError: TFDS is not installed, or has no such module.
         AttributeError: the module has no such class, or uses a name of TFDS that has no equivalent.
     """
-    return getattr(importlib.import_module(_renamed(module)), name)
+    return getattr(importlib.import_module(_rename_module(module)), name)
 
 
-def _renamed(module: str) -> str:
+def _rename_module(module: str) -> str:
     """Returns which module stands for one of TFDS."""
     for theirs in (f"{_TFDS}.public_api", f"{_TFDS}.core"):
         if (module == theirs or module.startswith(f"{theirs}.")) and not f"{module}.".startswith(_OF_BUILDERS):
@@ -53,7 +53,7 @@ class _Renaming(ast.NodeTransformer):
     def visit_Import(self, node: ast.Import) -> Any:
         nodes: list[ast.stmt] = []
         for alias in node.names:
-            new = _renamed(alias.name)
+            new = _rename_module(alias.name)
             if new != alias.name and alias.asname is None:  # `import tensorflow_datasets.x` binds its first part
                 nodes.append(ast.Import([ast.alias(new)]))
                 nodes.append(ast.Import([ast.alias(_OURS, _TFDS)]))
@@ -67,7 +67,7 @@ class _Renaming(ast.NodeTransformer):
         nodes = []
         for alias in node.names:
             whole = f"{node.module}.{alias.name}"
-            parent = _renamed(whole).rpartition(".")[0]
+            parent = _rename_module(whole).rpartition(".")[0]
             nodes.append(ast.copy_location(ast.ImportFrom(parent, [alias], 0), node))
         return nodes
 

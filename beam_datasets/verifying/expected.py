@@ -1,4 +1,4 @@
-"""What a dataset's directory should contain according to its small files, and the findings about those files."""
+"""Expected content of a dataset's directory according to its small files, and the findings about those files."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
 from beam_datasets.metadata.names import DatasetName, Filenames, FilenameTemplate, ShardFilename
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 _MAX_EXAMPLES = 1 << 60  # of a split, as in a reader
 
 
 @dataclass(frozen=True)
 class ExpectedSplit:
-    """What a split should contain.
+    """Expected content of a split.
 
     Attributes:
-        name: of the split.
-        filenames: of its shards, relative to the directory.
-        num_examples: of each shard; None if no file records it.
-        num_bytes: of all its records without framing; None if no file records it.
-        columns: what the manifest records of the shards; None without a valid manifest.
+        name: name of the split.
+        filenames: names of its shards, relative to the directory.
+        num_examples: number of examples of each shard; None if no file records it.
+        num_bytes: size of all its records without framing; None if no file records it.
+        columns: sizes and checksums of the shards in the manifest; None without a valid manifest.
         new_starts: the examples, except the first, at which the sort keys begin again; None if no file records it.
     """
 
@@ -53,19 +53,19 @@ class ExpectedSplit:
 
 
 class Expected:
-    """What a dataset should contain, by its small files; what cannot be read of these becomes a finding.
+    """Expected content of a dataset by its small files; a file among these that cannot be read becomes a finding.
 
     Attributes:
-        directory: of the version.
-        manifest: what was published; None if it is missing or damaged.
+        directory: directory of the version.
+        manifest: the manifest; None if it is missing or damaged.
         manifest_text: content of manifest.json, damaged or not; None if it is missing.
-        info: of dataset_info.json, without features; None if it cannot be read.
-        features: of features.json, with labels; None if they cannot be read.
-        splits: what each should contain.
-        names: of the files in the directory; None if it cannot be listed.
+        info: content of dataset_info.json, without features; None if it cannot be read.
+        features: content of features.json, with labels; None if they cannot be read.
+        splits: expected content of each split.
+        names: names of the files in the directory; None if it cannot be listed.
         indexed: whether each shard should have an index.
-        findings: of the small files, and of files that should not exist.
-        not_known: what cannot be checked because no file records it.
+        findings: findings about the small files, and about files that should not exist.
+        not_known: properties that cannot be checked because no file records them.
     """
 
     def __init__(self, directory: str) -> None:
@@ -415,7 +415,7 @@ class Finding:
         offset: byte where the damage begins; None if it has no single place.
         record: number in the file of the first affected record; None if no record is affected.
         kind: a key of `REMEDIES`.
-        message: what was found and what was expected.
+        message: the actual and the expected state.
         lost: the examples that are lost by it; None if there are none.
     """
 
@@ -434,7 +434,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What can be done about it."""
+        """The advice for repairing it."""
         return REMEDIES[self.kind]
 
     def __str__(self) -> str:
@@ -457,9 +457,9 @@ class Report:
 
     Attributes:
         dataset: its full name; '' if no file contains it.
-        directory: of the version.
+        directory: directory of the version.
         findings: in the order of files, then of bytes.
-        not_known: what could not be checked because no file records it.
+        not_known: properties that could not be checked because no file records them.
         num_shards: shards that were read.
         num_records: records that were found in them.
         num_bytes: their size in bytes, without indexes.
@@ -475,7 +475,7 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     @property

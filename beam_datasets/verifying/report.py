@@ -16,7 +16,7 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE
 from beam_datasets.metadata.manifest import MANIFEST_FILE
-from beam_datasets.reading.shards import INDEX_SUFFIX
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 from beam_datasets.verifying.expected import Expected, ExpectedSplit, Finding, Lost, Report, read_expected
 from beam_datasets.verifying.scan import OF_CONTENT, Damage, IndexFacts, Mismatch, RecordChecks, ShardFacts, read_shard
 
@@ -28,8 +28,8 @@ class Examination:
     """A dataset that was read.
 
     Attributes:
-        expected: what it should contain.
-        facts: what its shards contain, in the order of `expected.filenames`.
+        expected: its expected content.
+        facts: the content of its shards, in the order of `expected.filenames`.
         decode: whether each record was decoded.
     """
 
@@ -39,7 +39,7 @@ class Examination:
 
     @cached_property
     def shards(self) -> dict[str, ShardFacts]:
-        """What each shard contains, by its name."""
+        """The content of each shard, by its name."""
         return dict(zip(self.expected.filenames, self.facts))
 
     @cached_property
@@ -65,9 +65,9 @@ def verify(
     Args:
         dataset_dir: the directory of a version, or its URL.
         decode: whether to decode each record, including images; else one record of each mebibyte is parsed.
-        jobs: how many shards to read at once; None for one a core.
+        jobs: number of shards to read at once; None for one per core.
         progress: called with how many bytes were read and how many there should be, from several threads in turn.
-        storage_options: of a URL's store; see `beam_datasets.builder`.
+        storage_options: options of a URL's store; see `beam_datasets.builder`.
 
     Raises:
         DatasetNotFoundError: the dataset does not exist.
@@ -90,7 +90,7 @@ def examine(
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     expected = read_expected(storage.with_options(dataset_dir, storage_options))
     counter = _Counter(progress, expected.file_bytes)
-    return Examination(expected, _read(expected, expected.filenames, decode, jobs, counter), decode)
+    return Examination(expected, _read_shards(expected, expected.filenames, decode, jobs, counter), decode)
 
 
 def examine_again(old: Examination, changed: Collection[str]) -> Examination:
@@ -102,12 +102,12 @@ def examine_again(old: Examination, changed: Collection[str]) -> Examination:
     """
     expected = read_expected(old.expected.directory)
     names = [name for name in expected.filenames if name in changed or name not in old.shards]
-    read = dict(zip(names, _read(expected, names, old.decode, None, _Counter(None, None))))
+    read = dict(zip(names, _read_shards(expected, names, old.decode, None, _Counter(None, None))))
     facts = tuple(read.get(name) or old.shards[name] for name in expected.filenames)
     return Examination(expected, facts, old.decode)
 
 
-def _read(
+def _read_shards(
     expected: Expected, names: Sequence[str], decode: bool, jobs: int | None, counter: _Counter
 ) -> list[ShardFacts]:
     """Returns what shards contain, in the order of their names."""
@@ -153,8 +153,8 @@ def conclude(expected: Expected, facts: Sequence[ShardFacts]) -> Report:
     """Returns the report of a dataset; a pure function.
 
     Args:
-        expected: what the dataset should contain.
-        facts: what each shard contains, in the order of `expected.filenames`.
+        expected: expected content of the dataset.
+        facts: content of each shard, in the order of `expected.filenames`.
     """
     findings, first = list(expected.findings), 0
     for split in expected.splits:
@@ -285,7 +285,7 @@ class _Shard:
         if kind:
             yield Finding(self._name + INDEX_SUFFIX, None, record, kind, message)
 
-    def _other_index(self, index: IndexFacts, found: int, published: int) -> str:
+    def _other_index(self, index: IndexFacts, index_crc: int, published: int) -> str:
         """Returns what is wrong with an index that is not the published one."""
         reasons = [index.problem or index.keys_problem]
         if index.problem is None and index.mismatch is not None and not self.facts.broken:
@@ -293,7 +293,7 @@ class _Shard:
         if index.problem is None and not index.has_keys:
             reasons.append("it has no sort keys")
         reason = "; ".join(filter(None, reasons))
-        return f"its CRC-32C is {found:08x}, published was {published:08x}" + (reason and f": {reason}")
+        return f"its CRC-32C is {index_crc:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts, at: Mismatch) -> str:
         if index.num_records != self.facts.num_records:

@@ -20,8 +20,8 @@ from beam_datasets.formats.index import Index
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.intake.errors import reason
 from beam_datasets.native import crc32c
-from beam_datasets.reading.shards import INDEX_SUFFIX
-from beam_datasets.reading.undecoded import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.elements.error_location import Check, block_check, decoding_check, names_check
+from beam_datasets.reading.records.shards import INDEX_SUFFIX
 
 READ_BYTES = 1 << 20
 """Bytes of a shard that are read at a time; one record of each read is parsed."""
@@ -43,9 +43,9 @@ class Damage:
     Attributes:
         offset: byte where they begin.
         record: number in the file of the first.
-        count: how many there are; None if the rest of the file is lost.
+        count: number of records; None if the rest of the file is lost.
         kind: 'record', 'cut', 'unreadable', 'example' or 'value', as of a finding.
-        problem: what is wrong with the first.
+        problem: description of the first damage.
         key: the sort key of the first in the index; None if there is none.
     """
 
@@ -74,17 +74,17 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """What an index file contains.
+    """Content of an index file.
 
     Attributes:
         problem: why it is not an index; None if it is one. Else the attributes below `crc32c` are empty.
-        crc32c: of the file; None if it cannot be read.
+        crc32c: CRC-32C of the file; None if it cannot be read.
         num_records: in the index.
         has_keys: whether there are sort keys.
         first_key: the first one; None if there is none.
         last_key: the last one.
         descents: the records whose key is not less than that of the next one, up to a maximum number.
-        keys_problem: what is wrong with the keys.
+        keys_problem: description of what is wrong with the keys.
         mismatch: the first difference from the shard.
     """
 
@@ -101,16 +101,16 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
-    """What a shard contains.
+    """Content of a shard.
 
     Attributes:
         problem: why it cannot be read at all; None if it can. Else the attributes below are empty.
         missing: whether the file is missing.
         size: in bytes.
-        crc32c: of the file; None if a record is damaged.
+        crc32c: CRC-32C of the file; None if a record is damaged.
         num_records: records whose place is known, including damaged ones.
         damages: in the order of the file.
-        index: what its index contains; None without an index.
+        index: content of its index; None without an index.
     """
 
     problem: str | None = None
@@ -168,7 +168,7 @@ class RecordChecks:
 
         Args:
             records: to check.
-            sample: how many of the first ones are checked, apart from their files, if not each is.
+            sample: number of records to check first, apart from their files, if not each is checked.
         """
         problems_by_record: dict[int, tuple[str, str]] = {}
         if self.files is not None:
@@ -198,13 +198,13 @@ class RecordChecks:
         except MemoryError:
             return False
 
-    def _check(self, records: list[bytes], check: Check, found: dict[int, tuple[str, str]]) -> None:
+    def _check(self, records: list[bytes], check: Check, problems: dict[int, tuple[str, str]]) -> None:
         """Adds the records that do not pass a check."""
         for number, record in enumerate(records):
             try:
                 check(record)
             except UNCHECKED as error:
-                found.setdefault(number, self._named(record, error))
+                problems.setdefault(number, self._named(record, error))
 
     def _named(self, record: bytes, error: Exception) -> tuple[str, str]:
         """Returns the kind of a damage, and what is wrong: a record that fits the features has damaged values."""
@@ -221,8 +221,8 @@ def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] 
     """Returns what a shard and its index contain; what cannot be read is part of the result, not an error.
 
     Args:
-        path: of the shard.
-        checks: of its records.
+        path: path of the shard.
+        checks: checks of its records.
         progress: called with the number of bytes read since the last call.
     """
     index, index_facts = _read_index(path + INDEX_SUFFIX)
@@ -231,7 +231,7 @@ def read_shard(path: str, checks: RecordChecks, progress: Callable[[int], None] 
             walk = _Walk(reader, path, index, checks, progress)
             walk.run()
     except StorageError as error:
-        return ShardFacts(_without(path, error), isinstance(error, PathNotFoundError), index=index_facts)
+        return ShardFacts(_strip_path(path, error), isinstance(error, PathNotFoundError), index=index_facts)
     if index_facts is not None:
         index_facts = replace(index_facts, mismatch=walk.mismatch)
     crc = walk.crc32c if walk.whole else None
@@ -245,17 +245,17 @@ def _read_index(path: str) -> tuple[Index | None, IndexFacts | None]:
     except PathNotFoundError:
         return None, None
     except StorageError as error:
-        return None, IndexFacts(_without(path, error), None)
+        return None, IndexFacts(_strip_path(path, error), None)
     crc = crc32c(content)
     try:
         index = Index.from_bytes(content, path=path)
     except MetadataError as error:
-        return None, IndexFacts(_without(path, error), crc)
+        return None, IndexFacts(_strip_path(path, error), crc)
     facts = IndexFacts(None, crc, len(index), index.has_keys)
     try:
         keys = index.keys
     except MetadataError as error:
-        return index, replace(facts, keys_problem=_without(path, error))
+        return index, replace(facts, keys_problem=_strip_path(path, error))
     if keys is not None and len(keys):
         descents = tuple(index.descents[:_MAX_DESCENTS].tolist())
         facts = replace(facts, first_key=keys[0].tobytes(), last_key=keys[-1].tobytes(), descents=descents)
@@ -268,7 +268,7 @@ class _Walk:
     Attributes:
         damages: in the order of the file.
         num_records: records whose place is known, including damaged ones.
-        crc32c: of the good records so far.
+        crc32c: CRC-32C of the good records so far.
         whole: whether all records so far are good.
         mismatch: the first difference between index and file.
     """
@@ -302,7 +302,7 @@ class _Walk:
                 if not self._skip(error):
                     return
             except StorageError as error:
-                self._note(self._offset, self.num_records, None, "unreadable", _without(self._path, error))
+                self._note(self._offset, self.num_records, None, "unreadable", _strip_path(self._path, error))
                 return
         if self._index is not None and self.whole and self.mismatch is None and len(self._index) > self.num_records:
             indexed = int(self._index.offsets[self.num_records])
@@ -394,7 +394,7 @@ class _Walk:
         return None if self._keys is None or record >= len(self._keys) else self._keys[record].tobytes()
 
 
-def _without(path: str, error: Exception) -> str:
+def _strip_path(path: str, error: Exception) -> str:
     """Returns the message of an error without the path at its beginning."""
     return _without_advice(str(error).removeprefix(path).lstrip(": "))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, DividedStream, MapStyle
 from beam_datasets.errors import StateError
-from beam_datasets.reading import state as positions
+from beam_datasets.reading.index import division
 from tests.adapters.conftest import flat
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def test_blocks_by_default(
 ) -> None:
     """Ranks and workers that take blocks of the default size have each item once, and go on from their states."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(positions, "_MIN_ROUNDS", 1)
+        patch.setattr(division, "_MIN_ROUNDS", 1)
         ranks = [divided(items, rank, num_ranks, None, even="drop" if drop else None) for rank in range(num_ranks)]
         whole = [flat(Loader(rank, 1, num_workers)) for rank in ranks]
         assert len(set(map(len, whole))) == 1 or (not drop and max(map(len, whole)) - min(map(len, whole)) == 1)

@@ -25,6 +25,7 @@ from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
 CLOUD = ["--project=p", "--region=r", "--temp_location=gs://bucket/temp"]
+SERVERS = ["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
 
 
 @pytest.mark.parametrize("runner", ["DirectRunner", "directrunner", "Direct", "fnapirunner", "FnApiRunner", ""])
@@ -52,7 +53,7 @@ def test_other_runners_are_not_local(runner):
     [
         ([], True),
         (["--runner=FlinkRunner"], True),
-        (["--runner=SparkRunner"], True),
+        (["--runner=SparkRunner", *SERVERS], True),
         (["--runner=PortableRunner"], True),
         (["--runner=DataflowRunner"], False),
     ],
@@ -77,9 +78,9 @@ def test_the_largest_block_is_one_of_all_records(tmp_path):
 def test_a_worker_that_does_not_see_the_staging_directory(tmp_path):
     publication = announce(tmp_path)
     with pytest.raises(StorageError, match="the launcher has made it, and the worker on .* does not see it"):
-        engines._check(None, publication)
+        engines._check_launcher(None, publication)
     publication.owner.write(publication.staging_dir)
-    engines._check(None, publication)
+    engines._check_launcher(None, publication)
 
 
 def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, monkeypatch):
@@ -87,9 +88,11 @@ def test_the_first_stages_may_run_again_when_the_run_has_published(tmp_path, mon
     publication = announce(tmp_path)
     Numbers(data_dir=tmp_path, count=20).build(num_workers=1)
     job = json.loads((tmp_path / "numbers" / "1.0.0" / "run.json").read_text())["job"]
-    engines._check(None, dataclasses.replace(publication, owner=dataclasses.replace(publication.owner, job=job)))
+    engines._check_launcher(
+        None, dataclasses.replace(publication, owner=dataclasses.replace(publication.owner, job=job))
+    )
     with pytest.raises(StorageError, match="does not see it"):
-        engines._check(None, publication)
+        engines._check_launcher(None, publication)
     monkeypatch.setattr(write.publishing, "reserve", None)  # is not called
     write._reserve(None, SimpleNamespace(is_published=True))
 

@@ -174,8 +174,8 @@ def test_nothing_is_left(source, tmp_path):
 @pytest.mark.parametrize("asked", [{"filter": lambda e: True}, {"reshuffle": "x"}], ids=["filter", "new"])
 @pytest.mark.parametrize("change", [lambda numbers: numbers[1:], lambda numbers: [numbers[0], *numbers]])
 def test_a_range_lost_or_doubled_by_the_engine_is_seen(source, tmp_path, monkeypatch, asked, change):
-    numbers = transform._numbers
-    monkeypatch.setattr(transform, "_numbers", lambda ranges: change(list(numbers(ranges))))
+    numbers = transform._range_numbers
+    monkeypatch.setattr(transform, "_range_numbers", lambda ranges: change(list(numbers(ranges))))
     # The same examples twice may be seen as such before they are seen to be too many.
     with pytest.raises(
         (errors.LostExamplesError, errors.DuplicateKeyError),

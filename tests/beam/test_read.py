@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import beam_datasets as bd
 from beam_datasets import errors, storage
 from beam_datasets.beam import ReadDataset
-from beam_datasets.beam.read import _cut, _numbered, _ReadRange
-from beam_datasets.reading.decoding import Decode
+from beam_datasets.beam.read import _divide_run, _number_runs, _ReadRange
+from beam_datasets.reading.elements.transforms import Decode
 from tests.cases import cases
 from tests.published import flip
 from tests.reading.conftest import write_dataset
@@ -141,8 +141,8 @@ def test_counts_what_it_reads(datasets: Any) -> None:
 def test_a_split_at_any_record_loses_and_doubles_nothing(datasets: Any, fraction: float, ids: Any) -> None:
     builder = datasets((25, 6), True)
     fn = _ReadRange(builder.pool, Decode(builder.info.features), ids)
-    [first, second] = _numbered(builder.info.splits["train[4:29]"].file_instructions)
-    [element] = _cut(second, builder.pool, 10**6)
+    [first, second] = _number_runs(builder.info.splits["train[4:29]"].file_instructions)
+    [element] = _divide_run(second, builder.pool, 10**6)
     assert element == second
     for element in (first, second):
         expected = list(map(with_id, fn.process(element, OffsetRestrictionTracker(fn.initial_restriction(element)))))

@@ -427,7 +427,7 @@ def names_read(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("beam_datasets"):
             exec(ast.unparse(node), space)  # the imports inside of functions, too
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    found = {node.attr for node in attributes if ast.unparse(node.value) == "known"}
+    found = {node.attr for node in attributes if ast.unparse(node.value) == "parsed"}
     found |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "given":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines import flink_cluster
+from tests.engines import flink_cluster, spark_cluster
 from tests.engines.dataflow_service import Cloud, cloud
 from tests.engines.jobs import Pool, numbers, own_pool, run
 from tests.engines.object_stores import ObjectStore, object_store, use
@@ -60,6 +60,25 @@ def cluster(flink: flink_cluster.Cluster) -> flink_cluster.Cluster:
         flink.start_worker_pool()
     flink.await_task_managers(1)
     return flink
+
+
+@pytest.fixture(scope="session")
+def spark_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spark_cluster.Cluster]:
+    if os.environ.get("BEAM_DATASETS_SPARK") != "required":
+        pytest.skip("make test-spark sets up a Spark cluster")
+    with spark_cluster.running(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def spark(spark_running: spark_cluster.Cluster) -> spark_cluster.Cluster:
+    """The Spark cluster, with two workers and a pool even if an earlier test killed one."""
+    while len(spark_running.running("worker")) < 2:
+        spark_running.start_worker()
+    if not spark_running.running("workers"):
+        spark_running.start_worker_pool()
+    spark_running.await_workers(2)
+    return spark_running
 
 
 @pytest.fixture(scope="module", params=["s3", "gs"])

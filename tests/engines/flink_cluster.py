@@ -13,7 +13,6 @@ which must have the project installed.
 import argparse
 import contextlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -21,20 +20,27 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from tests.servers import free_port, listens
+from tests.engines.cluster_servers import (
+    HOST,
+    NOT_STAGED,
+    ClusterError,
+    Servers,
+    cache_dir,
+    check_java,
+    check_maven,
+    copy_runner,
+    download,
+)
+from tests.servers import free_port
 
-HOST = "127.0.0.1"
-START_SECONDS = 90
-STOP_SECONDS = 15
 SETTINGS = {
     "jobmanager.memory.process.size": "1024m",
     "taskmanager.memory.managed.fraction": 0.3,
@@ -54,60 +60,32 @@ SETTINGS = {
 }
 FLINK_VERSION = "1.19.3"
 BEAM_RUNNER = Path(__file__).resolve().parents[2] / "templates" / "flink" / "pom.xml"
-# The job server uploads every jar on its class path with each job, except those under a directory of this name. The
-# cluster has these jars in its lib directory.
-NOT_STAGED = Path("gradle", "wrapper")
 ENTRY_POINTS = {"jobmanager": "jobmanager.sh", "taskmanager": "taskmanager.sh"}
-
-
-class ClusterError(Exception):
-    """The cluster cannot be set up or started; the message says why."""
-
-
-def cache_dir() -> Path:
-    """Returns the directory for downloads: $BEAM_DATASETS_FLINK_CACHE, or one in the user's cache."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beam_datasets" / "flink"
-    return Path(os.environ.get("BEAM_DATASETS_FLINK_CACHE") or default)
 
 
 def set_up() -> Path:
     """Returns Flink's home, with Beam's runner in its lib directory; downloads both if needed."""
-    check_java()
+    check_java("Flink")
     beam_version = re.search(r"<beam.version>(.*)</beam.version>", BEAM_RUNNER.read_text())[1]
-    home = cache_dir() / NOT_STAGED / f"flink-{FLINK_VERSION}-beam-{beam_version}"
+    home = cache_dir("flink") / NOT_STAGED / f"flink-{FLINK_VERSION}-beam-{beam_version}"
     if not home.exists():
-        if shutil.which("mvn") is None:
-            raise ClusterError(
-                "there is no command mvn. Beam's runner comes by Maven (Debian and Ubuntu: apt install maven)."
-            )
+        check_maven()
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent, prefix="unfinished.") as unfinished:
             made = Path(unfinished, "home")
             _unpack_flink(Path(unfinished), made)
-            _add_beam(made)
+            copy_runner(BEAM_RUNNER, made / "lib", "-DincludeScope=runtime")
             with contextlib.suppress(OSError):  # another set-up was faster
                 made.rename(home)
     return home
-
-
-def check_java() -> None:
-    """Raises `ClusterError` if no Java that Flink runs on is installed."""
-    needed = "Flink needs Java 11 or 17 (Debian and Ubuntu: apt install openjdk-17-jre-headless)"
-    try:
-        printed = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
-    except OSError:
-        raise ClusterError(f"there is no command java. {needed}.") from None
-    version = re.search(r'version "(\d+)', printed.stderr + printed.stdout)
-    if version is None or int(version[1]) < 11:
-        raise ClusterError(f"`java -version` says {printed.stderr.strip()[:200]!r}. {needed}.")
 
 
 def _unpack_flink(folder: Path, home: Path) -> None:
     """Puts Flink's home together: its libraries are a package of their own, its scripts are in the other."""
     # Of the wheel only shell scripts are used, so any Python's serves.
     wheel = ["--only-binary=:all:", "--platform=manylinux2014_x86_64", "--python-version=3.11"]
-    _download(folder, f"apache-flink-libraries=={FLINK_VERSION}")
-    _download(folder, *wheel, f"apache-flink=={FLINK_VERSION}")
+    download(folder, f"apache-flink-libraries=={FLINK_VERSION}")
+    download(folder, *wheel, f"apache-flink=={FLINK_VERSION}")
     [libraries] = folder.glob("*.tar.gz")
     with tarfile.open(libraries) as archive:
         safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Pythons before 3.10.12 lack it
@@ -124,49 +102,17 @@ def _unpack_flink(folder: Path, home: Path) -> None:
         script.chmod(0o755)
 
 
-def _download(folder: Path, *arguments: str) -> None:
-    _say(f"Downloading {arguments[-1]}")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    _check_call([*pip, f"--dest={folder}", *arguments])
-
-
-def _add_beam(home: Path) -> None:
-    """Puts Beam's runner, which is its job server too, into Flink's lib directory."""
-    _say("Downloading Beam's runner for Flink, which takes Maven some minutes")
-    copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={home / 'lib'}"]
-    _check_call(["mvn", "--quiet", "--batch-mode", f"--file={BEAM_RUNNER}", *copy])
-
-
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
-
-
-def _check_call(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise ClusterError("\n".join([f"{' '.join(command)}\nended with {done.returncode}:", *words[:15]]))
-
-
 @dataclass
-class Cluster:
+class Cluster(Servers):
     """A cluster whose servers end with this process.
 
     Attributes:
-        directory: of logs and configuration.
-        home: Flink's directory.
         slots: of a TaskManager, each of which does a part of the work.
         memory: of a TaskManager in MiB, without its Python workers.
-        ports: {name of a server: its port}.
-        servers: (name, process) of each that was started.
     """
 
-    directory: Path
-    home: Path
     slots: int = 2
     memory: int = 2048
-    ports: dict[str, int] = field(default_factory=dict)
-    servers: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
 
     def start(self) -> None:
         """Starts all servers and waits until work can be given to them."""
@@ -174,23 +120,17 @@ class Cluster:
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.ports |= {name: free_port() for name in ("rpc", "rest", "workers", "jobs")}
         self._configure()
-        self._spawn("jobmanager", [self._script("jobmanager"), "start-foreground", HOST])
+        self.spawn("jobmanager", [self._script("jobmanager"), "start-foreground", HOST])
         self.start_task_manager()
         self._start_job_server()
         self.start_worker_pool()
-        self._await_listening("jobs")
+        self.await_listening("jobs")
         self.await_task_managers(1)
         (self.directory / "options").write_text("\n".join(self.options()) + "\n", encoding="utf-8")
 
-    def start_worker_pool(self) -> None:
-        """Starts the pool of Python workers, and waits until it listens."""
-        pool = [sys.executable, "-m", "beam_datasets.beam.worker_pool", f"--port={self.ports['workers']}"]
-        self._spawn("workers", pool)
-        self._await_listening("workers")
-
     def start_task_manager(self) -> None:
         """Starts a TaskManager."""
-        self._spawn("taskmanager", [self._script("taskmanager"), "start-foreground"])
+        self.spawn("taskmanager", [self._script("taskmanager"), "start-foreground"])
 
     def _start_job_server(self) -> None:
         main = ["-cp", f"{self.home / 'lib'}/*", "org.apache.beam.runners.flink.FlinkJobServerDriver"]
@@ -200,7 +140,7 @@ class Cluster:
         staging = f"--artifacts-dir={self.directory / 'artifacts'}"
         master = f"--flink-master={HOST}:{self.ports['rest']}"
         command = ["java", "-Xmx512m", logging, log, *main, f"--job-host={HOST}", *ports, staging, master]
-        self._spawn("jobs", command)
+        self.spawn("jobs", command)
 
     def options(self) -> list[str]:
         """Returns the options of a pipeline that runs here."""
@@ -215,20 +155,6 @@ class Cluster:
             f"--environment_config={HOST}:{self.ports['workers']}",
         ]
 
-    def running(self, name: str) -> list[subprocess.Popen[bytes]]:
-        """Returns the servers of this name that run, in the order of their start."""
-        return [process for server, process in self.servers if server == name and process.poll() is None]
-
-    def kill(self, name: str) -> None:
-        """Kills the server of this name that was started last, and the processes that it started."""
-        process = self.running(name)[-1]
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def _await_listening(self, name: str) -> None:
-        """Waits until a server listens on its port."""
-        self._await(lambda: listens(self.ports[name]), f"{name} to listen on port {self.ports[name]}", name)
-
     def await_task_managers(self, count: int) -> None:
         """Waits until at least `count` TaskManagers have registered."""
 
@@ -237,7 +163,7 @@ class Cluster:
                 return int(self.overview()["taskmanagers"]) >= count
             return False
 
-        self._await(are_there, f"{count} TaskManagers to register", "jobmanager")
+        self.wait(are_there, f"{count} TaskManagers to register", "jobmanager")
 
     def overview(self) -> Mapping[str, int]:
         """Returns the JobManager's overview of the cluster."""
@@ -260,17 +186,6 @@ class Cluster:
     def _ask(self, path: str) -> Any:
         with urlopen(f"http://{HOST}:{self.ports['rest']}/{path}", timeout=10) as answer:
             return json.load(answer)
-
-    def stop(self) -> None:
-        """Stops all servers."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for _, process in self.servers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-            deadline = time.monotonic() + STOP_SECONDS
-            while any(process.poll() is None for _, process in self.servers) and time.monotonic() < deadline:
-                time.sleep(0.1)
-        self.servers.clear()
 
     def _script(self, name: str) -> str:
         return str(self.home / "bin" / ENTRY_POINTS[name])
@@ -299,39 +214,13 @@ class Cluster:
         lines = [f"{name}: {value}\n" for name, value in settings.items()]
         (conf / "config.yaml").write_text("".join(lines), encoding="utf-8")
 
-    def _spawn(self, name: str, command: Sequence[str]) -> None:
-        log = self._log(name)
-        environment = {
-            **os.environ,
+    def environment(self) -> Mapping[str, str]:
+        """Returns the environment variables of servers."""
+        return {
             "FLINK_CONF_DIR": str(self.directory / "conf"),
             "FLINK_LOG_DIR": str(self.directory / "logs"),
             "FLINK_PID_DIR": str(self.directory / "tmp"),
         }
-        # Servers end with this process even if it is killed (Linux).
-        tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*tied, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=environment,
-                start_new_session=True,
-            )
-        self.servers.append((name, process))
-
-    def _log(self, name: str) -> Path:
-        """Returns the log of the next server of this name."""
-        return self.directory / "logs" / f"{name}-{sum(server == name for server, _ in self.servers)}.out"
-
-    def _await(self, is_so: Callable[[], bool], what: str, name: str) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not is_so():
-            if time.monotonic() > deadline or not self.running(name):
-                logs = self.directory / "logs"
-                last = max(logs.glob(f"{name}-*.out")).read_text(errors="replace")[-2000:]
-                raise ClusterError(f"{name} ended or timed out: expected {what}; logs are in {logs}\n{last}")
-            time.sleep(0.2)
 
 
 @contextlib.contextmanager

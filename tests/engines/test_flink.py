@@ -20,6 +20,7 @@ from beam_datasets.generate.progress import measure
 from beam_datasets.generate.units import load_checkpoints
 from tests.end_to_end.units_dataset import EXAMPLES, FILES, write_sources
 from tests.engines import flink_cluster as flink
+from tests.engines.cluster_servers import HOST
 from tests.engines.cut_connections import Proxy, check_message
 from tests.engines.jobs import (
     JOB_SECONDS,
@@ -339,7 +340,7 @@ def test_the_commands_of_the_page(cluster: flink.Cluster, local: Path, tmp_path:
     blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     ports = {name: free_port() for name in ("8099", "8098", "50000")}
     names = {
-        "JOBMANAGER:8081": f"{flink.HOST}:{cluster.ports['rest']}",
+        "JOBMANAGER:8081": f"{HOST}:{cluster.ports['rest']}",
         "$FLINK_HOME": str(cluster.home),
         "/opt/datasets/bin/python": sys.executable,
         "beam-datasets": f"{sys.executable} -m beam_datasets.cli",

@@ -16,7 +16,7 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import parse, serialize
-from beam_datasets.reading.decoding import Decode, Map, batch_of
+from beam_datasets.reading.elements.transforms import Decode, Map, batch_of
 
 PAIR = np.ones(2, np.float32)
 PICTURES = [np.ones((1, 2, 1), np.uint8), np.ones((2, 1, 1), np.uint8)]  # of two shapes, so a list

@@ -45,15 +45,15 @@ FOLLOWED_ELSEWHERE = {
     "cli/append.py:run --delete": f"{_APPEND}::test_errors",
     "cli/append.py:run --from": f"{_APPEND}::test_errors",
     "cli/append.py:_is_published --from": f"{_APPEND}::test_errors",
-    "cli/append.py:_builder --splits": f"{_APPEND}::test_errors",
+    "cli/append.py:_create_builder --splits": f"{_APPEND}::test_errors",
     "cli/build.py:_confirm_overwrite --yes": f"{_TRIAL}::test_overwrite_asks_on_a_terminal",
-    "cli/head.py:_text --json": f"{_LOOKING}::test_of_many_shards_the_first_are_shown",
+    "cli/head.py:_format_reads --json": f"{_LOOKING}::test_of_many_shards_the_first_are_shown",
     "cli/history.py:run_prune --yes": "tests/materializing/test_history.py::test_the_commands",
     "cli/history.py:run_gc --yes": "tests/generate/test_leftovers.py",
     "cli/info.py:run_list --data_dir": f"{_LOOKING}::test_list_of_an_empty_directory",
     "cli/options.py:parse_args --data_dir": f"{_LOOKING}::test_list_of_a_directory_that_is_no_option",
-    "cli/main.py:_described --debug": "tests/cli/test_main.py::test_debug_raises",
-    "cli/materialize.py:_labelled --source": "tests/cli/test_materialize.py",
+    "cli/main.py:_describe_error --debug": "tests/cli/test_main.py::test_debug_raises",
+    "cli/materialize.py:_parse_source --source": "tests/cli/test_materialize.py",
     "cli/options.py:check_beam_options --resume": "tests/cli/test_materialize.py",
     "cli/options.py:num_shards --num_shards": "tests/cli/test_options.py::test_no_numbers_of_shards",
     "cli/resolve.py:_build_by --name": "tests/cli/test_resolve.py",
@@ -61,11 +61,11 @@ FOLLOWED_ELSEWHERE = {
     "cli/resolve.py:format_of --pattern": "tests/cli/test_resolve.py",
     "cli/stats.py:_save --no_save": "tests/cli/test_stats.py::test_a_place_that_cannot_be_written",
     "cli/stats.py:lines --imports": f"{_LOOKING}::test_imports_registers_what_a_dataset_needs",
-    "cli/verify.py:_check --beam": f"{_VERIFY}::test_wrong_usage",
+    "cli/verify.py:_check_options --beam": f"{_VERIFY}::test_wrong_usage",
     # options that were given, which are named
-    "cli/append.py:_builder --split": f"{_APPEND}::test_errors",
+    "cli/append.py:_create_builder --split": f"{_APPEND}::test_errors",
     "cli/append.py:run --dry_run": f"{_APPEND}",
-    "cli/build.py:_try --trial": f"{_TRIAL}",
+    "cli/build.py:_try_build --trial": f"{_TRIAL}",
     "cli/build.py:run --overwrite": f"{_TRIAL}",
     "cli/materialize.py:run_export --dry_run": "tests/cli/test_stats.py::test_dry_run_writes_nothing",
     "cli/materialize.py:run_materialize --dry_run": "tests/cli/test_materialize.py",
@@ -577,7 +577,7 @@ def image_file(mode, kind="PNG", **more):
     return file.getvalue()
 
 
-@follows("files/images.py:_check --frames", "files/images.py: --frames")
+@follows("files/images.py:_check_image --frames", "files/images.py: --frames")
 def test_frames(tmp_path):
     frames = [Image.new("L", (4, 2), color) for color in (0, 255)]
     write(tmp_path, "label/a.gif", image_file("L", "GIF", save_all=True, append_images=frames))
@@ -679,7 +679,9 @@ def test_one_way_to_split(table):
 
 
 @follows(
-    "files/builder.py:_assigning --split", "files/builder.py:assignment --split", "files/builder.py:_assign --split"
+    "files/builder.py:_make_assignment --split",
+    "files/builder.py:assignment --split",
+    "files/builder.py:_assign --split",
 )
 def test_values_of_splits(table):
     problem = refused("csv", table, "--split_by=time=day")
@@ -748,7 +750,7 @@ def test_another_place(tmp_path, capsys):
 
 @follows(
     "cli/builder_options.py:builder_arguments --help",
-    "cli/main.py:_run --help",
+    "cli/main.py:_run_command --help",
     "cli/options.py:check_beam_options --help",
     "cli/options.py:error --help",
 )

@@ -149,7 +149,7 @@ def test_a_version_that_another_process_removes_is_not_counted(tmp_path, monkeyp
     assert [path.name for path in (tmp_path / "ds").glob("?.0.0")] == ["3.0.0"]
 
 
-@pytest.mark.parametrize("name", ["_opened", "described"])
+@pytest.mark.parametrize("name", ["_open_judged", "described"])
 def test_a_version_that_another_process_removes_during_the_plan_is_no_error(tmp_path, monkeypatch, capsys, name):
     days(tmp_path, 3)
     real = getattr(history, name)

@@ -92,7 +92,7 @@ def test_only_the_shards_and_ranges_that_are_needed_are_read(tmp_path, monkeypat
 
 
 def test_of_a_shard_without_index_nothing_behind_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_datasets.reading.shards.SCAN_BYTES", 2000)
+    monkeypatch.setattr("beam_datasets.reading.records.shards.SCAN_BYTES", 2000)
     directory = write_dataset(tmp_path / "src" / "1.0.0", {"train": [100] * 5}, indexed=False, size=300)
     calls = Storage(monkeypatch)
     made = materialize(directory, tmp_path / "out", split="train[10:20]", num_shards=4)

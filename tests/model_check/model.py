@@ -471,7 +471,7 @@ _world: World
 def patched() -> Iterator[pytest.MonkeyPatch]:
     """Connects the project's storage, processes, ids and clock to the world that `play` makes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "_at", lambda path: (_world.store, str(path)))
+        patch.setattr(storage, "_resolve_backend", lambda path: (_world.store, str(path)))
         patch.setattr(storage, "local", LocalFunctions())
         patch.setattr(objects, "copy", _copied)
         for name in ("join", "is_remote", "dirname", "basename"):  # a third of the time

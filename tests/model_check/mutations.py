@@ -160,7 +160,7 @@ def staging_is_renamed_at_once(patch: pytest.MonkeyPatch) -> None:
     """The staging directory gets the final name itself, though another attempt may have made it anew."""
 
     def rename(publication: publish.Publication, decision: runs.Decision) -> None:
-        publish._tidy(publication.staging_dir, {file.name for file in decision.files})
+        publish._remove_extra_files(publication.staging_dir, {file.name for file in decision.files})
         storage.rename_dir(publication.staging_dir, publication.target)
 
     patch.setattr(publish, "_rename", rename)

@@ -18,7 +18,7 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate import blocks
 from beam_datasets.native import core
-from beam_datasets.reading import shards
+from beam_datasets.reading.records import shards
 from tests.native.gil import when_it_is_free
 
 if core is None:

@@ -12,7 +12,7 @@ import pytest
 from beam_datasets import features, storage
 from beam_datasets.formats.example import serialize
 from beam_datasets.metadata.keys import hash_key, ordered_key
-from beam_datasets.reading import shards
+from beam_datasets.reading.records import shards
 from tests.diffing.versions import Made
 
 Write = Callable[..., Path]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from beam_datasets.reading.mixture import quotas_of
-from beam_datasets.reading.orders import block_orders
+from beam_datasets.reading.index.mixture import quotas_of
+from beam_datasets.reading.index.permutations import block_orders
 
 
 def sources_of(weights: list[float], seed: int) -> Iterator[int]:

@@ -12,9 +12,9 @@ import beam_datasets as bd
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core
-from beam_datasets.reading import runs
-from beam_datasets.reading.runs import RunReader
-from beam_datasets.reading.shards import ShardPool
+from beam_datasets.reading.records import run_reader as runs
+from beam_datasets.reading.records.run_reader import RunReader
+from beam_datasets.reading.records.shards import ShardPool
 from beam_datasets.storage import caching
 from tests.published import flip, upload
 

@@ -16,7 +16,7 @@ import beam_datasets as bd
 from beam_datasets import features
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.native import core
-from beam_datasets.reading import shards
+from beam_datasets.reading.records import shards
 from tests.reading.conftest import Storage
 from tests.work import lines_of
 

@@ -15,8 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading import decoding
-from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, file_order
+from beam_datasets.reading.elements import transforms as decoding
+from beam_datasets.reading.index.interleave import InterleaveOrder
+from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle, file_order
 from tests.cases import cases
 
 LENGTHS = [7, 0, 12, 5, 9]

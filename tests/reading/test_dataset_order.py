@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beam_datasets as bd
 from beam_datasets.arguments import indices_of
-from beam_datasets.reading.orders import file_order
+from beam_datasets.reading.index.permutations import file_order
 
 LENGTHS = [7, 0, 12, 5, 9]
 

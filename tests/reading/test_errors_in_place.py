@@ -213,6 +213,22 @@ def test_a_function_that_raises_stop_iteration_does_not_end_it(write: Any) -> No
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_function_that_raises_stop_iteration_does_not_shorten_a_batch(write: Any, threads: int) -> None:
+    def stop_at_5(example: Any) -> Any:
+        if example["id"] == 5:
+            raise StopIteration
+        return example
+
+    config = bd.ReadConfig(num_parallel_calls_for_decode=threads)
+    dataset = bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train", read_config=config)
+    iterator = iter(dataset.map(stop_at_5).batch(4))
+    assert next(iterator)["id"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match=r"map\(\) raised StopIteration"):
+        next(iterator)
+
+
+@pytest.mark.usefixtures("way")
 def test_a_function_may_use_the_iterator(write: Any) -> None:
     dataset = bd.builder_from_directory(write({"train": LENGTHS})).as_dataset("train")
     order = [int(example["id"]) for example in dataset]

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading import state as positions
+from beam_datasets.reading.index import division
 from tests.cases import cases
 
 COUNTS = st.integers(1, 5)
@@ -132,7 +132,7 @@ def test_elastic_in_the_middle_of_blocks(
 ) -> None:
     """Any sequence of numbers of workers that go on from each other's states, at any step, takes each one once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(positions, "_MIN_ROUNDS", 2)  # so that blocks are large by default, too
+        patch.setattr(division, "_MIN_ROUNDS", 2)  # so that blocks are large by default, too
         ds = train.repeat(3).take(length).shuffle(seed=2)
         ds = ds if epochs == 1 else ds.repeat(epochs)
         total = length * (epochs or 3)

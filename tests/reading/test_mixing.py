@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_datasets as bd
-from beam_datasets.reading.mixture import MAX_BLOCK, quotas_of
+from beam_datasets.reading.index.mixture import MAX_BLOCK, quotas_of
 from tests.cases import cases
 from tests.published import flip
 from tests.reading.mixtures import sources_of

@@ -16,7 +16,8 @@ import beam_datasets as bd
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided, DividedStream
 from beam_datasets.errors import StateError
-from beam_datasets.reading.state import MAX_PARTIALS, MAX_POSITION
+from beam_datasets.reading.checkpoint import MAX_UNFINISHED
+from beam_datasets.reading.index.division import MAX_POSITION
 
 NUMBERS = (0, -1, 1, 2, 2**31, 2**63 - 1, 2**63, 2**64, 10**15, 10**4400)
 VALUES = (None, True, 1.0, 1.5, "", "1", [], [0], [[1, 2]], [[1, 2, 1, 0]], {}, {"a": 1}, "\ud83d")
@@ -321,8 +322,8 @@ def test_mutated_states_of_torch_streams(train: Any, monkeypatch: pytest.MonkeyP
 def test_divisions_within_divisions_are_limited(train: Any) -> None:
     """Each reader goes on in the middle of what the one before has left."""
     state, read = None, []
-    for round_number in range(MAX_PARTIALS):
-        iterator = train.repeat().shard(0, 2, block=200 * MAX_PARTIALS - 100 * round_number).iterate(state=state)
+    for round_number in range(MAX_UNFINISHED):
+        iterator = train.repeat().shard(0, 2, block=200 * MAX_UNFINISHED - 100 * round_number).iterate(state=state)
         read.append(next(iterator))
         state = iterator.get_state()
         assert len(state["blocks"]) == round_number + 1

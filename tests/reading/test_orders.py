@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_datasets.reading.config import ReadConfig
-from beam_datasets.reading.orders import InterleaveOrder, RangeShuffle, WindowShuffle, _philox, file_order
+from beam_datasets.reading.index.interleave import InterleaveOrder
+from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle, _philox, file_order
 from tests.cases import cases
 from tests.work import lines_of
 

@@ -20,7 +20,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import WorkerError
-from beam_datasets.reading.processes import _picklable
+from beam_datasets.reading.elements.processes import _picklable
 from tests.reading.conftest import drain
 
 COUNT = 90

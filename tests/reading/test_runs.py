@@ -19,12 +19,13 @@ from beam_datasets.errors import BeamDatasetsError, MetadataError
 from beam_datasets.formats import tfrecord
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.native import core
-from beam_datasets.reading import ranges, shards, source
+from beam_datasets.reading import ranges
 from beam_datasets.reading.blocks import BLOCK_BYTES
-from beam_datasets.reading.decoding import Decode, Map, Raw
-from beam_datasets.reading.runs import RunReader, ranges_of, read_visits
-from beam_datasets.reading.shards import Shard
-from beam_datasets.reading.source import Source
+from beam_datasets.reading.elements.transforms import Decode, Map, Raw
+from beam_datasets.reading.records import shards, source
+from beam_datasets.reading.records.run_reader import RunReader, ranges_of, read_visits
+from beam_datasets.reading.records.shards import Shard
+from beam_datasets.reading.records.source import Source
 from tests.cases import cases
 from tests.published import upload
 from tests.reading.conftest import Storage

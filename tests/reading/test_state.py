@@ -16,8 +16,8 @@ import beam_datasets as bd
 from beam_datasets.adapters import torch_data
 from beam_datasets.adapters.torch_data import Divided
 from beam_datasets.errors import StateError
+from beam_datasets.reading.checkpoint import ReadState, fingerprint
 from beam_datasets.reading.config import ReadConfig
-from beam_datasets.reading.state import ReadState, fingerprint
 
 READER = {
     "dataset": "digits/big",

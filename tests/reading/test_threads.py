@@ -18,10 +18,11 @@ from beam_datasets import features as F
 from beam_datasets.features import image_codec
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import serialize
-from beam_datasets.reading import blocks as threads
-from beam_datasets.reading import decoding
-from beam_datasets.reading.blocks import sizes, usable_cores
-from beam_datasets.reading.decoding import Batch, Decode, Maker, Map, Raw, compose, compose_many
+from beam_datasets.reading.blocks import sizes
+from beam_datasets.reading.elements import executor
+from beam_datasets.reading.elements import transforms as decoding
+from beam_datasets.reading.elements.executor import usable_cores
+from beam_datasets.reading.elements.transforms import Batch, Decode, Map, Program, Raw, compose, compose_many
 from tests.images import undecodable_png
 from tests.published import build
 from tests.reading.conftest import drain
@@ -102,7 +103,7 @@ def test_batches_are_decoded_by_threads_also_if_several_come_together(
     builder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoding.Batch, "compile", None)  # what this thread would decode with
-    monkeypatch.setattr("beam_datasets.reading.decoding.compose", lambda steps: None)
+    monkeypatch.setattr("beam_datasets.reading.elements.transforms.compose", lambda steps: None)
     batches = [batch["id"].tolist() for batch in read(builder, "good", 2).batch(10).shuffle(1)]
     assert sorted(batches) == [list(range(start, start + 10)) for start in range(0, COUNT, 10)] != batches
 
@@ -144,7 +145,7 @@ def decoding_threads() -> list[str]:
 
 
 def test_one_thread_starts_none(builder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", None)
+    monkeypatch.setattr(executor, "ThreadPoolExecutor", None)
     assert len(list(read(builder, "good", 1))) == COUNT
     assert len(read(builder, "good", 1)[:50]) == 50
     by_default = builder.as_dataset("good", decoders={"image": bd.decode.SkipDecoding(), "mask": user_decoder()})
@@ -184,7 +185,7 @@ def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyP
     decoded = []
     decode = image_codec._decode
     monkeypatch.setattr(image_codec, "_decode", lambda data, gray: decoded.append(1) or decode(data, gray=gray))
-    monkeypatch.setattr(threads, "TASK_ITEMS", 4)
+    monkeypatch.setattr(executor, "TASK_ITEMS", 4)
     iterator = iter(read(builder, "good", 2))
     for _ in range(10):
         next(iterator)
@@ -193,11 +194,11 @@ def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-@pytest.mark.parametrize("num_bytes", [8, threads._MIN_VALUE_BYTES])
+@pytest.mark.parametrize("num_bytes", [8, executor._MIN_VALUE_BYTES])
 def test_an_endless_source_is_read_a_few_blocks_ahead(num_bytes: int, is_whole: bool) -> None:
     drawn = itertools.count()
     blocks = ([bytes(num_bytes)] * 4 for _ in itertools.takewhile(lambda number: number < 10_000, drawn))
-    made = threads.Ahead(threads.one_by_one(bytes), threads=2, is_whole=is_whole).make(blocks)
+    made = executor.ThreadExecutor(executor.decode_tasks(bytes), threads=2, is_whole=is_whole).run(blocks)
     for _ in itertools.islice(made, 50):
         pass
     made.close()  # type: ignore[attr-defined]
@@ -205,9 +206,9 @@ def test_an_endless_source_is_read_a_few_blocks_ahead(num_bytes: int, is_whole: 
 
 
 def test_a_surprisingly_large_value_is_made_when_it_is_taken() -> None:
-    tasks, finish = threads.one_by_one(lambda size: bytes(size), limit=100)([10, 200, 5, 5])
+    tasks, finish = executor.decode_tasks(lambda size: bytes(size), max_bytes=100)([10, 200, 5, 5])
     values = finish([task() for task in tasks])
-    assert [type(value).__name__ for value in values] == ["bytes", "bytes", "Later", "Later"]
+    assert [type(value).__name__ for value in values] == ["bytes", "bytes", "Deferred", "Deferred"]
 
 
 @pytest.mark.parametrize(
@@ -228,8 +229,8 @@ def test_quotas_of_control_groups(tmp_path: Path, files: dict[str, str], expecte
         path.write_text(text)
     own = tmp_path / "cgroup"
     own.write_text("1:name=systemd:/\n0::/a/b\n")
-    assert sorted(threads._quotas(tmp_path / "fs", own)) == expected
-    assert list(threads._quotas(tmp_path / "fs", tmp_path / "none")) in ([], [1.5])
+    assert sorted(executor._quotas(tmp_path / "fs", own)) == expected
+    assert list(executor._quotas(tmp_path / "fs", tmp_path / "none")) in ([], [1.5])
     assert usable_cores() >= 1
 
 
@@ -281,7 +282,7 @@ def test_batches_are_stacked_examples(steps: Any, items: list[Any]) -> None:
 
 
 def test_a_block_is_decoded_at_once_and_not_all_of_a_long_list() -> None:
-    maker = Maker.of((Raw(),))
-    lengths = list(map(len, maker.make(iter([RECORDS]), sizes(100_000))))
+    program = Program.compile((Raw(),))
+    lengths = list(map(len, program.run(iter([RECORDS]), sizes(100_000))))
     assert (lengths[:3], max(lengths)) == ([1, 2, 2], 2)
-    assert list(map(len, maker.make(iter([RECORDS]), sizes(10)))) == [1, 8, 64, 227]
+    assert list(map(len, program.run(iter([RECORDS]), sizes(10)))) == [1, 8, 64, 227]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from beam_datasets import slim, storage
 from beam_datasets.errors import CorruptRecordError, InputError, StateError
 from beam_datasets.formats import example, tfrecord
-from beam_datasets.reading.orders import WindowShuffle, file_order
+from beam_datasets.reading.index.permutations import WindowShuffle, file_order
 from beam_datasets.slim import (
     DatasetDataProvider,
     DatasetSpecification,

@@ -304,7 +304,7 @@ def test_errors_are_of_the_kind_that_they_say():
         errno.ENOSPC: StorageError,
     }
     for number, kind in kinds.items():
-        with pytest.raises(kind, match=r"^/x: ") as error, local._named("/x"):
+        with pytest.raises(kind, match=r"^/x: ") as error, local._naming_path("/x"):
             raise OSError(number, os.strerror(number))
         assert isinstance(error.value, StorageError)
         assert error.value.errno == number

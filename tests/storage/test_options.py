@@ -217,7 +217,7 @@ def test_the_error_says_what_to_set(url: str, options: dict[str, object], names:
 def test_the_metadata_server_of_google() -> None:
     """The error of a library whose address of the metadata server cannot be changed."""
     text = "Generic GCS error: GET http://metadata.google.internal/computeMetadata/v1/instance: timeout"
-    error = objects._translated("gs://bucket/data", OSError(text), options_of("gs://bucket/data"))
+    error = objects._translate_error("gs://bucket/data", OSError(text), options_of("gs://bucket/data"))
     assert isinstance(error, PathPermissionError)
     assert "no credentials found" in str(error)
     assert "Set GOOGLE_APPLICATION_CREDENTIALS to the path of a key file" in str(error)
@@ -337,7 +337,7 @@ def test_buckets_need_no_options(url, bucket, monkeypatch):
     from beam_datasets.storage import objects
 
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
-    _, store, key = objects._at(url)
+    _, store, key = objects._resolve_store(url)
     assert store.config["bucket"] == bucket
     assert url.endswith(f"{bucket}/{key}")
     objects.client.cache_clear()

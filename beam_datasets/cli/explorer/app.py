@@ -259,20 +259,20 @@ dataset [NAME_OR_DIR]  a dataset with all of its versions, or the directory of d
 
 def run(args: Sequence[str]) -> int:
     """Serves the pages until it is interrupted."""
-    known = COMMAND.parse(args)
-    if not 0 <= known.port < 1 << 16:
-        raise UsageError(f"--port: expected 0 to 65535, got {known.port}")
+    parsed = COMMAND.parse(args)
+    if not 0 <= parsed.port < 1 << 16:
+        raise UsageError(f"--port: expected 0 to 65535, got {parsed.port}")
     serving = framework("werkzeug.serving", needed_by="beam-datasets explore", name="Werkzeug", extra="explore")
-    token = secrets.token_urlsafe(24) if known.token or known.host not in LOOPBACK else ""
+    token = secrets.token_urlsafe(24) if parsed.token or parsed.host not in LOOPBACK else ""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # its line for each request would show the token
-    catalogue, first = find(known.dataset, known.data_dir, known.storage_options)
+    catalogue, first = find(parsed.dataset, parsed.data_dir, parsed.storage_options)
     app = make_app(catalogue, token)
     try:
-        server = serving.make_server(known.host, known.port, app, threaded=True)
+        server = serving.make_server(parsed.host, parsed.port, app, threaded=True)
     except (OSError, SystemExit) as error:  # Werkzeug ends the process if the port is in use
-        raise UsageError(f"cannot listen on {known.host}:{known.port}; choose another --port") from error
+        raise UsageError(f"cannot listen on {parsed.host}:{parsed.port}; choose another --port") from error
     with server:
-        host = f"[{known.host}]" if ":" in known.host else known.host
+        host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
         threading.Thread(target=start_process, daemon=True).start()  # so that the first condition need not wait
         query = urlencode({what: value for what, value in (("name", first), ("token", token)) if value}, safe=":/")
         say(f"http://{host}:{server.port}/{'?' * bool(query)}{query}  (Ctrl-C ends it)")
@@ -286,7 +286,7 @@ def find(dataset: str | None, data_dir: str | None, storage_options: dict[str, s
     Args:
         dataset: a name shows all versions of its dataset; a directory that version, or the datasets in it.
         data_dir: the root of the datasets, for a name.
-        storage_options: of its store.
+        storage_options: options of its store.
     """
     root = catalog.root_dir(data_dir, storage_options)
     if dataset is None:

@@ -60,7 +60,7 @@ class Catalogue:
     Attributes:
         root: their `data_dir`.
         only: the name of the only dataset, or with `directory` of the only version; '' for all below the root.
-        directory: of the only version.
+        directory: directory of the only version.
     """
 
     root: str
@@ -94,11 +94,11 @@ class Catalogue:
             expression: the slice.
             where: a condition on its examples; '' for none.
             rows: positions of the slice that are shown; None for all.
-            number: of the slice on its page, so that the commands of two make different datasets.
+            number: number of the slice on its page, so that the commands of two make different datasets.
         """
         source = published.dataset_dir if self.directory else published.info.display_name
         parts = AbstractSplit.from_spec(expression).to_absolute(published.info.splits)
-        if rows is not None and (shown := _cut(parts, rows)):
+        if rows is not None and (shown := _slice_parts(parts, rows)):
             parts, expression = shown, "+".join(f"{part.splitname}[{part.start}:{part.stop}]" for part in shown)
         split = next((part.splitname for part in parts), "selection")
         target = f"{published.name}_part{number if number > 1 else ''}"
@@ -113,7 +113,7 @@ class Catalogue:
         return {"slice": name, "python": python, "command": shlex.join(command)}
 
 
-def _cut(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
+def _slice_parts(parts: Iterable[AbsoluteInstruction], rows: range) -> list[AbsoluteInstruction]:
     """Returns the parts of some positions of a slice, of which all parts are given."""
     selected, first = [], 0
     for part in parts:
@@ -145,9 +145,9 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
             (join_steps(steps), re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
             for _, steps, feature in iter_nested_features(info.features)  # what is in a dict has rows of its own
         ],
-        "shards": {split: _shards(published, split) for split in info.splits},
+        "shards": {split: _shard_bars(published, split) for split in info.splits},
         "size_text": size_text,
-        "lineage": None if published.lineage is None else _lineage(published.lineage, catalogue),
+        "lineage": None if published.lineage is None else _describe_lineage(published.lineage, catalogue),
         **_siblings(info, None if catalogue.directory else catalogue.root),
         "code": catalogue.load_code(published, default_slice(published)) if info.splits else None,
     }
@@ -162,7 +162,7 @@ def _siblings(info: DatasetInfo, root: str | None) -> dict[str, list[str]]:
     return {"versions": versions, "configs": [names[-1] for names in by_config.values()]}
 
 
-def _shards(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
+def _shard_bars(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
     """Returns bars of the examples of a split's shards, each of the largest of some if there are many."""
     lengths = list(map(int, published.info.splits[split].shard_lengths))
     each = -(-len(lengths) // _MAX_BARS) or 1
@@ -174,7 +174,7 @@ def _shards(published: ReadOnlyBuilder, split: str) -> dict[str, Any]:
     }
 
 
-def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
+def _describe_lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
     """Returns the facts of a lineage, and its sources with theirs."""
     sources = []
     for source in lineage.datasets:
@@ -183,7 +183,7 @@ def _lineage(lineage: Lineage, catalogue: Catalogue) -> dict[str, Any]:
         with contextlib.suppress(BeamDatasetsError, ValueError):
             known = bool(source.version and catalogue.open(source.full_name))
         node = {"name": source.full_name, "digest": source.digest, "known": known}
-        sources.append(node | {"lineage": inner and _lineage(inner, catalogue)})
+        sources.append(node | {"lineage": inner and _describe_lineage(inner, catalogue)})
     return {"facts": list(lineage_facts(lineage)), "sources": sources}
 
 
@@ -218,7 +218,7 @@ def rows_page(
     indices = list(range(start, stop))
     if where and total:
         indices, stop = search(published.dataset_dir, expression, where, start, PAGE_ROWS, MAX_SECONDS)
-    rows = [_row(dataset, index, published.info.features, CELL) for index in indices]
+    rows = [_example_row(dataset, index, published.info.features, CELL) for index in indices]
     return {
         "name": published.info.display_name,
         "slice": expression,
@@ -238,7 +238,7 @@ def rows_page(
     }
 
 
-def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = False) -> dict[str, Any]:
+def _example_row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = False) -> dict[str, Any]:
     """Returns the values of an example, or the error of one that cannot be read.
 
     A value is a text, `whole` or cut, or the images or sounds that it is.
@@ -258,7 +258,7 @@ def _row(dataset: Any, index: int, features: Any, width: int, *, whole: bool = F
                     "sound": isinstance(leaf, SOUNDS),
                 }
             )
-            cells[-1] |= _whole(value, leaf) if whole and media is None else {}
+            cells[-1] |= _value_to_text(value, leaf) if whole and media is None else {}
         return {"index": index, "cells": cells, "error": ""}
     except BeamDatasetsError as error:
         return {"index": index, "cells": [], "error": str(error)}
@@ -272,12 +272,12 @@ def example_page(catalogue: Catalogue, name: str, expression: str, index: int) -
         "name": published.info.display_name,
         "slice": expression,
         "total": len(dataset),
-        **_row(dataset, index, published.info.features, 1000, whole=True),
+        **_example_row(dataset, index, published.info.features, 1000, whole=True),
         "code": catalogue.load_code(published, expression, rows=range(index, index + 1)),
     }
 
 
-def _whole(value: Any, leaf: Any) -> dict[str, Any]:
+def _value_to_text(value: Any, leaf: Any) -> dict[str, Any]:
     """Returns the text of a value up to a limit, and how many characters of a text are left out; {} for scalars."""
     if isinstance(value, (bytes, str)):
         text = decoded(value)
@@ -303,7 +303,7 @@ def sample_images(
 
     Args:
         published: the dataset.
-        expression: of the slice.
+        expression: expression of the slice.
         url: returns the URL of an image, by the index of its example, its path, and its number there; '' for none.
 
     Returns:
@@ -316,7 +316,7 @@ def sample_images(
     names = display_names(features)
     images_by_name: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
     dataset = read(published, expression) if paths else ()
-    for row in (_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
+    for row in (_example_row(dataset, index, features, CELL) for index in range(min(len(dataset), SAMPLE))):
         for path in paths if row["error"] else ():
             images_by_name[names[path]].append(("", row["error"]))
         for cell in row["cells"]:
@@ -370,10 +370,10 @@ def media(
 
     Args:
         published: the dataset.
-        expression: of the slice.
-        index: of the example in it.
-        path: of the feature.
-        item: which one of the feature's images.
+        expression: expression of the slice.
+        index: index of the example in the slice.
+        path: path of the feature.
+        item: index of the image in the feature.
         pixels: the longer side of the image that is returned, at most.
 
     Raises:

@@ -28,14 +28,14 @@ _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
 
 @lru_cache(64)
-def _opened(directory: str, state: object) -> ReadOnlyBuilder:
+def _open_version(directory: str, state: object) -> ReadOnlyBuilder:
     return builder_from_directory(directory)
 
 
 def opened(directory: str) -> ReadOnlyBuilder:
     """Returns the version of a directory, opened again if `build --overwrite` has replaced it on this disk."""
     state = os.stat(directory) if os.path.isdir(directory) else None
-    return _opened(directory, state and (state.st_ino, state.st_mtime_ns))
+    return _open_version(directory, state and (state.st_ino, state.st_mtime_ns))
 
 
 def start_process(target: Callable[..., object] = int, *args: Any) -> Any:
@@ -55,11 +55,11 @@ def search(
     """Returns the indices of examples for which a condition holds or that cannot be read, and where the search ended.
 
     Args:
-        directory: of the version.
-        expression: of the slice.
+        directory: directory of the version.
+        expression: expression of the slice.
         where: the condition.
         start: the first index that is looked at.
-        count: of examples, after which it ends.
+        count: maximum number of examples.
         seconds: after which it ends, or at most `MAX_WAIT` later.
 
     Raises:
@@ -85,14 +85,14 @@ def search(
             answer, problem = None, f"its process ended with {name}; an error of it is where explore was started"
     process.kill()
     if answer is None:
-        raise _stopped(where, problem)
+        raise _stopped_error(where, problem)
     if isinstance(answer, BeamDatasetsError):
         raise answer
     indices, stop = answer
     return indices, stop
 
 
-def _stopped(where: str, problem: str) -> BeamDatasetsError:
+def _stopped_error(where: str, problem: str) -> BeamDatasetsError:
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
@@ -106,7 +106,7 @@ def _serve(pipe: Connection, directory: str, features: Any, expression: str, whe
     except (BeamDatasetsError, MemoryError) as error:
         lacks_memory = isinstance(error, MemoryError) or "Out of Memory Error" in str(error)
         text = str(error)  # which can be sent, as not all errors can
-        pipe.send(_stopped(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
+        pipe.send(_stopped_error(where, _MEMORY) if lacks_memory else BeamDatasetsError(text))
 
 
 def _search(

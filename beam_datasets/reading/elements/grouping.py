@@ -14,8 +14,8 @@ from beam_datasets.arguments import boolean, integer
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.stacking import Padding
-from beam_datasets.reading.decoding import Batch
-from beam_datasets.reading.links import Bin, Dividing, Grouping, Item
+from beam_datasets.reading.elements.links import Bin, Dividing, Grouping, Item
+from beam_datasets.reading.elements.transforms import Batch
 
 Length: TypeAlias = "str | Callable[[Any], int]"
 

@@ -17,16 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.reading.blocks import Damaged, Items, damaged_in, growing
-from beam_datasets.reading.operations import (
-    ENDLESS,
-    Operation,
-    Repeat,
-    Spans,
-    collected,
-    limited,
-    positions_of,
-)
-from beam_datasets.reading.orders import block_orders
+from beam_datasets.reading.index.permutations import block_orders
+from beam_datasets.reading.index.transforms import ENDLESS, Operation, Repeat, Spans, collected, limited, positions_of
 
 Ints = NDArray[np.int64]
 

@@ -1,6 +1,7 @@
-"""What is made of the items of an order: records decoded, examples mapped, batches put together.
+"""Element transforms: decoding records, mapping examples, stacking batches; and `Program`, their compiled form.
 
-A step is a value that pickles, so that a dataset can be sent to another process; its function is made where it is used.
+A transform (`Step`) is a value that pickles, so that a dataset can be sent to another process; it is compiled to a
+function where it is used.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ from beam_datasets.features.sequence import iter_nested_features, record_name
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
-from beam_datasets.reading.blocks import (
+from beam_datasets.reading.blocks import Items, regrouped
+from beam_datasets.reading.elements.executor import (
     TASK_BYTES,
-    Ahead,
-    Items,
-    Later,
-    Start,
-    Started,
-    one_by_one,
-    regrouped,
+    Deferred,
+    MakeTasks,
+    Tasks,
+    ThreadExecutor,
+    decode_tasks,
     usable_cores,
 )
 
 Function: TypeAlias = Callable[[Any], Any]
+
+STOPPED = "a function given to map() raised StopIteration"
+"""Text of the error for a user's StopIteration, which would end the iteration silently."""
 
 UNDECODED = (ExampleError, FeatureError)
 """The errors of a record whose checksum is good."""
@@ -72,10 +75,10 @@ class Step(ABC):
         """Returns on how many threads to do it; 1 where one is as fast: no large images, or a user's function."""
         return 1
 
-    def compile_ahead(self) -> Ahead | None:
+    def compile_executor(self) -> ThreadExecutor | None:
         """Returns what does it on threads ahead; None where one thread does it."""
         threads = self.num_threads()
-        return Ahead(one_by_one(self.compile(), TASK_BYTES), threads) if threads > 1 else None
+        return ThreadExecutor(decode_tasks(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class Batch(Step):
     pad: bool | Padding = False
     fill: Fill = field(default_factory=Fill)
 
-    def compile_ahead(self) -> Ahead | None:
+    def compile_executor(self) -> ThreadExecutor | None:
         """Returns what decodes records of batches on threads; None where there is one thread."""
         first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
         if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
@@ -186,10 +189,10 @@ class Batch(Step):
             features = select_decoded(first.features, first.decoders)
             start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
             pick = picker(first.supervised_keys)
-            return Ahead(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
+            return ThreadExecutor(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
         rest = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
-        join = lambda examples: relabel(stack(list(map(rest, examples)), pad=pad, fill=fill.values))  # noqa: E731
-        return Ahead(_of_one(one_by_one(first.compile()), join), threads, is_whole=True)
+        join = lambda examples: relabel(stack(finish_each(rest, examples), pad=pad, fill=fill.values))  # noqa: E731
+        return ThreadExecutor(_of_one(decode_tasks(first.compile()), join), threads, is_whole=True)
 
     def compile(self) -> Function:
         """Returns the function from a list of items."""
@@ -235,10 +238,10 @@ def only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return (replace(step, decoders=PartialDecoding(dict.fromkeys(names, True))),)
 
 
-def _of_one(start: Callable[[Any], tuple[Any, Callable[[Any], Any]]], then: Function) -> Start:
+def _of_one(start: Callable[[Any], tuple[Any, Callable[[Any], Any]]], then: Function) -> MakeTasks:
     """Returns what starts a block of one item, whose value `then` makes of what was started."""
 
-    def start_block(items: Any) -> Started:
+    def start_block(items: Any) -> Tasks:
         (item,) = items
         tasks, finish = start(item)
         return tasks, lambda results: [then(finish(results))]
@@ -444,7 +447,7 @@ def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
 
 
 def compose(steps: tuple[Step, ...]) -> Function:
-    """Returns the function that does one step after the other."""
+    """Returns the function that applies one transform after the other to an item."""
     functions = [step.compile() for step in steps]
     if len(functions) == 1:
         return functions[0]
@@ -453,6 +456,8 @@ def compose(steps: tuple[Step, ...]) -> Function:
         try:
             for function in functions:
                 item = function(item)
+        except StopIteration as error:
+            raise RuntimeError(STOPPED) from error
         except Exception as error:
             if isinstance(steps[functions.index(function)], Map):
                 note_value(error, "map", item)
@@ -463,11 +468,17 @@ def compose(steps: tuple[Step, ...]) -> Function:
 
 
 def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
-    """Calls a function for each value; its errors get a note with the value, as from `compose`."""
+    """Calls a function for each value; its errors get a note with the value, as from `compose`.
+
+    Raises:
+        RuntimeError: a function given to `map()` raised StopIteration, at which a plain `map` would leave out the rest.
+    """
     results = []
     for value in values:
         try:
             results.append(finish(value))
+        except StopIteration as error:
+            raise RuntimeError(STOPPED) from error
         except Exception as error:
             note_value(error, "map", value)
             raise
@@ -475,81 +486,92 @@ def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
 
 
 def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
-    """Returns the function from a list of items to the list of what `compose(steps)` makes of each."""
-    maker, has_map = Maker.of(steps), any(isinstance(step, Map) for step in steps)
+    """Returns the function that applies all transforms to each item of a list, and returns the list of elements."""
+    program, has_map = Program.compile(steps), any(isinstance(step, Map) for step in steps)
 
-    def of_many(items: list[Any]) -> list[Any]:
-        values = chain.from_iterable(maker.make(iter([items]), repeat(_BLOCK)))
-        if maker.rest is None:
-            return list(values)
-        return finish_each(maker.rest, values) if has_map else list(map(maker.rest, values))
+    def apply_to_all(items: list[Any]) -> list[Any]:
+        elements = chain.from_iterable(program.run(iter([items]), repeat(_BLOCK)))
+        if program.finish is None:
+            return list(elements)
+        return finish_each(program.finish, elements) if has_map else list(map(program.finish, elements))
 
-    return of_many
+    return apply_to_all
 
 
 @dataclass(frozen=True)
-class Maker:
-    """What makes values of items.
+class Program:
+    """Compiled transforms: how blocks of items become elements.
+
+    The first transform, which decodes, is applied to whole blocks; the others to each element, when it is taken.
 
     Attributes:
-        each: makes the first step's value of an item.
-        whole: the same from a list to a list; None where there is none.
-        rest: what is made of that, one by one when it is yielded; None for nothing.
-        ahead: makes the first step's values on threads; None where this thread does.
+        decode_one: the first transform, from an item to an element.
+        decode_block: the same from a list of items to a list of elements; None if there is no such function.
+        finish: the other transforms, applied to each element when it is taken; None if there are none.
+        executor: applies the first transform on threads; None if the reader's thread does.
     """
 
-    each: Function | None
-    whole: Callable[[Items], Items] | None
-    rest: Function | None
-    ahead: Ahead | None = None
+    decode_one: Function | None
+    decode_block: Callable[[Items], Items] | None
+    finish: Function | None
+    executor: ThreadExecutor | None = None
 
     @classmethod
-    def of(cls, steps: tuple[Step, ...], threads: int | None = None) -> Maker:
-        """Returns what does the steps; all of them on threads, if their number is given."""
-        first, each = steps[0], compose(steps)
-        rest = compose(steps[1:]) if len(steps) > 1 else None
-        if threads is not None:
-            start = one_by_one(each, TASK_BYTES)
-            ahead: Ahead | None = Ahead(start, threads, is_whole=isinstance(first, Batch), is_asked=True)
-            rest = None
-        else:
-            ahead = first.compile_ahead()
-        if ahead is not None:
-            return cls(None, None, lambda value: _finished(value, each, rest), ahead)
-        whole = first.compile_block()
-        return cls(None, None, each) if whole is None else cls(first.compile(), whole, rest)
-
-    def make(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
-        """Yields lists of values on which `rest` is still to be called.
-
-        If an item does not decode, those of its block are made one by one, so that all good ones before it are yielded,
-        and the error is the item's.
+    def compile(cls, steps: tuple[Step, ...], threads: int | None = None) -> Program:
+        """Compiles transforms.
 
         Args:
-            blocks: of items, in order.
-            counts: numbers of items to make at once.
+            steps: the transforms, in order.
+            threads: applies all transforms, also functions given to `map()`, on that many threads; None applies only
+                decoding on threads, if it is worthwhile.
         """
-        if self.ahead is not None:
-            yield from self.ahead.make(blocks)
+        first, apply_all = steps[0], compose(steps)
+        finish = compose(steps[1:]) if len(steps) > 1 else None
+        if threads is not None:
+            make_tasks = decode_tasks(apply_all, TASK_BYTES)
+            is_whole = isinstance(first, Batch)
+            executor: ThreadExecutor | None = ThreadExecutor(make_tasks, threads, is_whole=is_whole, use_for_small=True)
+            finish = None
+        else:
+            executor = first.compile_executor()
+        if executor is not None:
+            return cls(None, None, lambda value: _finish_deferred(value, apply_all, finish), executor)
+        decode_block = first.compile_block()
+        if decode_block is None:
+            return cls(None, None, apply_all)
+        return cls(first.compile(), decode_block, finish)
+
+    def run(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
+        """Yields lists of elements, to each of which `finish` must still be applied.
+
+        If an item does not decode, the items of its block are decoded one by one, so that all good ones before it are
+        yielded, and the error is raised at the item.
+
+        Args:
+            blocks: blocks of items, in order.
+            counts: numbers of items to decode at once.
+        """
+        if self.executor is not None:
+            yield from self.executor.run(blocks)
             return
-        if self.whole is None or self.each is None:
+        if self.decode_block is None or self.decode_one is None:
             yield from blocks
             return
         for block in regrouped(blocks, counts):
             try:
-                values = self.whole(block)
+                elements = self.decode_block(block)
             except UNDECODED:
                 for item in block:
-                    yield [self.each(item)]
+                    yield [self.decode_one(item)]
             else:
-                yield values
+                yield elements
 
 
-def _finished(value: Any, each: Function, rest: Function | None) -> Any:
-    """Returns what the steps make of the first step's value, or of an item that is `Later`."""
-    if type(value) is Later:
-        return each(value.item)
-    return value if rest is None else rest(value)
+def _finish_deferred(value: Any, apply_all: Function, finish: Function | None) -> Any:
+    """Applies the transforms that remain: all to an item that was deferred, `finish` to an element."""
+    if type(value) is Deferred:
+        return apply_all(value.item)
+    return value if finish is None else finish(value)
 
 
 def picker(nest: Any) -> Function:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from beam_datasets.advice import note_value
-from beam_datasets.reading.decoding import Batch
-from beam_datasets.reading.stream_state import Unit
+from beam_datasets.reading.elements.transforms import Batch
+from beam_datasets.reading.stream_checkpoint import Unit
 
 Item: TypeAlias = "tuple[Unit, Any]"
 """A unit, which identifies the item, and its value."""

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from beam_datasets.errors import WorkerError
-from beam_datasets.reading.blocks import num_bytes
-from beam_datasets.reading.decoding import Batch, one_of
-from beam_datasets.reading.operations import Operation, Shared
-from beam_datasets.reading.state import Share
+from beam_datasets.reading.elements.executor import num_bytes
+from beam_datasets.reading.elements.transforms import Batch, one_of
+from beam_datasets.reading.index.division import Share
+from beam_datasets.reading.index.transforms import Operation, Shared
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -19,19 +19,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import Items, growing, regrouped
-from beam_datasets.reading.orders import RangeShuffle, WindowShuffle
-from beam_datasets.reading.runs import ahead
-from beam_datasets.reading.state import MAX_POSITION, Partial, Share
+from beam_datasets.reading.index.division import MAX_POSITION, Share
+from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle
+from beam_datasets.reading.records.prefetch import prefetched
 
 Ints = NDArray[np.int64]
 
 Spans: TypeAlias = "tuple[Ints, Ints]"
 """Ascending, disjoint ranges of positions: (start of each range, number of positions in it, at least 1)."""
-
-Partials: TypeAlias = "tuple[tuple[Partial, int], ...]"
-"""Successive mid-block checkpoints, oldest first: (partial, position in the items remaining after it: see `Left`)."""
 
 ENDLESS = MAX_POSITION
 """Length of an infinite dataset."""
@@ -118,65 +114,6 @@ class Slice(Rearranged):
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each position."""
         return positions + self._start
-
-
-class Left(Rearranged):
-    """Items remaining after a mid-block checkpoint: the untaken items of each worker's block, then all later blocks."""
-
-    def __init__(self, child: Operation, start: int, partial: Partial) -> None:
-        """Skips positions before `start`, and the items of the next blocks that workers have already taken.
-
-        Time and memory do not depend on the number of workers or the block size.
-        """
-        self.child = child
-        length = child.length - start
-        num_whole, last_block = divmod(length, partial.block)
-        num_untaken = partial.block - partial.taken
-        self.in_blocks = num_whole * num_untaken + max(0, last_block - partial.taken)
-        """Number of untaken items in the partly taken blocks; they come first."""
-        if num_whole >= partial.worker_count:
-            self.in_blocks = partial.worker_count * num_untaken
-        self._untaken = min(num_untaken, ENDLESS)
-        self._block = min(partial.block, ENDLESS)
-        self._first = start + partial.taken
-        self._next = start + min(partial.worker_count * partial.block, length)
-        endless = child.length == ENDLESS
-        super().__init__(
-            ENDLESS if endless else self.in_blocks + child.length - self._next, child.item_bytes, child.texts
-        )
-
-    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items at these positions."""
-        max_positions = _MAX_SPANS * self._untaken
-        if self.in_blocks > max_positions:  # too many blocks to compute at once
-            spans = limited(spans, itertools.repeat(max_positions))
-        return self.child.blocks((self._child_spans(*part) for part in spans), epoch)
-
-    def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
-        """Maps spans to the child's, split where items that workers have already taken are skipped."""
-        stops = starts + counts
-        inside, after = starts < self.in_blocks, stops > self.in_blocks
-        part_starts = np.maximum(starts[after], self.in_blocks)
-        part_counts = stops[after] - part_starts
-        if inside.any():
-            begin = starts[inside]
-            num_inside = np.minimum(stops[inside], self.in_blocks) - begin
-            cut_starts, cut_counts = Share(block=self._untaken).spans(begin, num_inside)
-            part_starts = np.concatenate([cut_starts, part_starts])
-            part_counts = np.concatenate([cut_counts, part_counts])
-        return self.sources(part_starts), part_counts
-
-    def sources(self, positions: Ints, epoch: int = 0) -> Ints:
-        """Returns the child's position for each position."""
-        child_positions: Ints = positions + (self._next - self.in_blocks)
-        inside = positions < self.in_blocks
-        rounds, within = np.divmod(positions[inside], self._untaken)
-        child_positions[inside] = self._first + rounds * self._block + within
-        return child_positions
-
-    def position(self, position: int) -> int | None:
-        """Converts a position here to the child's; None before `in_blocks`, where the child's are not contiguous."""
-        return None if position < self.in_blocks else self._next + position - self.in_blocks
 
 
 class Repeat(Operation):
@@ -313,7 +250,7 @@ class Even:
 
 
 class Shared(Rearranged):
-    """One worker's part of the items; see `reading.state`."""
+    """One worker's part of the items; see `reading.index.division`."""
 
     def __init__(self, child: Operation, share: Share, even: Even | None = None, full: Operation | None = None) -> None:
         """Takes a share of the child's items.
@@ -329,7 +266,7 @@ class Shared(Rearranged):
         self.full = child if full is None else full
         self.num_shared = child.length if even is None else even.length(child.length)
         """Number of items of all shares together."""
-        self.share = share if even is None else share.of(self.num_shared)
+        self.share = share if even is None else share.with_length(self.num_shared)
         length = ENDLESS if child.length == ENDLESS else self.share.count(self.num_shared)
         by_ones = ", even" if share.end is not None and share.block > 1 else ""
         mode = "" if even is None else f", even={even.mode!r}"
@@ -348,7 +285,7 @@ class Shared(Rearranged):
 
     def on(self, child: Operation) -> Shared:
         """Returns the same share of another child, which has the last items of the epoch; padding still uses `full`."""
-        return Shared(child, self.share.of(child.length), self.even, self.full)
+        return Shared(child, self.share.with_length(child.length), self.even, self.full)
 
     def of_first_worker(self, child: Operation) -> Shared:
         """Returns the share of `child` for worker 0."""
@@ -362,7 +299,7 @@ class Shared(Rearranged):
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields this worker's items at positions of its share."""
         counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
-        child_spans = (self.share.spans(*arrays) for arrays in limited(spans, counts))
+        child_spans = (self.share.stream_ranges(*arrays) for arrays in limited(spans, counts))
         return self._items.blocks(child_spans, epoch)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -371,7 +308,7 @@ class Shared(Rearranged):
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Converts positions of this worker's share to the child's."""
-        return self.share.at(positions)
+        return self.share.stream_positions(positions)
 
 
 class _Padded:
@@ -478,170 +415,6 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
         _check_equal_batches(child, even)
 
 
-def stream_of(operation: Operation) -> Operation:
-    """Returns the stream that workers share: the operation without its final `shard` and `batch` steps."""
-    while isinstance(operation, (Batches, Shared)):
-        operation = operation.child
-    return operation
-
-
-def reached(operation: Operation, taken: int, *, ended: bool = False) -> tuple[int, Partial | None]:
-    """Returns the stream position after each worker has taken `taken` items, and its unfinished blocks.
-
-    Args:
-        operation: the items of one worker.
-        taken: number of items that this worker has yielded.
-        ended: whether this worker is exhausted. Before that, other workers may have one item more.
-
-    Returns:
-        The position, and how much is taken of each block from there on; None if the workers are between blocks.
-
-    Raises:
-        StateError: the operation has nested shares, and a worker is in the middle of a block.
-    """
-    first = _of_first_worker(operation)
-    return _stream_position(first, first.length if ended else taken)
-
-
-def _stream_position(operation: Operation, taken: int) -> tuple[int, Partial | None]:
-    """Implements `reached`, given the operation of worker 0."""
-    if isinstance(operation, Batches):
-        return _stream_position(operation.child, min(taken * operation.size, operation.child.length))
-    if isinstance(operation, _ResumedShare):
-        return _stream_position(operation.child, taken + operation.taken)
-    if not isinstance(operation, Shared):
-        return taken, None
-    length = operation.child.length
-    position, partial = operation.share.reached(taken, operation.num_shared)
-    if position + (partial.taken if partial else 0) >= length:  # only padding remains
-        position, partial = length, None
-    unit, child = 1, operation.child
-    while isinstance(child, Batches):
-        unit, child = unit * child.size, child.child
-    if partial is not None and isinstance(child, (Shared, _ResumedShare)):
-        raise StateError(
-            f"the state cannot be saved: expected a whole block of {partial.block} examples, got {partial.taken}, "
-            "where shard() divides what shard() divided. Save it between blocks, or divide once."
-        )
-    position, child_partial = _stream_position(operation.child, position)
-    return position, child_partial if partial is None else partial.times(unit)
-
-
-def _of_first_worker(operation: Operation) -> Operation:
-    """Returns the same operation for worker 0, which has at least as many items as any other worker."""
-    if isinstance(operation, Batches):
-        return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
-    if isinstance(operation, _ResumedShare):
-        return _ResumedShare(_of_first_worker(operation.child), operation.taken)
-    if isinstance(operation, Shared):
-        return operation.of_first_worker(_of_first_worker(operation.child))
-    return operation
-
-
-class _ResumedShare(Slice):
-    """A share resumed mid-block: it skips the items of its first block that are already taken."""
-
-    def __init__(self, child: Operation, taken: int) -> None:
-        self.taken = taken
-        super().__init__(child, taken, child.length)
-
-
-def begun(operation: Operation, partial: Partial) -> int:
-    """Returns how many items of its current block this worker has taken; 0 if worker count or block size changed."""
-    shared, unit = _innermost_share(operation)
-    if shared is None or partial.taken % unit:
-        return 0
-    is_same_division = (partial.worker_count, partial.block) == (shared.share.worker_count, shared.share.block * unit)
-    return partial.taken // unit if is_same_division else 0
-
-
-def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
-    """Returns the share next to the stream, if any, and the number of stream items in each of its items."""
-    shared, unit = None, 1
-    while isinstance(operation, (Batches, Shared)):
-        if isinstance(operation, Shared):
-            shared, unit = operation, 1
-        else:
-            unit *= operation.size
-        operation = operation.child
-    return shared, unit
-
-
-def moved_on(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
-    """Applies the `shard` and `batch` steps of an operation to another stream.
-
-    Args:
-        operation: the items of one worker.
-        stream: the stream to divide and batch, with the remaining items of the epoch.
-        taken: number of items of its first block that the worker has already taken; see `begun`.
-    """
-    if isinstance(operation, Batches):
-        return Batches(moved_on(operation.child, stream, taken), operation.size, operation.drop_remainder)
-    if isinstance(operation, Shared):
-        innermost = _innermost_share(operation)[0] is operation
-        child = moved_on(operation.child, stream, 0 if innermost else taken)
-        shared = operation.on(child)
-        return _ResumedShare(shared, taken) if taken and innermost else shared
-    return stream
-
-
-def left_of(stream: Operation, position: int, partials: Partials) -> Operation:
-    """Returns the remaining items of a stream, from a checkpoint on.
-
-    Args:
-        stream: the stream that workers share; see `stream_of`.
-        position: position of the first item that may remain; the partly taken blocks begin there.
-        partials: mid-block checkpoints; see `Partials`.
-    """
-    for remaining in _apply_partials(stream, position, partials):
-        stream = remaining
-    position = partials[-1][1] if partials else position
-    return Slice(stream, position, stream.length) if position else stream
-
-
-def check_place(stream: Operation, position: int, partials: Partials) -> None:
-    """Checks that the checkpoint of a saved state is within a stream; see `left_of` for the arguments.
-
-    Raises:
-        StateError: a position, or the partly taken blocks, are beyond the end.
-    """
-    length = stream.length
-    for left, (partial, count) in zip(_apply_partials(stream, position, partials), partials):
-        # worker 0 has the most items; once it is exhausted, the saved position is the end
-        if position + partial.taken >= length:
-            raise StateError(
-                f"the state's blocks: expected fewer than {length - position} examples taken of a block, of which that "
-                f"many are left, got {partial.taken}. Restore it with the dataset that it was saved with, or begin "
-                "anew."
-            )
-        length, position = left.length, count
-        if count > length:
-            raise StateError(
-                f"the state's blocks: expected a position in the {length} examples that are left, got {count}. "
-                "Restore it with the dataset that it was saved with, or begin anew."
-            )
-
-
-def settled(stream: Operation, position: int, partials: Partials) -> tuple[int, Partials]:
-    """Removes partials whose blocks are completely read from a checkpoint, and advances the position past them."""
-    for index, left in enumerate(_apply_partials(stream, position, partials)):
-        child_position = left.position(partials[index][1])
-        if child_position is not None:
-            before, after = partials[:index], partials[index + 1 :]
-            if not before:
-                return settled(stream, child_position, after)
-            return settled(stream, position, (*before[:-1], (before[-1][0], child_position), *after))
-    return position, partials
-
-
-def _apply_partials(stream: Operation, position: int, partials: Partials) -> Iterator[Left]:
-    """Yields the items remaining after each partial, each applied to the result of the one before."""
-    for partial, count in partials:
-        stream = left = Left(stream, position, partial)
-        yield left
-        position = count
-
-
 def whole(start: int, stop: int) -> Iterator[Spans]:
     """Yields the positions [start, stop) as spans so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
@@ -702,7 +475,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
                 yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
                 start, count = start + count, min(growth * count, max_fetched)
 
-    return ahead(calls(), threads=int(shuffled.is_remote))
+    return prefetched(calls(), threads=int(shuffled.is_remote))
 
 
 def collected(items: Iterator[Any]) -> Iterator[Items]:

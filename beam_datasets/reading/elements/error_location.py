@@ -24,14 +24,14 @@ from beam_datasets.features.compiler import compile_decoder, select_decoded
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import NestedDataset
 from beam_datasets.formats.example import Buffer, ExampleError, parse_spans
-from beam_datasets.reading.decoding import UNDECODED as UNDECODED
-from beam_datasets.reading.decoding import Step
-from beam_datasets.reading.mixture import Mixture
-from beam_datasets.reading.operations import Operation
-from beam_datasets.reading.source import Source
+from beam_datasets.reading.elements.transforms import UNDECODED as UNDECODED
+from beam_datasets.reading.elements.transforms import Step
+from beam_datasets.reading.index.mixture import Mixture
+from beam_datasets.reading.index.transforms import Operation
+from beam_datasets.reading.records.source import Source
 
 if TYPE_CHECKING:
-    from beam_datasets.reading.shards import Shard
+    from beam_datasets.reading.records.shards import Shard
 
 Ints = NDArray[np.int64]
 Check = Callable[[Buffer], object]

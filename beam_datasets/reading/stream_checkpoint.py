@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.state import FORMATS_OF_STREAMS, MAX_POSITION, checked, checked_fingerprint, format_of
+from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, checked, checked_fingerprint, format_of
+from beam_datasets.reading.index.division import MAX_POSITION
 
 Unit: TypeAlias = Any
 """Identifies an item by the positions that it was made of: the position in the dataset; a list of units for a group; or

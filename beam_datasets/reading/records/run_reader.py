@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from beam_datasets.reading.blocks import BLOCK_BYTES, Damaged, Items
 from beam_datasets.storage import is_remote
 
 if TYPE_CHECKING:
-    from beam_datasets.reading.shards import Shard
+    from beam_datasets.reading.records.shards import Shard
 
 Ints = NDArray[np.int64]
 Ranges = tuple[Ints, Ints]
@@ -250,24 +250,6 @@ class RunReader:
 def _has(chunk: tfrecord.Chunk, record: int) -> bool:
     index = record - chunk.first_record
     return 0 <= index < len(chunk.offsets) - 1 and bool(chunk.offsets[index] < chunk.offsets[index + 1])
-
-
-def ahead(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
-    """Yields what the calls return; with threads, the next one is made meanwhile."""
-    if not threads:
-        yield from (call() for call in calls)
-        return
-    executor = ThreadPoolExecutor(threads, "beam_datasets-read")
-    waiting: deque[Future[T]] = deque()
-    try:
-        for call in calls:
-            waiting.append(executor.submit(call))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def ranges_of(run: int, visits: Visits) -> Ranges:

@@ -1,0 +1,226 @@
+"""Iterator checkpoints: saved states, each with the fingerprint of the dataset and order that it belongs to.
+
+A state is a small dict that JSON can hold, a few hundred bytes for a dataset of any size:
+`{"format": 1, "epoch": 2, "position": 4711, "fingerprint": {"dataset": "digits", "version": "1.0.0", ...}}`.
+The position counts examples in the read order of the epoch. If workers were in the middle of their blocks, the state
+also has `blocks`, a list of [number of workers, examples in a block, examples that each has taken of its block,
+examples taken of those that remained]; see `reading.index.progress`. The number of workers, batch sizes and threads may
+change between saving and restoring. The fingerprint contains all that the order depends on, in words if they are few,
+so that the error of a state of another dataset or order can say what differs.
+
+Later versions read the format: a change to the meaning of a field needs a new format number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_datasets.arguments import integer, shown
+from beam_datasets.errors import StateError
+from beam_datasets.reading.index.division import MAX_POSITION, UnfinishedBlocks
+
+FORMAT, FORMAT_WITH_BLOCKS = 1, 2
+FORMATS_OF_STREAMS = (3, 4)
+"""Formats of the states of streams, see `reading.stream_state`: without and with a checksum."""
+
+MAX_UNFINISHED = 100
+"""Maximum number of divisions, each in the middle of blocks of the items that the one before left."""
+
+_FIELDS = {"format", "epoch", "position", "fingerprint"}
+_MAX_PART = 120  # characters of a part of a fingerprint that are kept in words
+_HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
+
+
+def fingerprint(
+    *,
+    dataset: str,
+    version: str,
+    digest: str,
+    slices: Sequence[tuple[str, int, int]],
+    read_config: Mapping[str, int | str],
+    operations: Sequence[str] = (),
+) -> dict[str, str]:
+    """Returns what a reader's order depends on, by name, each in at most about a hundred characters.
+
+    Args:
+        dataset: name, with the config where there is one.
+        version: of the dataset.
+        digest: of the published version, so that another one of the same name is noticed.
+        slices: the (split, start, stop) that the split expression stands for, in its order.
+        read_config: what of the read config the order depends on (`ReadConfig.order_key`).
+        operations: what is done to the order, one after the other, like `shuffle(window=1000, seed=3)`. Operations that
+            keep it are left out, so that they may change.
+
+    >>> fingerprint(dataset="digits", version="1.0.0", digest="9f3a", slices=[("train", 0, 90)],
+    ...             read_config={"cycle": 16, "block": 16})["slices"]
+    'train[0:90]'
+    """
+    parts = {
+        "dataset": dataset,
+        "version": version,
+        "digest": digest,
+        "slices": " + ".join(f"{split}[{start}:{stop}]" for split, start, stop in slices),
+        "read_config": ", ".join(f"{name}={value}" for name, value in sorted(read_config.items())),
+        "operations": " | ".join(operations),
+    }
+    return {name: _brief(text) for name, text in parts.items()}
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """The state of an iterator.
+
+    Attributes:
+        position: number of examples of the epoch that were read, at least 0.
+        epoch: number of epochs that were read before, at least 0.
+        fingerprint: of the dataset and the order, see `fingerprint()`.
+        unfinished: partly taken blocks of workers after the position; see `Progress.unfinished`.
+    """
+
+    position: int = 0
+    epoch: int = 0
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[tuple[UnfinishedBlocks, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, most in (("position", 1 << 62), ("epoch", MAX_POSITION)):
+            object.__setattr__(self, name, checked(f"the state's {name}", getattr(self, name), most))
+        object.__setattr__(self, "fingerprint", checked_fingerprint(self.fingerprint))
+        if len(self.unfinished) > MAX_UNFINISHED:
+            raise StateError(
+                f"the state's blocks: expected at most {MAX_UNFINISHED}, got {len(self.unfinished)}. Save it between "
+                "blocks."
+            )
+        for _, count in self.unfinished:
+            checked("the position in what is left", count, MAX_POSITION)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the state as a dict that JSON can hold."""
+        state = {
+            "format": FORMAT,
+            "epoch": self.epoch,
+            "position": self.position,
+            "fingerprint": dict(self.fingerprint),
+        }
+        if self.unfinished:
+            blocks = [[blocks.worker_count, blocks.block, blocks.taken, count] for blocks, count in self.unfinished]
+            state |= {"format": FORMAT_WITH_BLOCKS, "blocks": blocks}
+        return state
+
+    @classmethod
+    def from_dict(cls, state: object) -> ReadState:
+        """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
+
+        Raises:
+            StateError: it is not such a dict, or of a later format.
+        """
+        if not isinstance(state, Mapping):
+            raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {shown(state)}. {_HINT}")
+        number = format_of(state, FORMAT)
+        if number in FORMATS_OF_STREAMS:
+            raise StateError(
+                "the state is of a stream, behind filter(), flat_map(), batch_by_length() or pack(), and this dataset "
+                f"has none of them. {_HINT}"
+            )
+        if number not in (FORMAT, FORMAT_WITH_BLOCKS):
+            raise StateError(
+                f"the state has format {shown(state['format'])}, but this version of beam_datasets reads format "
+                f"{FORMAT_WITH_BLOCKS} and older only. Restore it with the version that saved it."
+            )
+        fields = _FIELDS | {"blocks"} if number == FORMAT_WITH_BLOCKS else _FIELDS
+        if set(state) != fields:
+            raise StateError(f"a state is a dict with {_named(fields)}, got one with {_named(set(state))}. {_HINT}")
+        return cls(state["position"], state["epoch"], state["fingerprint"], _unfinished_of(state.get("blocks", [])))
+
+    def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
+        """Checks that the state fits a reader with this fingerprint and this many examples an epoch.
+
+        Raises:
+            StateError: it does not; the message says what differs.
+        """
+        check_fingerprint(self.fingerprint, fingerprint)
+        if self.position > num_examples:
+            raise StateError(
+                f"the state's position is {self.position}, but an epoch has {num_examples} examples. {_HINT}"
+            )
+
+
+def format_of(state: Mapping[Any, Any], default: int) -> int | None:
+    """Returns the number of a state's format, `default` if it has none, None if it is not an integer."""
+    number = state.get("format", default)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def checked(name: str, value: Any, most: int) -> int:
+    """Returns a number of a state, in [0, most].
+
+    Raises:
+        StateError: it is not an integer in this range.
+    """
+    try:
+        return integer(name, value, at_least=0, at_most=most)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{error} {_HINT}") from None
+
+
+def checked_fingerprint(value: Any) -> dict[str, str]:
+    """Returns a saved fingerprint.
+
+    Raises:
+        StateError: it is not a dict of texts.
+    """
+    if not isinstance(value, Mapping):
+        raise StateError(f"the state's fingerprint must be a dict, got {shown(value)}. {_HINT}")
+    for name, text in value.items():
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise StateError(f"the state's fingerprint: expected text, got {shown({name: text})}. {_HINT}")
+    return dict(value)
+
+
+def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
+    """Returns the unfinished blocks of a state's field `blocks`, with the number taken after each.
+
+    Raises:
+        StateError: it is not a list of lists of four numbers.
+    """
+    try:
+        if not isinstance(blocks, (list, tuple)):
+            raise TypeError(shown(blocks))
+        return tuple((UnfinishedBlocks(*numbers), count) for *numbers, count in blocks)
+    except (TypeError, ValueError) as error:
+        raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
+
+
+def check_fingerprint(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Checks that a saved fingerprint is that of a reader.
+
+    Raises:
+        StateError: it is not; the message names what differs.
+    """
+    differences = [
+        f"{name} was {_shown(saved, name)} and is {_shown(now, name)} now"
+        for name in dict.fromkeys([*now, *saved])
+        if saved.get(name) != now.get(name)
+    ]
+    if differences:
+        raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
+
+
+def _brief(text: str) -> str:
+    """The text where it is short, else its beginning and its hash."""
+    if len(text) <= _MAX_PART:
+        return text
+    return f"{text[: _MAX_PART - 40]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]})"
+
+
+def _named(names: set[Any]) -> str:
+    """Returns the names of a state's fields, of which a damaged one may have any number."""
+    first = sorted(map(shown, names))[: 2 * len(_FIELDS)]
+    return ", ".join(first) or "nothing in it"
+
+
+def _shown(parts: Mapping[str, str], name: str) -> str:
+    return shown(parts[name]) if name in parts else "not there"

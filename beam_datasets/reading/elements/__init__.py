@@ -1,0 +1,1 @@
+"""Elements: transforms of records into examples and batches, and where they run."""

@@ -1,0 +1,1 @@
+"""Positions: orders, and operations that map positions to positions."""

@@ -1,0 +1,285 @@
+"""Progress: the items of a stream that workers have taken, and the operation that yields the remaining ones.
+
+The stream is a dataset without its final `shard` and `batch` steps; all workers share it. What they have taken is a
+prefix of the stream while they are between blocks. In the middle of blocks, each has taken a part of its block, and
+other workers, in any number, can continue with the remaining items: the rest of each block, then all later blocks. If
+these are in the middle of blocks again, their progress is one in the remaining items, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beam_datasets.errors import StateError
+from beam_datasets.reading.blocks import Items
+from beam_datasets.reading.index.division import Share, UnfinishedBlocks
+from beam_datasets.reading.index.transforms import (
+    ENDLESS,
+    Batches,
+    Operation,
+    Rearranged,
+    Shared,
+    Slice,
+    Spans,
+    limited,
+)
+
+Ints = NDArray[np.int64]
+
+Unfinished: TypeAlias = "tuple[tuple[UnfinishedBlocks, int], ...]"
+"""Divisions that stopped in the middle of blocks, oldest first: (blocks, position in the items that remained)."""
+
+_MAX_BLOCKS = 1 << 14  # computed at once
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The items of a stream that are taken.
+
+    Attributes:
+        position: all items of the stream before this position are taken.
+        unfinished: blocks that begin at the position and are partly taken; and, of the items that remained then, how
+            many are taken, where the next unfinished blocks begin.
+    """
+
+    position: int = 0
+    unfinished: Unfinished = ()
+
+    def remaining(self, stream: Operation) -> Operation:
+        """Returns the items of the stream that are not taken."""
+        for remaining in self._divisions(stream):
+            stream = remaining
+        position = self.unfinished[-1][1] if self.unfinished else self.position
+        return Slice(stream, position, stream.length) if position else stream
+
+    def check(self, stream: Operation) -> None:
+        """Checks that the progress, from a saved state, is within a stream.
+
+        Raises:
+            StateError: a position, or the unfinished blocks, are beyond the end.
+        """
+        length, position = stream.length, self.position
+        for remaining, (blocks, count) in zip(self._divisions(stream), self.unfinished):
+            # worker 0 has the most items; once it is exhausted, the saved position is the end
+            if position + blocks.taken >= length:
+                raise StateError(
+                    f"the state's blocks: expected fewer than {length - position} examples taken of a block, of which "
+                    f"that many are left, got {blocks.taken}. Restore it with the dataset that it was saved with, or "
+                    "begin anew."
+                )
+            length, position = remaining.length, count
+            if count > length:
+                raise StateError(
+                    f"the state's blocks: expected a position in the {length} examples that are left, got {count}. "
+                    "Restore it with the dataset that it was saved with, or begin anew."
+                )
+
+    def advanced(self, count: int, blocks: UnfinishedBlocks | None) -> Progress:
+        """Returns the progress after workers have taken `count` remaining items, and parts of the blocks after them."""
+        progress = Progress(self.position + count)
+        if self.unfinished:
+            last_blocks, position = self.unfinished[-1]
+            progress = replace(self, unfinished=(*self.unfinished[:-1], (last_blocks, position + count)))
+        return progress if blocks is None else replace(progress, unfinished=(*progress.unfinished, (blocks, 0)))
+
+    def simplified(self, stream: Operation) -> Progress:
+        """Returns the same progress without unfinished blocks that are completely taken by now."""
+        for index, remaining in enumerate(self._divisions(stream)):
+            position = remaining.child_position(self.unfinished[index][1])
+            if position is not None:
+                earlier, later = self.unfinished[:index], self.unfinished[index + 1 :]
+                if not earlier:
+                    return Progress(position, later).simplified(stream)
+                earlier = (*earlier[:-1], (earlier[-1][0], position))
+                return Progress(self.position, (*earlier, *later)).simplified(stream)
+        return self
+
+    def num_taken_of_block(self, operation: Operation) -> int:
+        """Returns how many items of its current block a worker has taken, if it continues the same division.
+
+        Returns:
+            The number of the worker's items (examples, or batches); 0 if the workers are between blocks, or divide the
+            stream in another way.
+        """
+        if not self.unfinished or self.unfinished[-1][1]:
+            return 0
+        blocks = self.unfinished[-1][0]
+        shared, unit = _innermost_share(operation)
+        if shared is None or blocks.taken % unit:
+            return 0
+        division = shared.share.worker_count, shared.share.block * unit
+        return blocks.taken // unit if (blocks.worker_count, blocks.block) == division else 0
+
+    def without_last(self) -> Progress:
+        """Returns the progress without the last unfinished blocks, for workers that continue in them."""
+        return replace(self, unfinished=self.unfinished[:-1])
+
+    def _divisions(self, stream: Operation) -> Iterator[_Remaining]:
+        """Yields the items remaining after each of the unfinished blocks, of those remaining after the ones before."""
+        position = self.position
+        for blocks, count in self.unfinished:
+            stream = remaining = _Remaining(stream, position, blocks)
+            yield remaining
+            position = count
+
+
+class _Remaining(Rearranged):
+    """Items remaining after unfinished blocks: the untaken items of each worker's block, then all later blocks."""
+
+    def __init__(self, child: Operation, start: int, blocks: UnfinishedBlocks) -> None:
+        """Leaves out the positions before `start`, and the items taken of the blocks that begin there.
+
+        Time and memory do not depend on the number of workers or the block size.
+        """
+        self.child = child
+        length = child.length - start
+        num_whole, last_block = divmod(length, blocks.block)
+        num_untaken = blocks.block - blocks.taken
+        self.num_in_blocks = num_whole * num_untaken + max(0, last_block - blocks.taken)
+        """Number of untaken items in the unfinished blocks; they come first."""
+        if num_whole >= blocks.worker_count:
+            self.num_in_blocks = blocks.worker_count * num_untaken
+        self._num_untaken = min(num_untaken, ENDLESS)
+        self._block = min(blocks.block, ENDLESS)
+        self._first_untaken = start + blocks.taken
+        self._first_later = start + min(blocks.worker_count * blocks.block, length)
+        is_endless = child.length == ENDLESS
+        num_items = ENDLESS if is_endless else self.num_in_blocks + child.length - self._first_later
+        super().__init__(num_items, child.item_bytes, child.texts)
+
+    def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the child's items at these positions."""
+        max_positions = _MAX_BLOCKS * self._num_untaken
+        if self.num_in_blocks > max_positions:  # too many blocks to compute at once
+            spans = limited(spans, repeat(max_positions))
+        return self.child.blocks((self._child_spans(*part) for part in spans), epoch)
+
+    def _child_spans(self, starts: Ints, counts: Ints) -> Spans:
+        """Maps spans to the child's, split where items that workers have already taken are skipped."""
+        stops = starts + counts
+        begins_in_blocks, ends_later = starts < self.num_in_blocks, stops > self.num_in_blocks
+        part_starts = np.maximum(starts[ends_later], self.num_in_blocks)
+        part_counts = stops[ends_later] - part_starts
+        if begins_in_blocks.any():
+            begin = starts[begins_in_blocks]
+            num_inside = np.minimum(stops[begins_in_blocks], self.num_in_blocks) - begin
+            cut_starts, cut_counts = Share(block=self._num_untaken).stream_ranges(begin, num_inside)
+            part_starts = np.concatenate([cut_starts, part_starts])
+            part_counts = np.concatenate([cut_counts, part_counts])
+        return self.sources(part_starts), part_counts
+
+    def sources(self, positions: Ints, epoch: int = 0) -> Ints:
+        """Returns the child's position for each position."""
+        child_positions: Ints = positions + (self._first_later - self.num_in_blocks)
+        is_inside = positions < self.num_in_blocks
+        rounds, within = np.divmod(positions[is_inside], self._num_untaken)
+        child_positions[is_inside] = self._first_untaken + rounds * self._block + within
+        return child_positions
+
+    def child_position(self, position: int) -> int | None:
+        """Returns the child's position of an item; None in unfinished blocks, where the child's are not contiguous."""
+        return None if position < self.num_in_blocks else self._first_later + position - self.num_in_blocks
+
+
+class _ResumedShare(Slice):
+    """A share resumed mid-block: it skips the items of its first block that are already taken."""
+
+    def __init__(self, child: Operation, taken: int) -> None:
+        self.taken = taken
+        super().__init__(child, taken, child.length)
+
+
+def stream_of(operation: Operation) -> Operation:
+    """Returns the stream that workers share: the operation without its final `shard` and `batch` steps."""
+    while isinstance(operation, (Batches, Shared)):
+        operation = operation.child
+    return operation
+
+
+def divide_again(operation: Operation, stream: Operation, taken: int = 0) -> Operation:
+    """Applies the `shard` and `batch` steps of an operation to another stream.
+
+    Args:
+        operation: the items of one worker.
+        stream: the stream to divide and batch, with the remaining items of the epoch.
+        taken: number of items of its first block that the worker has taken; see `Progress.num_taken_of_block`.
+    """
+    if isinstance(operation, Batches):
+        return Batches(divide_again(operation.child, stream, taken), operation.size, operation.drop_remainder)
+    if isinstance(operation, Shared):
+        is_innermost = _innermost_share(operation)[0] is operation
+        child = divide_again(operation.child, stream, 0 if is_innermost else taken)
+        shared = operation.on(child)
+        return _ResumedShare(shared, taken) if taken and is_innermost else shared
+    return stream
+
+
+def stream_progress(operation: Operation, taken: int, *, ended: bool = False) -> tuple[int, UnfinishedBlocks | None]:
+    """Returns the progress of all workers together, once each has taken `taken` items.
+
+    Args:
+        operation: the items of one worker.
+        taken: number of items that this worker has yielded.
+        ended: whether this worker is exhausted. Before that, other workers may have one item more.
+
+    Returns:
+        The position up to which the stream is taken, and the unfinished blocks that begin there, if any.
+
+    Raises:
+        StateError: the operation has nested shares, and a worker is in the middle of a block.
+    """
+    first = _of_first_worker(operation)
+    return _progress_of_first_worker(first, first.length if ended else taken)
+
+
+def _progress_of_first_worker(operation: Operation, taken: int) -> tuple[int, UnfinishedBlocks | None]:
+    """Implements `stream_progress`, given the operation of worker 0."""
+    if isinstance(operation, Batches):
+        return _progress_of_first_worker(operation.child, min(taken * operation.size, operation.child.length))
+    if isinstance(operation, _ResumedShare):
+        return _progress_of_first_worker(operation.child, taken + operation.taken)
+    if not isinstance(operation, Shared):
+        return taken, None
+    length = operation.child.length
+    position, blocks = operation.share.stream_progress(taken, operation.num_shared)
+    if position + (blocks.taken if blocks else 0) >= length:  # only padding remains
+        position, blocks = length, None
+    batch_size, child = 1, operation.child
+    while isinstance(child, Batches):
+        batch_size, child = batch_size * child.size, child.child
+    if blocks is not None and isinstance(child, (Shared, _ResumedShare)):
+        raise StateError(
+            f"the state cannot be saved: expected a whole block of {blocks.block} examples, got {blocks.taken}, "
+            "where shard() divides what shard() divided. Save it between blocks, or divide once."
+        )
+    position, child_blocks = _progress_of_first_worker(operation.child, position)
+    return position, child_blocks if blocks is None else blocks.in_examples(batch_size)
+
+
+def _of_first_worker(operation: Operation) -> Operation:
+    """Returns the same operation for worker 0, which has at least as many items as any other worker."""
+    if isinstance(operation, Batches):
+        return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
+    if isinstance(operation, _ResumedShare):
+        return _ResumedShare(_of_first_worker(operation.child), operation.taken)
+    if isinstance(operation, Shared):
+        return operation.of_first_worker(_of_first_worker(operation.child))
+    return operation
+
+
+def _innermost_share(operation: Operation) -> tuple[Shared | None, int]:
+    """Returns the share next to the stream, if any, and the number of stream items in each of its items."""
+    shared, unit = None, 1
+    while isinstance(operation, (Batches, Shared)):
+        if isinstance(operation, Shared):
+            shared, unit = operation, 1
+        else:
+            unit *= operation.size
+        operation = operation.child
+    return shared, unit
