@@ -32,7 +32,7 @@ from beam_datasets.display.examples import show_examples as show_examples
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
 from beam_datasets.features.features_dict import to_feature
-from beam_datasets.features.numbers import connectors_in, convert_as_tfds
+from beam_datasets.features.numbers import enable_tfds_conversions, iter_connectors
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake
 from beam_datasets.metadata.splits import ReadInstruction, Split, SplitDict, SplitInfo
@@ -297,7 +297,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
     def _described(self) -> DatasetInfo:
         info = super()._described()
         if info.features is not None:
-            convert_as_tfds(info.features)
+            enable_tfds_conversions(info.features)
         return info
 
     def _sources(self, pipeline: Any) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
             for split, source in sources.items():
                 if isinstance(source, types.GeneratorType) and any(
                     isinstance(each, connectors.ClassLabel) and each.label_names is None
-                    for each in connectors_in(self.info.features)
+                    for each in iter_connectors(self.info.features)
                 ):
                     sources[split] = itertools.chain(list(itertools.islice(source, 1)), source)
         return sources
@@ -342,7 +342,7 @@ class ClassLabel(connectors.ClassLabel):
         named = connectors.ClassLabel(names=names)
         if self.num_classes not in (None, named.num_classes) or self.label_names not in (None, named.label_names):
             raise ValueError(f"{self!r}: expected its names, got {named.names!r:.200}. Set them once.")
-        self._set(num_classes=named.num_classes, label_names=named.label_names)
+        self._set_fields(num_classes=named.num_classes, label_names=named.label_names)
 
     def __eq__(self, other: object) -> bool:
         """Returns whether the other, of this class or the base class, has the same classes."""

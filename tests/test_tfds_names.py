@@ -16,7 +16,7 @@ import beam_datasets as bd
 from beam_datasets import tfds
 from beam_datasets.errors import FeatureError
 from beam_datasets.features import compile_encoder, wrapped
-from beam_datasets.features.numbers import convert_as_tfds
+from beam_datasets.features.numbers import enable_tfds_conversions
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTED = """
@@ -189,7 +189,7 @@ def test_text_is_parsed_and_names_are_set_as_in_tfds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("dtype", "text"), [(np.int32, "1.5"), (np.float32, "x"), (np.uint8, "300"), (np.bool_, "1")])
 def test_text_that_is_not_a_number_of_the_dtype_is_an_error(dtype: Any, text: str) -> None:
     feature = tfds.features.FeaturesDict({"v": tfds.features.Scalar(dtype)})
-    convert_as_tfds(feature)
+    enable_tfds_conversions(feature)
     with pytest.raises(FeatureError, match="^v: "):
         compile_encoder(feature)({"v": text})
 

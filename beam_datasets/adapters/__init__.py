@@ -1,4 +1,4 @@
-"""Datasets as the frameworks take them that train: each is imported by the function that needs it."""
+"""Adapters for training frameworks; each framework is imported by the function that needs it."""
 
 from beam_datasets.adapters.grain_source import as_grain_source
 from beam_datasets.adapters.jax_arrays import as_jax

@@ -1,4 +1,4 @@
-"""Datasets as random access sources for Grain, which orders, shards and checkpoints."""
+"""Random access data sources for Grain, which orders and shards the examples, and saves the position."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 class ExampleSource:
-    """Examples by their index in dataset order. Threads may share it; it pickles without its open files.
+    """A data source of examples by their index in dataset order.
 
-    Its `repr` identifies the examples in every process: Grain compares it when it restores a checkpoint.
+    Threads may share it, and it pickles without its open files. Its `repr` identifies the examples in every process:
+    Grain compares it when it restores a checkpoint.
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        """Wraps a dataset.
+        """Makes a data source of a dataset in dataset order.
 
         Raises:
             TypeError: the dataset's order was changed.
@@ -33,7 +34,7 @@ class ExampleSource:
         return self._dataset[index]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Returns the examples of a batch; called by Grain."""
+        """Returns the examples at some indices in dataset order; called by Grain for a batch."""
         examples: list[Any] = self._dataset[list(indices)]
         return examples
 

@@ -24,7 +24,7 @@ def as_jax(dataset: Dataset, *, device: Any = None, fill: Any = None, epoch: int
 class JaxDataset:
     """A dataset whose numbers are JAX arrays.
 
-    Each `for` loop reads the epoch after the last one started, by a loop or by `iterate()`.
+    Each `for` loop reads the epoch after the last one that a loop or `iterate()` started.
     """
 
     def __init__(self, dataset: Dataset, device: Any, first_pass: int = 0) -> None:
@@ -41,7 +41,7 @@ class JaxDataset:
     def __getitem__(self, index: Any) -> Any:
         """Returns the example at an index in dataset order, or a list of examples for several indices."""
         value = self._dataset[index]
-        return [self._on_device(item) for item in value] if isinstance(value, list) else self._on_device(value)
+        return [self._put_on_device(item) for item in value] if isinstance(value, list) else self._put_on_device(value)
 
     def __iter__(self) -> JaxIterator:
         in_pass, epoch = self._dataset._in_pass(self._next_pass)
@@ -49,7 +49,12 @@ class JaxDataset:
         return JaxIterator(self, in_pass.iterate(epoch=epoch))
 
     def iterate(self, *, epoch: int | None = None, state: Mapping[str, Any] | None = None) -> JaxIterator:
-        """Returns an iterator over an epoch, or resumed from a state; the next `for` loop reads the epoch after it."""
+        """Returns an iterator over an epoch; the next `for` loop reads the epoch after it.
+
+        Args:
+            epoch: the epoch, from 0; None for the first one, or for that of the state.
+            state: a state of an iterator, from which the new one resumes; None to begin the epoch.
+        """
         iterator = self._dataset.iterate(epoch=epoch, state=state)  # raises the errors of both arguments
         pass_number = self._dataset._pass_of(iterator.get_state()["epoch"])
         if state is not None:
@@ -57,18 +62,20 @@ class JaxDataset:
         self._next_pass = pass_number + 1
         return JaxIterator(self, iterator)
 
-    def _on_device(self, value: Any, path: str = "") -> Any:
+    def _put_on_device(self, value: Any, path: str = "") -> Any:
         """Returns a value with its numbers as JAX arrays on the device; text and bytes are unchanged.
 
-        `path` names the value in errors.
+        Args:
+            value: an example, a batch, or a part of it; dicts and tuples are converted recursively.
+            path: the name of the value in the example, for errors.
 
         Raises:
             FeatureOverflowError: a 64-bit integer does not fit 32 bits, and `jax_enable_x64` is off.
         """
         if isinstance(value, dict):
-            return {name: self._on_device(inner, f"{path}.{name}".lstrip(".")) for name, inner in value.items()}
+            return {name: self._put_on_device(item, f"{path}.{name}".lstrip(".")) for name, item in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._on_device(inner, f"{path}[{i}]") for i, inner in enumerate(value))
+            return tuple(self._put_on_device(item, f"{path}[{i}]") for i, item in enumerate(value))
         if not isinstance(value, (np.ndarray, np.generic, int, float)) or np.asarray(value).dtype.kind in "OSU":
             return value
         jax = framework("jax", needed_by="as_jax()", name="JAX", extra="jax")
@@ -78,6 +85,11 @@ class JaxDataset:
 
 def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
     """Checks that 64-bit integers fit 32 bits, to which JAX silently converts them unless `jax_enable_x64` is on.
+
+    Args:
+        jax: the module jax.
+        array: an array of any dtype; only arrays of 64-bit integers are checked.
+        path: the name of the array in the example, for errors.
 
     Raises:
         FeatureOverflowError: an integer does not fit.
@@ -94,17 +106,17 @@ def _check_integers(jax: Any, array: np.ndarray[Any, Any], path: str) -> None:
 
 
 class JaxIterator(Iterator[Any]):
-    """Iterates over a dataset; its state is that of the `DatasetIterator`."""
+    """Iterator over a dataset of JAX arrays, with the states of `DatasetIterator`."""
 
     def __init__(self, dataset: JaxDataset, iterator: DatasetIterator) -> None:
         self._dataset = dataset
         self._iterator = iterator
 
     def __next__(self) -> Any:
-        return self._dataset._on_device(next(self._iterator))
+        return self._dataset._put_on_device(next(self._iterator))
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the state, a small JSON-serializable dict."""
+        """Returns the position of the iterator, a small JSON-serializable dict."""
         return self._iterator.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:

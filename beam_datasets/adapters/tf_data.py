@@ -1,4 +1,7 @@
-"""Datasets for tf.data: the element_spec is derived from the features, without reading an example."""
+"""Datasets for tf.data; their element_spec is derived from the features, without reading an example.
+
+In the signatures, `tf` is the module tensorflow, and a *spec* is a `tf.TypeSpec`, such as `tf.TensorSpec`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from beam_datasets.extras import framework
 from beam_datasets.features import Dataset as DatasetFeature
 from beam_datasets.features import FeatureConnector, FeaturesDict, NestedDataset, RaggedArray, Sequence
 from beam_datasets.features.base import STRING, dtype_of, shape_of
-from beam_datasets.features.compiler import chosen
-from beam_datasets.features.sequence import as_sequences
+from beam_datasets.features.compiler import select_decoded
+from beam_datasets.features.sequence import replace_inner_datasets
 from beam_datasets.metadata.info import value_at
 
 if TYPE_CHECKING:
@@ -25,9 +28,9 @@ if TYPE_CHECKING:
 
 Convert = Callable[[Any], Any]
 
-_BYTES_AT_ONCE = 1 << 20
-_MOST_AT_ONCE = 64
-_STRING_BYTES = 64  # an estimate
+_MAX_TRANSFER_BYTES = 1 << 20
+_MAX_TRANSFER_EXAMPLES = 64
+_ESTIMATED_STRING_BYTES = 64  # an estimate
 
 
 def as_tf_dataset(
@@ -40,31 +43,46 @@ def as_tf_dataset(
 ) -> Any:
     """Returns a dataset as a `tf.data.Dataset`; see `Dataset.as_tf_dataset` for the arguments and errors."""
     tf = framework("tensorflow", needed_by="as_tf_dataset()", name="TensorFlow", extra="tf")
-    dataset = dataset._with(steps=tuple(map(_without_inner_datasets, dataset._steps)))
-    known = _signature(tf, dataset._steps) if output_signature is None else None
-    cardinality = _cardinality(tf, dataset, state, epoch)
-    at_once = _at_once(tf, dataset._steps, known)
-    if at_once > 1:
-        batches = dataset._in_groups(at_once, fill)
-        tf_dataset = _generated(tf, batches, _signature(tf, batches._steps), state, epoch).unbatch()
+    dataset = dataset._with(steps=tuple(map(_replace_inner_datasets_of_step, dataset._steps)))
+    derived_spec = _derive_item_spec(tf, dataset._steps) if output_signature is None else None
+    cardinality = _compute_cardinality(tf, dataset, state, epoch)
+    num_per_transfer = _count_per_transfer(tf, dataset._steps, derived_spec)
+    if num_per_transfer > 1:
+        batches = dataset._in_groups(num_per_transfer, fill)
+        tf_dataset = _build_from_generator(tf, batches, _derive_item_spec(tf, batches._steps), state, epoch).unbatch()
     else:
         filled = dataset._with_filler(fill)
-        tf_dataset = _generated(tf, filled, output_signature or known or _spec_of_first(tf, filled), state, epoch)
+        tf_dataset = _build_from_generator(
+            tf, filled, output_signature or derived_spec or _derive_first_item_spec(tf, filled), state, epoch
+        )
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
         return tf_dataset
     return tf_dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
 
 
-def _without_inner_datasets(step: Any) -> Any:
-    """Returns a step that decodes datasets inside of sequences and datasets as sequences, to ragged tensors."""
+def _replace_inner_datasets_of_step(step: Any) -> Any:
+    """Returns a decoding step of a dataset, or a batch step, in which inner datasets are decoded as sequences.
+
+    Inner datasets are those in sequences or other datasets; they become ragged tensors. Other steps are unchanged.
+    """
     if step.kind == "batch":
-        return replace(step, steps=tuple(map(_without_inner_datasets, step.steps)))
-    return replace(step, features=as_sequences(step.features)) if step.kind == "decode" else step
+        return replace(step, steps=tuple(map(_replace_inner_datasets_of_step, step.steps)))
+    return replace(step, features=replace_inner_datasets(step.features)) if step.kind == "decode" else step
 
 
-def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None) -> Any:
-    """Returns a tf.data.Dataset; each iteration over it reads the next pass over `dataset`."""
-    converted = dataset.map(_converter(tf, spec))  # map() adds the record to errors of decoding
+def _build_from_generator(
+    tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | None, epoch: int | None
+) -> Any:
+    """Returns a tf.data.Dataset of a dataset's items; each iteration over it reads the next pass over `dataset`.
+
+    Args:
+        tf: the module tensorflow.
+        dataset: the dataset to read.
+        spec: the nest of specs of an item.
+        state: the state at which the first iteration starts; None for the beginning of an epoch.
+        epoch: the epoch of the first iteration; None for 0.
+    """
+    converted = dataset.map(_build_converter(tf, spec))  # map() adds the record to errors of decoding
     passes = itertools.count(dataset._pass_of((epoch or 0) if state is None else state["epoch"]))
     starts = iter([] if state is None else [state])  # the start of the first iteration
 
@@ -76,19 +94,25 @@ def _generated(tf: Any, dataset: Dataset, spec: Any, state: Mapping[str, Any] | 
     return tf.data.Dataset.from_generator(generate, output_signature=spec)
 
 
-def _at_once(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
-    """Returns how many examples are transferred at once: 1 if they have no fixed size, or are in batches."""
+def _count_per_transfer(tf: Any, steps: tuple[Step, ...], spec: Any) -> int:
+    """Returns the number of examples per transfer to TensorFlow: 1 if they have no fixed size, or are in batches.
+
+    Args:
+        tf: the module tensorflow.
+        steps: the steps of the dataset.
+        spec: the nest of specs of an item; None if it is not known.
+    """
     parts = tf.nest.flatten(spec)
     if spec is None or steps[0].kind == "batch":
         return 1
     if not all(isinstance(part, tf.TensorSpec) and part.shape.is_fully_defined() for part in parts):
         return 1
-    sizes = [_STRING_BYTES if part.dtype == tf.string else part.dtype.size for part in parts]
+    sizes = [_ESTIMATED_STRING_BYTES if part.dtype == tf.string else part.dtype.size for part in parts]
     size = sum(int(part.shape.num_elements()) * size for part, size in zip(parts, sizes))
-    return max(1, min(_BYTES_AT_ONCE // max(size, 1), _MOST_AT_ONCE))
+    return max(1, min(_MAX_TRANSFER_BYTES // max(size, 1), _MAX_TRANSFER_EXAMPLES))
 
 
-def _cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
+def _compute_cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epoch: int | None) -> int:
     """Returns the cardinality for tf.data: the number of items of each iteration, or a negative constant.
 
     Raises:
@@ -108,24 +132,24 @@ def _cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | None, epo
 # -------------------------------------------------------------------------------------------------- what an element is
 
 
-def _signature(tf: Any, steps: tuple[Any, ...]) -> Any:
-    """Returns the nest of specs of an item after the steps; None if it must be derived from an item."""
-    first = steps[0]
-    if len(steps) > 1 or first.kind not in ("raw", "decode", "batch"):
+def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
+    """Returns the nest of specs of an item that the steps of a dataset make; None if only an item can show it."""
+    first_step = steps[0]
+    if len(steps) > 1 or first_step.kind not in ("raw", "decode", "batch"):
         return None
-    if first.kind == "batch":
-        inner = _signature(tf, first.steps)
-        return None if inner is None else tf.nest.map_structure(lambda spec: _batched(tf, spec), inner)
-    if first.kind == "raw":
+    if first_step.kind == "batch":
+        spec = _derive_item_spec(tf, first_step.steps)
+        return None if spec is None else tf.nest.map_structure(lambda part: _add_batch_dimension(tf, part), spec)
+    if first_step.kind == "raw":
         record = tf.TensorSpec((), tf.string)
-        return (record, record) if first.with_ids else record
-    return _decoded(tf, first)
+        return (record, record) if first_step.with_ids else record
+    return _derive_example_spec(tf, first_step)
 
 
-def _decoded(tf: Any, step: Decode) -> Any:
-    """Returns the nest of specs of a decoded example; None if a decoder is a function."""
+def _derive_example_spec(tf: Any, step: Decode) -> Any:
+    """Returns the nest of specs of the examples of a decoding step; None if a decoder is a function."""
     try:
-        spec = _of_feature(tf, chosen(step.features, step.decoders))
+        spec = _derive_feature_spec(tf, select_decoded(step.features, step.decoders))
     except LookupError:
         return None
     if step.with_ids:
@@ -135,31 +159,51 @@ def _decoded(tf: Any, step: Decode) -> Any:
     return tf.nest.map_structure(functools.partial(value_at, spec), step.supervised_keys)
 
 
-def _of_feature(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
-    """Returns the nest of specs of a feature below sequences of these lengths, outer ones first."""
+def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int | None, ...] = ()) -> Any:
+    """Returns the nest of specs of a feature.
+
+    Args:
+        tf: the module tensorflow.
+        feature: the connector.
+        lengths: the lengths of the sequences around it, outer ones first; None means any length.
+
+    Raises:
+        LookupError: a function decodes the feature, so its type is not known.
+    """
     if isinstance(feature, FeaturesDict):
-        return {name: _of_feature(tf, child, lengths) for name, child in feature.items()}
+        return {name: _derive_feature_spec(tf, child, lengths) for name, child in feature.items()}
     if isinstance(feature, DatasetFeature) and not lengths:
-        return tf.data.DatasetSpec(_of_feature(tf, feature.feature))
+        return tf.data.DatasetSpec(_derive_feature_spec(tf, feature.feature))
     if isinstance(feature, Sequence):
-        return _of_feature(tf, feature.feature, (*lengths, feature.length))
+        return _derive_feature_spec(tf, feature.feature, (*lengths, feature.length))
     if shape_of(feature) is None:
         raise LookupError("a function may decode to any type")
-    return _of_leaf(tf, shape_of(feature), dtype_of(feature), lengths)
+    return _derive_leaf_spec(tf, shape_of(feature), dtype_of(feature), lengths)
 
 
-def _of_leaf(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
-    """Returns the nest of specs of a feature without children: ragged if it is below several sequences."""
+def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
+    """Returns the spec of a leaf, ragged if it is in several sequences; for dicts of shapes, a dict of specs.
+
+    Args:
+        tf: the module tensorflow.
+        shape: the shape of a value; None in it means any length.
+        dtype: the NumPy dtype of a value.
+        lengths: the lengths of the sequences around the leaf, outer ones first.
+    """
     if isinstance(shape, dict):
-        return {name: _of_leaf(tf, shape[name], dtype[name], lengths) for name in shape}
+        return {name: _derive_leaf_spec(tf, shape[name], dtype[name], lengths) for name in shape}
     dtype = tf.string if dtype == STRING else tf.as_dtype(dtype)
     if len(lengths) < 2:
         return tf.TensorSpec((*lengths, *shape), dtype)
     return tf.RaggedTensorSpec((lengths[0], *[None] * (len(lengths) - 1), *shape), dtype, len(lengths) - 1, tf.int64)
 
 
-def _batched(tf: Any, spec: Any) -> Any:
-    """Returns the spec of a batch of items with a spec."""
+def _add_batch_dimension(tf: Any, spec: Any) -> Any:
+    """Returns the spec of a batch of items with a spec: a first dimension of any length is added.
+
+    Raises:
+        FeatureValueError: the items are datasets.
+    """
     if isinstance(spec, tf.RaggedTensorSpec):
         shape = (None, *[None] * (spec.ragged_rank + 1), *spec.shape[spec.ragged_rank + 1 :])
         return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank + 1, tf.int64)
@@ -168,7 +212,7 @@ def _batched(tf: Any, spec: Any) -> Any:
     raise FeatureValueError("datasets in examples cannot be in a batch of tf.data: leave batch() out, or map() them.")
 
 
-def _spec_of_first(tf: Any, dataset: Dataset) -> Any:
+def _derive_first_item_spec(tf: Any, dataset: Dataset) -> Any:
     """Returns the nest of specs of the first item, which it reads.
 
     Raises:
@@ -176,20 +220,24 @@ def _spec_of_first(tf: Any, dataset: Dataset) -> Any:
     """
     with dataset.iterate() as iterator:
         for value in iterator:
-            return _of_value(tf, value)
+            return _derive_value_spec(tf, value)
     raise ValueError(
         "the dataset is empty: expected an item to derive its type. Give as_tf_dataset(output_signature=...)."
     )
 
 
-def _of_value(tf: Any, value: Any) -> Any:
-    """Returns the nest of specs of values with the ranks and dtypes of this one."""
+def _derive_value_spec(tf: Any, value: Any) -> Any:
+    """Returns the nest of specs of values with the rank and dtype of `value`; all lengths are None.
+
+    Raises:
+        ValueError: the value, or a part of it, is None or an empty nested dataset.
+    """
     if isinstance(value, dict):
-        return {name: _of_value(tf, inner) for name, inner in value.items()}
+        return {name: _derive_value_spec(tf, item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_of_value(tf, inner) for inner in value)
+        return tuple(_derive_value_spec(tf, item) for item in value)
     if isinstance(value, NestedDataset) and len(value):
-        return tf.data.DatasetSpec(_of_value(tf, value[0]))
+        return tf.data.DatasetSpec(_derive_value_spec(tf, value[0]))
     if value is None or isinstance(value, NestedDataset):
         raise ValueError(
             f"the first item has {value!r}: expected a value with a type. Give as_tf_dataset(output_signature=...)."
@@ -205,23 +253,23 @@ def _of_value(tf: Any, value: Any) -> Any:
 # -------------------------------------------------------------------------------------------- from NumPy to an element
 
 
-def _converter(tf: Any, spec: Any) -> Convert:
-    """Returns the function from a value to an element of a nest of specs."""
+def _build_converter(tf: Any, spec: Any) -> Convert:
+    """Returns the function from an item of NumPy values to an element that fits a nest of specs."""
     if isinstance(spec, dict):
-        parts = {name: _converter(tf, inner) for name, inner in spec.items()}
+        parts = {name: _build_converter(tf, item_spec) for name, item_spec in spec.items()}
         return lambda value: {name: convert(value[name]) for name, convert in parts.items()}
     if isinstance(spec, tuple):
-        converters = [_converter(tf, inner) for inner in spec]
+        converters = [_build_converter(tf, item_spec) for item_spec in spec]
         return lambda value: tuple([convert(item) for convert, item in zip(converters, value)])
     if isinstance(spec, tf.RaggedTensorSpec):
-        return lambda value: _ragged(tf, spec, value) if isinstance(value, RaggedArray) else value
+        return lambda value: _to_ragged_tensor(tf, spec, value) if isinstance(value, RaggedArray) else value
     if isinstance(spec, tf.data.DatasetSpec):
-        return lambda value: _nested(tf, spec.element_spec, value) if isinstance(value, NestedDataset) else value
+        return lambda value: _to_tf_dataset(tf, spec.element_spec, value) if isinstance(value, NestedDataset) else value
     return lambda value: value
 
 
-def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:
-    """Returns the array as a tf.RaggedTensor of the spec's dtype.
+def _to_ragged_tensor(tf: Any, spec: Any, value: RaggedArray) -> Any:
+    """Returns a RaggedArray as a tf.RaggedTensor of the spec's dtype.
 
     Raises:
         FeatureValueError: the items have different shapes.
@@ -234,8 +282,14 @@ def _ragged(tf: Any, spec: Any, value: RaggedArray) -> Any:
     return tf.RaggedTensor.from_nested_row_lengths(flat, value.row_lengths, validate=False)
 
 
-def _nested(tf: Any, spec: Any, value: NestedDataset) -> Any:
-    """Returns a nested dataset as one of tensors, because a dataset of a generator does not outlive its element."""
+def _to_tf_dataset(tf: Any, spec: Any, value: NestedDataset) -> Any:
+    """Returns a nested dataset as a tf.data.Dataset of tensors; one of a generator would not outlive its element.
+
+    Args:
+        tf: the module tensorflow.
+        spec: the nest of specs of an item.
+        value: the nested dataset.
+    """
 
     def column(spec: Any, *items: Any) -> Any:
         if not items:

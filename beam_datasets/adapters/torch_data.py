@@ -37,24 +37,29 @@ _LOGGER = logging.getLogger(__name__)
 
 
 FORMAT, FORMAT_OF_EVEN = 1, 2
-"""Formats of a worker's state: with a given block size, and with the default one. If the meaning of a field changes,
-the format needs a new number."""
+"""Formats of a worker's state: `FORMAT_OF_EVEN` if the share ends so that all ranks have as many items, else `FORMAT`.
 
-_PINNED, _FIRST, _PASS, _STARTED_BY, _READ_BY_WORKERS, _ANNOUNCED, _BEGUN = range(7)
-"""Indices of the integers that this process shares with its workers: the epoch of `set_epoch()`; the number of the
-first pass; the number of the last pass, with the seed of its DataLoader; the number of the pass that used the loaded
-state; whether workers have iterated; whether ranks were logged; and from `_BEGUN` on, for each worker, the number of
-the last pass that it has begun."""
+If the meaning of a field changes, the format needs a new number.
+"""
 
-_NOBODY = -1
+# Indices of the integers that a process shares with its DataLoader workers.
+_SET_EPOCH = 0  # the epoch of `set_epoch()`, or `_UNSET`
+_FIRST_PASS = 1  # number of the first pass
+_LAST_PASS_AND_SEED = 2  # number of the last pass, shifted by `_SEED_BITS`, and the seed of its DataLoader
+_STATE_USED_IN_PASS = 3  # number of the pass that used the loaded state, or `_UNSET`
+_READ_BY_WORKERS = 4  # 1 if workers have iterated
+_RANKS_LOGGED = 5  # 1 if ranks were logged
+_BEGUN_BY_WORKER = 6  # the first of `_MAX_WORKERS` integers: the number of the last pass that each worker has begun
+
+_UNSET = -1  # no pass or epoch
 _MAX_WORKERS = 256  # workers of a process
-_BITS = 31  # bits of a seed
-_NO_SEED = (1 << _BITS) - 1  # the seed of a process without workers
+_SEED_BITS = 31  # bits of a seed
+_NO_SEED = (1 << _SEED_BITS) - 1  # the seed of a process without workers
 
 
-def _new_shared(first_pass: int = 0) -> list[int]:
+def _initial_shared_integers(first_pass: int = 0) -> list[int]:
     """Returns the initial values of the shared integers; `first_pass` is the number of the first pass."""
-    return [_NOBODY, first_pass, first_pass - 1 << _BITS | _NO_SEED, _NOBODY, 0, 0, *[_NOBODY] * _MAX_WORKERS]
+    return [_UNSET, first_pass, first_pass - 1 << _SEED_BITS | _NO_SEED, _UNSET, 0, 0, *[_UNSET] * _MAX_WORKERS]
 
 
 # The fields of a state, besides "examples", the number of examples in an item, which earlier versions did not save.
@@ -62,7 +67,7 @@ _FIELDS = {"format", "begun", "taken", "worker", "workers", "ranks", "block"}
 
 
 class MapStyle:
-    """Examples by their index in dataset order; PyTorch's sampler chooses the order."""
+    """A map-style dataset: examples by their index in dataset order. PyTorch's sampler chooses the order."""
 
     def __init__(self, dataset: Dataset, even: str | None = None, block: int | None = None) -> None:
         """Wraps a dataset.
@@ -77,38 +82,41 @@ class MapStyle:
         self._dataset = dataset
         self._even = even
         self._block = block
-        self._of_worker: Dataset | None = None  # in the process of a DataLoader worker
+        self._worker_dataset: Dataset | None = None  # in the process of a DataLoader worker
 
     def __len__(self) -> int:
         """Returns the number of examples of all ranks together; a sampler divides them."""
         length = len(self._dataset)
-        ranks = ranks_of_process() or _ALONE
+        ranks = ranks_of_process() or _SINGLE_RANK
         even = self._dataset._even(self._even, ranks.world_size, self._block)
         return length if even is None else even.length(length)
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[self._indices([index_of(index, len(self))])[0]]
+        return self._dataset[self._wrap_indices([index_of(index, len(self))])[0]]
 
-    def _indices(self, indices: Sequence[int]) -> list[int]:
-        """Returns indices of the dataset. With `even="pad"`, indices after its end begin again at 0."""
+    def _wrap_indices(self, indices: Sequence[int]) -> list[int]:
+        """Returns the indices of the dataset for indices in [0, len(self)).
+
+        With `even="pad"`, indices at or after the end of the dataset begin again at 0.
+        """
         length = len(self._dataset)
         return [index % length if index >= length else index for index in indices] if self._even else list(indices)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Returns the examples of a batch; called by a DataLoader."""
-        info = _torch_data().get_worker_info()
+        """Returns the examples at some indices; called by a DataLoader for a batch."""
+        info = _import_torch_data().get_worker_info()
         if info is None:
-            return self._dataset[self._indices(indices)]  # type: ignore[no-any-return]
-        if self._of_worker is None:
-            self._of_worker = self._dataset._one_of(info.num_workers)
-        return list(map(transferred, self._of_worker[self._indices(indices)]))
+            return self._dataset[self._wrap_indices(indices)]  # type: ignore[no-any-return]
+        if self._worker_dataset is None:
+            self._worker_dataset = self._dataset._one_of(info.num_workers)
+        return list(map(wrap_for_transfer, self._worker_dataset[self._wrap_indices(indices)]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _map_style, (self._dataset, self._even, self._block)
+        return _build_map_style, (self._dataset, self._even, self._block)
 
 
 class Divided:
-    """Items in read order, divided among ranks and the DataLoader workers of each.
+    """An iterable dataset: items in read order, divided among ranks and the DataLoader workers of each rank.
 
     Blocks of items are assigned to (worker 0, rank 0), (worker 0, rank 1), ..., (worker 1, rank 0), and so on. A
     DataLoader reads from its workers in turn, so a rank gets blocks rank, rank + ranks, rank + 2 ranks, ... in this
@@ -125,7 +133,7 @@ class Divided:
         even: str | None,
         shared: MutableSequence[Any] | None = None,
         start: State | None = None,
-        found: Ranks | None = None,
+        detected_ranks: Ranks | None = None,
     ) -> None:
         """Divides a dataset.
 
@@ -135,9 +143,9 @@ class Divided:
             num_ranks: number of ranks; None with rank None.
             block: number of consecutive items for a worker; None as in `Dataset.shard`.
             even: "drop" or "pad" gives all ranks the same number of whole blocks; None for neither.
-            shared: the integers of `_new_shared()`, in memory that this process shares with its workers.
+            shared: the integers of `_initial_shared_integers()`, in memory that this process shares with its workers.
             start: a state as for `load_state_dict`.
-            found: the ranks that the parent of this DataLoader worker detected.
+            detected_ranks: the ranks that the parent of this DataLoader worker detected.
 
         Raises:
             TypeError: a number is not an integer.
@@ -145,12 +153,12 @@ class Divided:
         """
         self._dataset = dataset
         self._given_ranks = None if rank is None or num_ranks is None else Ranks.of(rank, num_ranks, "given")
-        self._parent_ranks = found
+        self._parent_ranks = detected_ranks
         self._block = None if block is None else integer("block", block, at_least=1)
         if even is not None:
             dataset._even(even, 1, block)  # raises a ValueError if it does not exist
         self._even = even
-        self._shared: MutableSequence[Any] = _new_shared() if shared is None else shared
+        self._shared: MutableSequence[Any] = _initial_shared_integers() if shared is None else shared
         self._start = start
         self._current: Any = None
         self._num_ranks = 1  # number of ranks of the last iteration
@@ -162,13 +170,13 @@ class Divided:
         options = {
             "rank": given and given.rank,
             "num_ranks": given and given.num_ranks,
-            "found": None if given else detect_ranks(),
+            "detected_ranks": None if given else detect_ranks(),
             "block": self._block,
             "even": self._even,
             "shared": self._shared,
             "start": self._start,
         }
-        return _divided, (self._dataset, options)
+        return _build_divided, (self._dataset, options)
 
     def __len__(self) -> int:
         """Returns the number of items that all workers of the rank get in an epoch.
@@ -181,23 +189,28 @@ class Divided:
         """
         len(self._dataset)  # raises a TypeError if it is endless
         ranks = self.ranks
-        num_workers, batch_size, drop_last = _calling_loader()
+        num_workers, batch_size, drop_last = _inspect_calling_loader()
         if num_workers < 2 or batch_size is None:
-            return self._num_items(ranks.rank, ranks.num_ranks)
+            return self._count_items(ranks.rank, ranks.num_ranks)
         counts = [
-            self._num_items(worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks)
+            self._count_items(worker * ranks.num_ranks + ranks.rank, num_workers * ranks.num_ranks)
             for worker in range(num_workers)
         ]
         return batch_size * sum(count // batch_size if drop_last else -(-count // batch_size) for count in counts)
 
-    def _num_items(self, index: int, count: int) -> int:
-        """Returns the number of items of share `index` of `count` in an epoch."""
+    def _count_items(self, index: int, count: int) -> int:
+        """Returns the number of items of a share in an epoch.
+
+        Args:
+            index: the index of the share, in [0, count).
+            count: the number of shares, which is that of all workers of all ranks.
+        """
         return len(
-            self._dataset._divided(self._dataset._share(index, count, self._block), self._even_of(self._dataset))
+            self._dataset._divided(self._dataset._share(index, count, self._block), self._build_even(self._dataset))
         )
 
-    def _even_of(self, dataset: Dataset) -> Even | None:
-        """Returns the `Even` that gives all ranks the same number of items; None for no such thing."""
+    def _build_even(self, dataset: Dataset) -> Even | None:
+        """Returns the `Even` that gives all ranks the same number of items; None if `even` was not given."""
         return dataset._even(self._even, self.ranks.world_size, self._block)
 
     def __repr__(self) -> str:
@@ -211,9 +224,9 @@ class Divided:
             ValueError: `shard()` has divided the dataset already.
         """
         ranks = self._given_ranks or detect_ranks()
-        if ranks is None and _worker()[2] is not None:  # a spawned worker cannot detect them itself
+        if ranks is None and _get_worker()[2] is not None:  # a spawned worker cannot detect them itself
             ranks = self._parent_ranks
-        ranks = ranks or _ALONE
+        ranks = ranks or _SINGLE_RANK
         base: Any = self._dataset if self._dataset._has_positions else cast("Stream", self._dataset)._base
         if (
             self._given_ranks is None
@@ -235,10 +248,10 @@ class Divided:
         Raises:
             StateError: the loaded state belongs to another worker.
         """
-        worker, num_workers, iteration = _worker()
+        worker, num_workers, iteration = _get_worker()
         ranks = self.ranks
-        if worker == 0 and not self._shared[_ANNOUNCED]:
-            self._shared[_ANNOUNCED] = 1
+        if worker == 0 and not self._shared[_RANKS_LOGGED]:
+            self._shared[_RANKS_LOGGED] = 1
             _LOGGER.info("%r: %s", self._dataset, ranks)
             self._warn_of_unequal_steps(ranks)
         self._num_ranks = ranks.num_ranks
@@ -246,7 +259,7 @@ class Divided:
         start = self._begin_pass(worker, iteration)
         if self._current is not None:
             self._current.close()
-        items: Iterator[Any] = self._items(start, index, count, num_workers, is_worker=iteration is not None)
+        items: Iterator[Any] = self._iterate_items(start, index, count, num_workers, is_worker=iteration is not None)
         self._current = items
         return items
 
@@ -261,7 +274,9 @@ class Divided:
         unit, name = (self._block or 1), "batches"
         if self._dataset._steps[0].kind != "batch" and self._block is None:
             name = "examples"
-        max_steps, min_steps = (-(-self._num_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1))
+        max_steps, min_steps = (
+            -(-self._count_items(rank, ranks.num_ranks) // unit) for rank in (0, ranks.num_ranks - 1)
+        )
         if max_steps != min_steps:
             _LOGGER.warning(
                 "%r: rank 0 gets %d %s in an epoch, and rank %d gets %d. Where ranks wait for each other, training "
@@ -289,52 +304,65 @@ class Divided:
         Returns:
             The loaded state at which this pass starts; None if it starts at an epoch.
         """
-        shared, begun_index = self._shared, _BEGUN + worker % _MAX_WORKERS
-        started_by = int(shared[_STARTED_BY])  # is written last, so it is read first
-        number, last_seed = divmod(int(shared[_PASS]), 1 << _BITS)
+        shared, begun_index = self._shared, _BEGUN_BY_WORKER + worker % _MAX_WORKERS
+        started_by = int(shared[_STATE_USED_IN_PASS])  # is written last, so it is read first
+        number, last_seed = divmod(int(shared[_LAST_PASS_AND_SEED]), 1 << _SEED_BITS)
         seed = _NO_SEED if iteration is None else iteration % _NO_SEED
         if iteration is None or seed != last_seed or shared[begun_index] == number:
             number += 1
         start, self._start = self._start, None
-        if iteration is not None and started_by not in (_NOBODY, number):
+        if iteration is not None and started_by not in (_UNSET, number):
             start = None
-        self._number = number if start is None else self._pass_of(start)
-        shared[_PASS] = self._number << _BITS | seed
+        self._number = number if start is None else self._pass_at_state(start)
+        shared[_LAST_PASS_AND_SEED] = self._number << _SEED_BITS | seed
         shared[begun_index] = self._number
         if iteration is not None:
             shared[_READ_BY_WORKERS] = 1
             if start is not None:
-                shared[_STARTED_BY] = self._number
+                shared[_STATE_USED_IN_PASS] = self._number
         return start
 
-    def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator over share `index` of `count`, from a loaded state or the beginning of the pass."""
-        begin = self._state_at_beginning(self._number) if start is None else start
-        dataset = self._dataset_of(begin)
-        begun, taken, share = self._start_of_share(begin, dataset, dataset._share(index, count, self._block))
-        divided = dataset._one_of(num_workers)._divided(share, self._even_of(dataset))
-        return _Items(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
+    def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        """Returns the iterator over the items of a share.
 
-    def _start_of_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
-        """Returns the state at which the division began, the number of items taken since, and the share.
+        Args:
+            start: the loaded state at which it starts; None for the beginning of the pass.
+            index: the index of the share, in [0, count).
+            count: the number of shares.
+            num_workers: the number of DataLoader workers of this rank.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
+        begin = self._state_at_beginning(self._number) if start is None else start
+        dataset = self._dataset_at_state(begin)
+        begun, taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
+        divided = dataset._one_of(num_workers)._divided(share, self._build_even(dataset))
+        return _ShareIterator(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
+
+    def _resume_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:
+        """Returns the state at which the division began, the number of items taken since, and the share to continue.
 
         With the default block size, the same worker continues with the blocks of the state. The state of the same
         worker of another rank also fits, such as that of rank 0, which Lightning saves: all ranks have taken the same
         number of items.
+
+        Args:
+            start: a state of `state_dict()`, or of a `DatasetIterator`, for which the division begins at this state.
+            dataset: the dataset of the pass.
+            share: the share of this worker.
 
         Raises:
             StateError: the state of a worker cannot be used for another number of ranks or workers.
         """
         if "begun" not in start:
             return start, 0, share
-        saved = _saved_share(dataset, start)
+        saved = _rebuild_share(dataset, start)
         is_same_division = (saved.worker_count, start["ranks"]) == (share.worker_count, self._num_ranks)
         if is_same_division and saved.worker_index // start["ranks"] == share.worker_index // self._num_ranks:
             own_share = replace(saved, worker_index=share.worker_index)
             if own_share == share or self._block is None:
                 return start["begun"], start["taken"], own_share
         if start["workers"] == start["ranks"]:  # without workers, all ranks have taken the same number
-            return _state_after(dataset, start["begun"], saved, start["taken"]), 0, share
+            return _compute_state_after(dataset, start["begun"], saved, start["taken"]), 0, share
         raise StateError(
             f"the state is of worker {saved.worker_index} of {saved.worker_count} with blocks of {saved.block}, but "
             f"this is worker {share.worker_index} of {share.worker_count} with blocks of {share.block}. The workers of "
@@ -345,26 +373,26 @@ class Divided:
     @property
     def _set_epoch(self) -> int | None:
         """The epoch of `set_epoch()`; None if it was not called."""
-        epoch = int(self._shared[_PINNED])
-        return None if epoch == _NOBODY else epoch
+        epoch = int(self._shared[_SET_EPOCH])
+        return None if epoch == _UNSET else epoch
 
     @property
     def _last_pass(self) -> int:
         """The number of the last pass; -1 before the first one."""
-        return int(self._shared[_PASS]) >> _BITS
+        return int(self._shared[_LAST_PASS_AND_SEED]) >> _SEED_BITS
 
-    def _pass_of(self, state: State) -> int:
+    def _pass_at_state(self, state: State) -> int:
         """Returns the number of the pass in which a state was saved."""
         return self._dataset._pass_of(state.get("begun", state)["epoch"])
 
-    def _dataset_of(self, state: State) -> Dataset:
+    def _dataset_at_state(self, state: State) -> Dataset:
         """Returns the dataset of the pass in which a state was saved; see `Dataset._in_pass`.
 
         Raises:
             StateError: the epoch is too large.
         """
         try:
-            return self._dataset._in_pass(self._pass_of(state))[0]
+            return self._dataset._in_pass(self._pass_at_state(state))[0]
         except ValueError as error:
             raise StateError(f"the state's {error} Begin anew.") from None
 
@@ -377,7 +405,7 @@ class Divided:
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of all further passes, also for persistent workers; without it each reads the next one."""
-        self._shared[_PINNED] = integer("epoch", epoch, at_least=0)
+        self._shared[_SET_EPOCH] = integer("epoch", epoch, at_least=0)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the last iteration in this process; before the first one, the state at its start.
@@ -393,10 +421,11 @@ class Divided:
         if self._start is not None:
             return dict(self._start)
         if self._current is not None:
-            return self._state(self._current)
+            return self._read_state(self._current)
         return self._state_at_beginning(self._last_pass + 1)
 
-    def _state(self, current: Any) -> dict[str, Any]:
+    def _read_state(self, current: Any) -> dict[str, Any]:
+        """Returns the state of the iterator of a share, with the numbers of ranks and of examples per item."""
         return {"ranks": self._num_ranks, "examples": self._dataset._examples_per_item, **current.state()}
 
     def load_state_dict(self, state: State) -> None:
@@ -411,22 +440,22 @@ class Divided:
                 differences.
         """
         if isinstance(state, Mapping) and "begun" in state:
-            self._check_worker(state)
+            self._check_worker_state(state)
         else:
             self._dataset.iterate().set_state(state)  # raises a StateError if it does not fit
-            self._dataset_of(state)
-        self._start_at(state)
+            self._dataset_at_state(state)
+        self._set_start(state)
 
-    def _start_at(self, state: State) -> None:
+    def _set_start(self, state: State) -> None:
         """Sets the checked state at which the next pass of this process, or of its workers, starts."""
         self._start = dict(state)
-        worker, _, iteration = _worker()
+        worker, _, iteration = _get_worker()
         for number in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
-            self._shared[_BEGUN + number] = _NOBODY
-        self._shared[_STARTED_BY] = _NOBODY
+            self._shared[_BEGUN_BY_WORKER + number] = _UNSET
+        self._shared[_STATE_USED_IN_PASS] = _UNSET
         self._shared[_READ_BY_WORKERS] = 0
 
-    def _check_worker(self, state: State) -> None:
+    def _check_worker_state(self, state: State) -> None:
         """Checks a state of `state_dict()`.
 
         Raises:
@@ -446,14 +475,14 @@ class Divided:
                 f"the state counts items of {shown(saved)} examples, and an item of this dataset has "
                 f"{examples}. Restore it with the same batch size, or continue from state_after(examples=...)."
             )
-        dataset = self._dataset_of(state)
+        dataset = self._dataset_at_state(state)
         num_left = operator.length_hint(dataset.iterate(state=state["begun"]))
         try:
             ranks = integer("ranks", state["ranks"], at_least=1, at_most=integer("workers", state["workers"]))
             if state["workers"] % ranks:
                 raise ValueError(f"workers must be a multiple of ranks, {ranks}, got {state['workers']}.")
             integer("block", state["block"], at_least=1)
-            share = _saved_share(dataset, state).with_length(num_left)
+            share = _rebuild_share(dataset, state).with_length(num_left)
             integer("taken", state["taken"], at_least=0, at_most=share.count(num_left) + share.block)  # with even="pad"
         except (TypeError, ValueError) as error:
             raise StateError(f"the state of a worker is damaged: {error} Begin anew, or at another state.") from None
@@ -476,8 +505,10 @@ class Divided:
         """
         if (examples is None) == (batches is None):
             raise TypeError(f"state_after(): expected examples or batches, got {examples=} and {batches=}.")
-        begun = self._state_at_beginning(max(self._last_pass, int(self._shared[_FIRST]))) if start is None else start
-        name, count, dataset = "batches", batches, self._dataset_of(begun)
+        begun = (
+            self._state_at_beginning(max(self._last_pass, int(self._shared[_FIRST_PASS]))) if start is None else start
+        )
+        name, count, dataset = "batches", batches, self._dataset_at_state(begun)
         if batches is None:
             name, count, dataset = "examples", examples, dataset._unbatched()
         elif dataset._steps[0].kind != "batch":
@@ -488,31 +519,32 @@ class Divided:
                 )
             count = integer("batches", batches, at_least=0) * self._block
         count = integer(name, count, at_least=0)
-        return _state_after(dataset, begun, dataset._share(0, 1, 1), count, may_end=False)
+        return _compute_state_after(dataset, begun, dataset._share(0, 1, 1), count, may_end=False)
 
 
 class DividedStream(Divided):
-    """Items of a stream: each worker filters, batches and packs its own part of the examples.
+    """An iterable dataset of a stream: each worker filters, batches and packs its own part of the examples.
 
-    So the items depend on the number of workers, and a state fits only the same worker of the same number of workers.
+    The items depend on the number of workers, and a state fits only the same worker of the same number of workers.
     """
 
     _dataset: Any
 
-    def _items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
-        """Returns the iterator over a worker's part of the stream, from a state or the beginning of the pass."""
+    def _iterate_items(self, start: State | None, index: int, count: int, num_workers: int, *, is_worker: bool) -> Any:
+        """Returns the iterator over a worker's part of the stream; see `Divided` for the arguments."""
         stream = self._dataset._divided(index, count, self._block)
         if start is None and self._set_epoch is not None:
-            return _StreamItems(stream.iterate(epoch=self._set_epoch), is_worker)
+            return _StreamShareIterator(stream.iterate(epoch=self._set_epoch), is_worker)
         stream, epoch = stream._in_pass(self._number)
         if start is None:
-            return _StreamItems(stream.iterate(epoch=epoch), is_worker)
+            return _StreamShareIterator(stream.iterate(epoch=epoch), is_worker)
         saved = stream._state_of(start)
         if saved.is_beginning:  # for any worker
-            return _StreamItems(stream.iterate(epoch=saved.epoch), is_worker)
-        return _StreamItems(stream.iterate(state=start), is_worker)
+            return _StreamShareIterator(stream.iterate(epoch=saved.epoch), is_worker)
+        return _StreamShareIterator(stream.iterate(state=start), is_worker)
 
-    def _state(self, current: Any) -> dict[str, Any]:
+    def _read_state(self, current: Any) -> dict[str, Any]:
+        """Returns the state of the iterator of a worker's part of the stream."""
         state: dict[str, Any] = current.iterator.get_state()
         return state
 
@@ -524,7 +556,7 @@ class DividedStream(Divided):
                 iteration raises the error.
         """
         self._dataset._state_of(state)
-        self._start_at(state)
+        self._set_start(state)
 
     def state_after(
         self, *, examples: int | None = None, batches: int | None = None, start: State | None = None
@@ -533,8 +565,8 @@ class DividedStream(Divided):
         raise TypeError("a stream has no state_after(): use torchdata's StatefulDataLoader, or num_workers=0.")
 
 
-class _StreamItems(Iterator[Any]):
-    """Iterates over the items of a worker's stream."""
+class _StreamShareIterator(Iterator[Any]):
+    """Iterator over the items of a worker's part of a stream."""
 
     def __init__(self, iterator: Any, is_worker: bool) -> None:
         self.iterator = iterator
@@ -542,20 +574,29 @@ class _StreamItems(Iterator[Any]):
 
     def __next__(self) -> Any:
         value = next(self.iterator)
-        return transferred(value) if self._is_worker else value
+        return wrap_for_transfer(value) if self._is_worker else value
 
     def close(self) -> None:
         """Closes the open files."""
         self.iterator.close()
 
 
-class _Items(Iterator[Any]):
-    """Iterates over the items of a share, starting at a state."""
+class _ShareIterator(Iterator[Any]):
+    """Iterator over the items of a share."""
 
     def __init__(
         self, divided: Dataset, share: Share, begun: State, taken: int, is_even: bool, *, is_worker: bool
     ) -> None:
-        """Starts `taken` items after `begun`; `is_even` if all ranks have the same number of items."""
+        """Starts in the middle of a share.
+
+        Args:
+            divided: the dataset of the share.
+            share: the share.
+            begun: the state at which the shares began.
+            taken: the number of items of the share that were taken since.
+            is_even: whether all ranks have the same number of items.
+            is_worker: whether this process is a DataLoader worker, so that items are sent to its parent.
+        """
         self._is_worker = is_worker
         self._iterator = divided.iterate(state=begun)
         self._limit = operator.length_hint(self._iterator)
@@ -573,10 +614,10 @@ class _Items(Iterator[Any]):
             raise StopIteration
         value = next(self._iterator)
         self._taken += 1
-        return transferred(value) if self._is_worker else value
+        return wrap_for_transfer(value) if self._is_worker else value
 
     def state(self) -> dict[str, Any]:
-        """Returns the state of the share."""
+        """Returns the state of the share, without the number of ranks; see `Divided.state_dict`."""
         share = self._share
         return {
             "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
@@ -592,17 +633,20 @@ class _Items(Iterator[Any]):
         self._iterator.close()
 
 
-def _saved_share(dataset: Dataset, state: State) -> Share:
+def _rebuild_share(dataset: Dataset, state: State) -> Share:
     """Returns the share of the worker that saved a state of `state_dict()`."""
     is_even = state["format"] == FORMAT_OF_EVEN
     return dataset._share(state["worker"], state["workers"], state["block"], even=is_even)
 
 
-def _divide(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
+def _iterate_share(dataset: Dataset, share: Share, begun: State) -> DatasetIterator:
+    """Returns the iterator over a share of a dataset, from the state at which the shares began."""
     return dataset._divided(share).iterate(state=begun)
 
 
-def _state_after(dataset: Dataset, begun: State, share: Share, taken: int, *, may_end: bool = True) -> dict[str, Any]:
+def _compute_state_after(
+    dataset: Dataset, begun: State, share: Share, taken: int, *, may_end: bool = True
+) -> dict[str, Any]:
     """Returns the state of the dataset after each share has taken a number of items.
 
     Args:
@@ -615,7 +659,7 @@ def _state_after(dataset: Dataset, begun: State, share: Share, taken: int, *, ma
     Raises:
         ValueError: the share has fewer items, and `may_end` is False.
     """
-    iterator = _divide(dataset, share, begun)
+    iterator = _iterate_share(dataset, share, begun)
     num_left = operator.length_hint(iterator)
     if taken > num_left and not may_end:
         raise ValueError(
@@ -657,14 +701,14 @@ def as_torch(
                 "map_style=True: expected no rank, num_ranks or epoch, and no block without even, as the DataLoader's "
                 "sampler orders and divides the indices. Use torch.utils.data.DistributedSampler."
             )
-        return _map_style(dataset, even, block)
+        return _build_map_style(dataset, even, block)
     if (rank is None) != (num_ranks is None):
         raise ValueError(
             f"rank and num_ranks: expected both or neither, got rank={rank} and num_ranks={num_ranks}. Give both."
         )
     options = {"rank": rank, "num_ranks": num_ranks, "block": block, "even": even}
-    shared = torch.tensor(_new_shared(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
-    divided = _divided(dataset, {**options, "shared": shared})
+    shared = torch.tensor(_initial_shared_integers(dataset._first_pass(epoch)), dtype=torch.int64).share_memory_()
+    divided = _build_divided(dataset, {**options, "shared": shared})
     if even is not None:
         try:
             len(dataset)
@@ -709,7 +753,7 @@ class Ranks(NamedTuple):
         return f"rank {self.rank} of {self.num_ranks} ({self.source})"
 
 
-_ALONE = Ranks.of(0, 1, "no other ranks were found")
+_SINGLE_RANK = Ranks.of(0, 1, "no other ranks were found")
 
 
 def detect_ranks() -> Ranks | None:
@@ -752,7 +796,7 @@ _DIVIDING_MODULES = tuple(
 )
 
 
-def _worker() -> tuple[int, int, int | None]:
+def _get_worker() -> tuple[int, int, int | None]:
     """Returns the index of this DataLoader worker, their number, and the number of their iteration.
 
     Returns:
@@ -763,7 +807,7 @@ def _worker() -> tuple[int, int, int | None]:
     return (0, 1, None) if info is None else (info.id, info.num_workers, info.seed - info.id)
 
 
-def _calling_loader() -> tuple[int, int | None, bool]:
+def _inspect_calling_loader() -> tuple[int, int | None, bool]:
     """Returns num_workers, batch_size and drop_last of the DataLoader whose `len()` calls that of its dataset.
 
     PyTorch does not pass the number of workers to a dataset, so they are read from the caller's frame.
@@ -778,26 +822,41 @@ def _calling_loader() -> tuple[int, int | None, bool]:
     return caller.num_workers, caller.batch_size, caller.drop_last
 
 
-def _torch_data() -> Any:
+def _import_torch_data() -> Any:
+    """Returns the module torch.utils.data; raises MissingDependencyError if PyTorch is not installed."""
     return framework("torch.utils.data", needed_by="as_torch()", name="PyTorch", extra="torch")
 
 
 @functools.cache
-def _derived(ours: type[Any], theirs: str) -> type[Any]:
-    """Returns a subclass of our class and of PyTorch's class, which a DataLoader requires."""
-    return type(ours.__name__, (ours, getattr(_torch_data(), theirs)), {"__module__": __name__})
+def _subclass_torch_class(our_class: type[Any], torch_class_name: str) -> type[Any]:
+    """Returns a subclass of a class of this module and of a class of torch.utils.data, which a DataLoader requires.
+
+    Args:
+        our_class: the class of this module, whose name the subclass has.
+        torch_class_name: "Dataset" or "IterableDataset".
+    """
+    return type(
+        our_class.__name__, (our_class, getattr(_import_torch_data(), torch_class_name)), {"__module__": __name__}
+    )
 
 
 # pickle cannot find classes that are created at run time; it can find these functions.
 
 
-def _map_style(dataset: Any, even: str | None, block: int | None) -> Any:
-    return _derived(MapStyle, "Dataset")(dataset, even, block)
+def _build_map_style(dataset: Any, even: str | None, block: int | None) -> Any:
+    """Returns a `MapStyle` that is a torch.utils.data.Dataset too."""
+    return _subclass_torch_class(MapStyle, "Dataset")(dataset, even, block)
 
 
-def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
-    ours = Divided if dataset._has_positions else DividedStream
-    return _derived(ours, "IterableDataset")(dataset, **options)
+def _build_divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
+    """Returns a `Divided` or `DividedStream` that is a torch.utils.data.IterableDataset too.
+
+    Args:
+        dataset: the dataset or stream.
+        options: the keyword arguments of `Divided`.
+    """
+    our_class = Divided if dataset._has_positions else DividedStream
+    return _subclass_torch_class(our_class, "IterableDataset")(dataset, **options)
 
 
 # ------------------------------------------------------------------------------------------------------------- transfer
@@ -810,7 +869,7 @@ def _divided(dataset: Dataset | Stream, options: Mapping[str, Any]) -> Any:
 _ALIGNMENT = 64  # bytes; parts begin at multiples of it. The first part is a flag: 1 while the parent has tensors
 _MIN_BYTES = 32 << 10  # of a batch in a segment: smaller ones are as fast in the message, and need no open file
 _MAX_SEGMENTS = 16  # segments of a worker; if the parent uses all of them, further batches are sent by value
-_STRINGS, _VALUE = -1, -2  # kinds of leaves that are not tensors; a tensor has the number of its group instead
+_STRING_LEAF, _VALUE_LEAF = -1, -2  # kinds of leaves that are not tensors; a tensor has the number of its group instead
 
 
 class Transferred(dict[Any, Any]):
@@ -826,7 +885,7 @@ class Transferred(dict[Any, Any]):
         return dict, (dict(self),)  # if it is not pickled for a queue of multiprocessing
 
 
-def transferred(value: Any) -> Any:
+def wrap_for_transfer(value: Any) -> Any:
     """Returns a dict as a `Transferred`, and other values unchanged."""
     return Transferred(value) if type(value) is dict else value
 
@@ -834,30 +893,49 @@ def transferred(value: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------------- the worker
 
 
-class _Parts:
-    """The layout of a batch in a segment."""
+class _SegmentLayout:
+    """Layout of a batch in a segment.
+
+    Attributes:
+        size: the number of bytes that are reserved.
+        writers: (offset in bytes, function that writes to a tensor of bytes) of each part.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         self.writers: list[tuple[int, Callable[[Any], object]]] = []
 
     def add(self, size: int, write: Callable[[Any], object]) -> int:
-        """Reserves `size` bytes, which `write` will write to a tensor of bytes; returns their offset."""
+        """Reserves bytes, and returns their offset.
+
+        Args:
+            size: the number of bytes.
+            write: the function that writes the bytes to a tensor of uint8, which begins at the offset.
+        """
         start = self.size
         self.writers.append((start, write))
         self.size += size + -size % _ALIGNMENT
         return start
 
 
-def _reduced(value: Transferred) -> tuple[Any, ...]:
-    """Returns the function and arguments with which the parent restores a dict, as pickle expects them."""
+def _reduce_to_segment(value: Transferred) -> tuple[Any, ...]:
+    """Copies a dict to a segment, and returns the function and arguments with which the parent restores it.
+
+    The result has the form that pickle expects of a reducer.
+    """
     import torch
 
     groups: dict[Any, tuple[int, list[Any]]] = {}
-    parts, strings = _Parts(), list[Any]()
-    nest = _take_apart(torch, value, groups, strings, parts)
+    parts, strings = _SegmentLayout(), list[Any]()
+    nest = _collect_leaves(torch, value, groups, strings, parts)
     tensors = [
-        (parts.add(_size(group), _stacking(torch, group)), _size(group), dtype, tuple(shape), len(group))
+        (
+            parts.add(_count_bytes(group), _build_stack_writer(torch, group)),
+            _count_bytes(group),
+            dtype,
+            tuple(shape),
+            len(group),
+        )
         for (dtype, shape), (_, group) in groups.items()
     ]
     segment = _segments.free(torch, parts.size) if parts.size >= _MIN_BYTES else None
@@ -865,51 +943,69 @@ def _reduced(value: Transferred) -> tuple[Any, ...]:
     for start, write in parts.writers:
         write(memory[start:])
     source = memory.numpy() if segment is None else segment.name()
-    return _restored, (nest, source, parts.size, tensors, strings)
+    return _restore_dict, (nest, source, parts.size, tensors, strings)
 
 
-def _take_apart(torch: Any, value: Any, groups: Any, strings: Any, parts: _Parts) -> Any:
-    """Collects tensors and strings of a nest; returns the nest with leaves (kind, number or value).
+def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _SegmentLayout) -> Any:
+    """Collects the tensors and strings of a nest, and returns the nest with leaves (kind, index or value).
 
-    The kind of a tensor is its group, which has tensors of one dtype and shape.
+    Args:
+        torch: the module torch.
+        value: the nest of dicts.
+        groups: (number of the group, tensors) by (dtype, shape). Changed.
+        strings: (offset, format of `struct`, shape or None) of each array or list of strings. Changed.
+        parts: the layout of the segment, to which strings are added. Changed.
+
+    Returns:
+        Leaves (number of the group, index in the group) for tensors, (`_STRING_LEAF`, index) for strings, and
+        (`_VALUE_LEAF`, value) for other values.
     """
     kind = type(value)
-    if kind is torch.Tensor and _is_plain(torch, value):
+    if kind is torch.Tensor and _is_copyable_bytewise(torch, value):
         number, group = groups.setdefault((value.dtype, value.shape), (len(groups), []))
         group.append(value)
         return number, len(group) - 1
     if kind is dict or kind is Transferred:
-        return {key: _take_apart(torch, inner, groups, strings, parts) for key, inner in value.items()}
+        return {key: _collect_leaves(torch, item, groups, strings, parts) for key, item in value.items()}
     is_array = kind is np.ndarray and value.dtype.hasobject
     items = value.ravel().tolist() if is_array else value if kind is list else ()
     if items and set(map(type, items)) == {bytes}:
         form = "%ds" * len(items) % tuple(map(len, items))  # `struct` makes all strings at once
         write = lambda memory: struct.pack_into(form, memory.numpy(), 0, *items)  # noqa: E731
         strings.append((parts.add(struct.calcsize(form), write), form, value.shape if is_array else None))
-        return _STRINGS, len(strings) - 1
-    return _VALUE, value
+        return _STRING_LEAF, len(strings) - 1
+    return _VALUE_LEAF, value
 
 
-def _is_plain(torch: Any, tensor: Any) -> bool:
+def _is_copyable_bytewise(torch: Any, tensor: Any) -> bool:
     """Returns whether a tensor is a plain array in CPU memory, which can be copied byte by byte."""
     is_dense = tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.dtype.is_complex)
 
 
-def _size(tensors: list[Any]) -> int:
+def _count_bytes(tensors: list[Any]) -> int:
+    """Returns the size of all tensors together, in bytes."""
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _stacking(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
+def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], object]:
+    """Returns the function that writes tensors of one dtype and shape, one after the other, to a tensor of uint8."""
+
     def write(memory: Any) -> None:
-        stacked = memory[: _size(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
+        stacked = memory[: _count_bytes(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
         torch.stack(tensors, out=stacked)
 
     return write
 
 
 class _Segment:
-    """Memory that a worker shares with its parent."""
+    """Memory that a worker shares with its parent.
+
+    Attributes:
+        tensor: the memory as a tensor of uint8; its first `_ALIGNMENT` bytes are reserved for the flag.
+        flag: an array of one byte: 1 while the parent has tensors in the segment.
+        number: the number of the segment in its process.
+    """
 
     def __init__(self, torch: Any, number: int, size: int) -> None:
         step = max(1 << 16, 1 << max(0, size.bit_length() - 3))  # rounded up, so that slightly larger batches fit, too
@@ -919,13 +1015,13 @@ class _Segment:
         self._is_sent = False
 
     def name(self) -> tuple[int, int, Any]:
-        """Returns (process, number, tensor); the tensor only the first time, then None."""
-        sent, self._is_sent = self._is_sent, True
-        return os.getpid(), self.number, None if sent else self.tensor
+        """Returns (id of the process, number, tensor); the tensor only at the first call, later None."""
+        was_sent, self._is_sent = self._is_sent, True
+        return os.getpid(), self.number, None if was_sent else self.tensor
 
 
 class _Segments:
-    """The segments of this process, if it is a worker."""
+    """Segments of this process, if it is a worker."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -951,26 +1047,42 @@ class _Segments:
 
 
 _segments = _Segments()
-ForkingPickler.register(Transferred, _reduced)
+ForkingPickler.register(Transferred, _reduce_to_segment)
 
 # ----------------------------------------------------------------------------------------------------------- the parent
 
-_mapped: dict[tuple[int, int], Any] = {}
+_mapped_segments: dict[tuple[int, int], Any] = {}
 """The segments of workers, by process and number."""
 
 
-def _restored(nest: Any, source: Any, size: int, tensors: list[Any], strings: list[Any]) -> Any:
-    """Returns the dict that `_reduced` took apart."""
+def _restore_dict(nest: Any, source: Any, size: int, tensors: list[Any], strings: list[Any]) -> Any:
+    """Returns the dict that a worker copied to a segment; the arguments are those of `_reduce_to_segment`.
+
+    Args:
+        nest: the dict with leaves (kind, index or value); see `_collect_leaves`.
+        source: the bytes of the batch as an array, or the name of the segment.
+        size: the size of the batch in the segment, in bytes.
+        tensors: (offset, size in bytes, dtype, shape, number of tensors) of each group.
+        strings: (offset, format of `struct`, shape or None) of each array or list of strings.
+    """
     root = source if isinstance(source, np.ndarray) else _segment_memory(source, size)
-    groups = [_tensors(root, *group) for group in tensors]
-    return _put_together(nest, groups, [_strings(root, *where) for where in strings])
+    groups = [_view_tensors(root, *group) for group in tensors]
+    return _rebuild_nest(nest, groups, [_read_strings(root, *where) for where in strings])
 
 
-def _tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
-    """Returns the tensors of a group. Each has a storage of its own bytes only, so that `torch.save` writes no others.
+def _view_tensors(root: Any, start: int, size: int, dtype: Any, shape: tuple[int, ...], count: int) -> list[Any]:
+    """Returns the tensors of a group; each storage has the bytes of one tensor, which `torch.save` writes.
 
-    They must keep the array `root` alive, because the worker reuses its memory when `root` is deleted. A memoryview of
-    `root` does so; a slice keeps only the base array alive.
+    Args:
+        root: the bytes of the batch, as an array.
+        start: the offset of the group in `root`, in bytes.
+        size: the size of the group, in bytes.
+        dtype: PyTorch's dtype of the tensors.
+        shape: the shape of each tensor.
+        count: the number of tensors.
+
+    The tensors must keep the array `root` alive, because the worker reuses its memory when `root` is deleted. A
+    memoryview of `root` does so; a slice keeps only the base array alive.
     """
     import torch
 
@@ -995,34 +1107,59 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any] | None:
     return numpy_dtype
 
 
-def _put_together(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
+def _rebuild_nest(nest: Any, groups: list[Any], strings: list[Any]) -> Any:
+    """Returns a nest with values in place of the leaves of `_collect_leaves`.
+
+    Args:
+        nest: the nest of dicts with leaves (kind, index or value).
+        groups: the tensors of each group.
+        strings: the arrays and lists of strings.
+    """
     if type(nest) is dict:
-        return {key: _put_together(inner, groups, strings) for key, inner in nest.items()}
-    kind, what = nest
-    return groups[kind][what] if kind >= 0 else strings[what] if kind == _STRINGS else what
+        return {key: _rebuild_nest(item, groups, strings) for key, item in nest.items()}
+    kind, content = nest
+    return groups[kind][content] if kind >= 0 else strings[content] if kind == _STRING_LEAF else content
 
 
 def _segment_memory(name: tuple[int, int, Any], size: int) -> Any:
-    """Returns the memory of a segment as an array; when it is deleted, the worker may reuse the segment."""
+    """Returns the bytes of a batch in a segment; when the array is deleted, the worker may reuse the segment.
+
+    Args:
+        name: (id of the worker's process, number of the segment, tensor of the segment or None if it was sent before).
+        size: the size of the batch, in bytes.
+    """
     process, number, tensor = name
     if tensor is not None:
         running = {process, *(child.pid for child in multiprocessing.active_children())}
-        for key in [key for key in _mapped if key[0] not in running]:
-            del _mapped[key]
-        _mapped[process, number] = tensor.numpy()
-    memory = _mapped[process, number]
+        for key in [key for key in _mapped_segments if key[0] not in running]:
+            del _mapped_segments[key]
+        _mapped_segments[process, number] = tensor.numpy()
+    memory = _mapped_segments[process, number]
     used = memory[_ALIGNMENT : _ALIGNMENT + size]
-    weakref.finalize(used, _give_back, memory, os.getpid()).atexit = False
+    weakref.finalize(used, _release_segment, memory, os.getpid()).atexit = False
     return used
 
 
-def _give_back(memory: Any, process: int) -> None:
+def _release_segment(memory: Any, process: int) -> None:
+    """Clears the flag of a segment, so that the worker may reuse it.
+
+    Args:
+        memory: the segment as an array of bytes, which begins with the flag.
+        process: the id of the process that mapped the segment; others, its forked children, do nothing.
+    """
     if process == os.getpid():  # in a forked child, the parent may still have the tensors
         memory[0] = 0
 
 
-def _strings(root: Any, start: int, form: str, shape: tuple[int, ...] | None) -> Any:
-    """Returns strings of a segment as a list, or as an array of objects if they have a shape."""
+def _read_strings(root: Any, start: int, form: str, shape: tuple[int, ...] | None) -> Any:
+    """Returns strings of a segment as a list, or as an array of objects if they have a shape.
+
+    Args:
+        root: the bytes of the batch, as an array.
+        start: the offset of the strings in `root`, in bytes.
+        form: the format of `struct`, such as '3s5s' for strings of 3 and 5 bytes.
+        shape: the shape of the array; None for a list.
+    """
     items = struct.unpack_from(form, root, start)
     if shape is None:
         return list(items)

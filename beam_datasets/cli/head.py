@@ -22,7 +22,7 @@ from beam_datasets.features import FeatureConnector, Image, RaggedArray, Video, 
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.sequence import leaves_with_features
-from beam_datasets.features.stored_files import files_in
+from beam_datasets.features.stored_files import iter_files
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.metadata.splits import AbstractSplit
@@ -161,7 +161,7 @@ def write_images(record: bytes, features: FeatureConnector, directory: str, name
     stored = compile_decoder(features, decoders=skip_decoding(features, *_PICTURES))(record)
     for path, value, leaf in leaves_with_features(stored, features):
         if isinstance(leaf, _PICTURES):
-            files = [value] if isinstance(value, bytes) else list(files_in(value))
+            files = [value] if isinstance(value, bytes) else list(iter_files(value))
             numbers = [""] if isinstance(value, bytes) else [f"-{i:03d}" for i in range(len(files))]
             for number, data in zip(numbers, files):
                 data = _image_to_file(data, leaf)

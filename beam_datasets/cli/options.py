@@ -374,10 +374,10 @@ def complete(commands: Mapping[str, tuple[str, str]]) -> None:
     completers |= dict.fromkeys(("SPLIT", "SLICE", "NAME=]EXPRESSION"), _splits) | {"A,B.C": _features}
     completers |= dict.fromkeys(("DATA_DIR", "DIR"), directories)
     parser = Parser("beam-datasets")
-    below = parser.add_subparsers()
+    iter_nested_features = parser.add_subparsers()
     words = os.environ.get("COMP_LINE", "").split()
     for name, (file, _) in commands.items():
-        command = below.add_parser(name)
+        command = iter_nested_features.add_parser(name)
         if name in words[1:2]:
             command_of(name, file).add_to(command, completers)
     argcomplete.autocomplete(parser, validator=lambda found, prefix: found.startswith(prefix))
@@ -420,11 +420,11 @@ def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
 
 def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     """Returns what is typed, such as `a,`, with the name of each feature of the dataset that was named."""
-    from beam_datasets.features.sequence import below, dotted
+    from beam_datasets.features.sequence import iter_nested_features, join_steps
 
     *start, last = prefix.rpartition(",")
-    features = [each for info in _infos(parsed_args) for each in below(info.features)]
-    return ["".join(start) + (name if "/" in last else dotted(steps)) for name, steps, _ in features]
+    features = [each for info in _infos(parsed_args) for each in iter_nested_features(info.features)]
+    return ["".join(start) + (name if "/" in last else join_steps(steps)) for name, steps, _ in features]
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:

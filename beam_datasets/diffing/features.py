@@ -19,11 +19,11 @@ from beam_datasets.features import (
     UnknownFeature,
 )
 from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.sequence import below, innermost, leaves_with_features
-from beam_datasets.formats.example import Buffer, spans_of
+from beam_datasets.features.sequence import iter_nested_features, leaves_with_features, strip_sequences
+from beam_datasets.formats.example import Buffer, parse_spans
 from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, decoding_check, tolerant_decoder
 
 _STORED = {"encoding", "encodingFormat", "fileFormat", "lazyDecode", "ffmpegExtraArgs"}
@@ -142,7 +142,7 @@ def _read_properties(feature: FeatureConnector) -> dict[str, Any]:
 
 def _select_entries(feature: FeatureConnector, names: set[str]) -> dict[str, Any]:
     """Returns the entries of a feature in features.json that have one of the names."""
-    inner = innermost(feature)
+    inner = strip_sequences(feature)
     content = {} if isinstance(inner, UnknownFeature) else inner.content_json()[1]
     return {key: value for key, value in content.items() if key in names}
 
@@ -217,9 +217,11 @@ class VersionReader:
         self._shares_none = shared.old is None
         self._names = _wire_names(shared.old)  # in the old version's records
         self._compare_stored = "stored" not in kinds and self._names == _wire_names(shared.new)
-        descendants = below(shared.old) if shared.old is not None else []  # of unknown classes only they know all names
+        descendants = (
+            iter_nested_features(shared.old) if shared.old is not None else []
+        )  # of unknown classes only they know all names
         self._unknown = tuple(
-            f"{n}/".encode() for n, _, one in descendants if isinstance(innermost(one), UnknownFeature)
+            f"{n}/".encode() for n, _, one in descendants if isinstance(strip_sequences(one), UnknownFeature)
         )
 
     def compare(self, old: Buffer, new: Buffer) -> tuple[bool, bool]:
@@ -263,7 +265,7 @@ class VersionReader:
         Raises:
             ExampleError: it is not a serialized Example.
         """
-        whole, spans = spans_of(record)
+        whole, spans = parse_spans(record)
         return {
             name: whole[start:stop]
             for name, (start, stop) in spans.items()
@@ -291,7 +293,7 @@ def _record_flattener(feature: FeatureConnector | None) -> Callable[[Buffer], di
 
 def _replace_unknown(feature: FeatureConnector) -> FeatureConnector:
     """Returns the features with what is stored in place of those of unknown classes."""
-    return chosen(feature, skip_decoding(feature, UnknownFeature))
+    return select_decoded(feature, skip_decoding(feature, UnknownFeature))
 
 
 def _problem_finder(feature: FeatureConnector | None) -> Callable[[Buffer], str]:

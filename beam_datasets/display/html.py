@@ -18,7 +18,7 @@ from beam_datasets.display.values import value_text
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.features import Audio, FeatureConnector, FeaturesDict, Image, LabeledImage, Video
 from beam_datasets.features.base import STRING
-from beam_datasets.features.sequence import below, display_names, leaves_with_features
+from beam_datasets.features.sequence import display_names, iter_nested_features, leaves_with_features
 
 _PIXELS = 96  # length of the longer side of a thumbnail
 _MAX_IMAGES = 4  # images shown of a value
@@ -154,7 +154,7 @@ def features_table(features: FeatureConnector) -> Html:
             "text" if getattr(child, "dtype", None) == STRING else getattr(child, "dtype", ""),
             _truncate_description(getattr(getattr(child, "doc", None), "desc", None) or ""),
         ]
-        for path, _, child in list(below(features))[:_MAX_FEATURES]
+        for path, _, child in list(iter_nested_features(features))[:_MAX_FEATURES]
     ]
     return table(["feature", "class", "shape", "dtype", "description"], rows)
 

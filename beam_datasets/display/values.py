@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from beam_datasets.display.text import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
-from beam_datasets.features.sequence import innermost, leaves_with_features
+from beam_datasets.features.sequence import leaves_with_features, strip_sequences
 
 _SHOWN = 8  # numbers of an array
 _MIN_WIDTH = 20  # characters of a value, however long its name is
@@ -31,7 +31,7 @@ def feature_at(feature: FeatureConnector | None, path: str) -> FeatureConnector 
     >>> feature_at(FeaturesDict({"a": {"b": ClassLabel(num_classes=2)}}), "a/b")
     ClassLabel(shape=(), dtype=int64, num_classes=2)
     """
-    inner = innermost(feature)
+    inner = strip_sequences(feature)
     if not path or not isinstance(inner, FeaturesDict):
         return None if path else inner
     below = [name for name in inner if path == name or path.startswith(f"{name}/")]

@@ -37,7 +37,7 @@ from beam_datasets.exporting.writing import (
 from beam_datasets.features.class_label import parse_names
 from beam_datasets.features.schema import Struct, schema_of
 from beam_datasets.features.sequence import record_name
-from beam_datasets.features.stored_files import file_check
+from beam_datasets.features.stored_files import damage_finder
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 from beam_datasets.generate.progress import watch
@@ -255,7 +255,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
 
 def _checking_media(make: Make, features: Any) -> Make:
     """Returns a function to what is written of records, which refuses damaged images and sounds."""
-    check = file_check(features)
+    check = damage_finder(features)
     if check is None:
         return make
 

@@ -23,11 +23,11 @@ from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.extras import framework
 from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
-from beam_datasets.features.stored_files import as_columns
-from beam_datasets.formats.example import keep
+from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
+from beam_datasets.features.stored_files import to_column_features
+from beam_datasets.formats.example import filter_entries
 from beam_datasets.intake.sound_layout import ending_of_sound
 from beam_datasets.metadata.names import FilenameTemplate
 from beam_datasets.native import crc32c
@@ -99,7 +99,7 @@ class Format:
 
 def decoder_of(features: Any) -> ColumnarDecoder:
     """Returns the decoder of examples with images and sound as they are stored."""
-    return ColumnarDecoder(chosen(as_columns(features)))
+    return ColumnarDecoder(select_decoded(to_column_features(features)))
 
 
 class Output(io.RawIOBase):
@@ -171,7 +171,9 @@ def json_converter(column: Column, name: str = "") -> Convert:
         return lambda value: {key: convert(value[key]) for key, convert in fields}
     if isinstance(column, Items):
         item = json_converter(column.item, name)
-        return numbers_json if is_number(column.item) else lambda value: [item(part) for part in items_of(value, name)]
+        return (
+            numbers_json if is_number(column.item) else lambda value: [item(part) for part in split_items(value, name)]
+        )
     is_numeric, is_text = column.is_numeric, column.kind == "text"
 
     def convert(value: Any) -> Any:
@@ -182,7 +184,7 @@ def json_converter(column: Column, name: str = "") -> Convert:
             return numbers_json(np.asarray(value))
         if not isinstance(value, bytes):
             return [convert(part) for part in value]
-        return text_of(value, name) if is_text else {"b64": base64.b64encode(value).decode()}
+        return decode_text(value, name) if is_text else {"b64": base64.b64encode(value).decode()}
 
     return convert
 
@@ -238,7 +240,7 @@ class ArrayRecord(Format):
 
     def maker(self, features: Any, schema: Struct, names: Collection[bytes] | None) -> Make:
         """Returns the function to records of the exported features; see `Format.maker`."""
-        return list if names is None else lambda records: [keep(record, names) for record in records]
+        return list if names is None else lambda records: [filter_entries(record, names) for record in records]
 
     def write(self, blocks: Iterator[Any], schema: Struct, out: Output, split: str, start: int) -> None:
         """Writes a shard, by way of this machine's directory for temporary files."""

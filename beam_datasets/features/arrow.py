@@ -1,12 +1,12 @@
-"""The mapping of features to Arrow: the types of columns, and arrays of their values.
+"""Mapping of features to Arrow: the types of columns, and arrays of their values.
 
 The schema follows from the features, not from the values:
 
     numbers, bool      the same types
     ClassLabel         int64, or string for the names
     Text               string (UTF-8)
-    images, sound      struct<bytes: binary, path: string>, the bytes as they are stored
-    arrays             lists, of a fixed size where the shape is fixed
+    images, sound      struct<bytes: binary, path: string>, with the bytes of the stored file
+    arrays             lists, of a fixed size if the shape is fixed
     sequences          lists; of dicts: lists of structs
     dicts              structs
 
@@ -23,20 +23,25 @@ import numpy as np
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features.base import STRING
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.schema import Column, Items, Struct, Values, is_number, items_of, text_of
+from beam_datasets.features.schema import Column, Items, Struct, Values, decode_text, is_number, split_items
 
 _MAX_STRING_BYTES = (1 << 31) - 1  # bytes of an array with offsets of 32 bits
 
 
 def arrow_schema(pa: Any, schema: Struct) -> Any:
-    """Returns the schema of a table; its metadata contain the features for Hugging Face's datasets."""
+    """Returns the Arrow schema of a table; its metadata contain the features for Hugging Face's datasets.
+
+    Args:
+        pa: the module pyarrow.
+        schema: the columns of the table.
+    """
     fields = [pa.field(name, arrow_type(pa, column)) for name, column in schema.fields.items()]
-    features = {name: _hugging_face(column) for name, column in schema.fields.items()}
+    features = {name: _describe_for_hugging_face(column) for name, column in schema.fields.items()}
     return pa.schema(fields, {"huggingface": json.dumps({"info": {"features": features}})})
 
 
 def arrow_type(pa: Any, column: Column) -> Any:
-    """Returns the Arrow type of a column."""
+    """Returns the Arrow type of a column; `pa` is the module pyarrow."""
     if isinstance(column, Struct):
         return pa.struct([(name, arrow_type(pa, field)) for name, field in column.fields.items()])
     if isinstance(column, Items):
@@ -45,13 +50,13 @@ def arrow_type(pa: Any, column: Column) -> Any:
         return pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     strings = {"text": pa.string(), "name": pa.string(), "binary": pa.binary()}
     kind = pa.from_numpy_dtype(_numpy_dtype(column.dtype)) if column.is_numeric else strings[column.kind]
-    for length in reversed(_lengths(column)):
+    for length in reversed(_list_lengths(column)):
         kind = pa.list_(kind, length) if length else pa.list_(kind)
     return kind
 
 
-def _lengths(column: Values) -> tuple[int | None, ...]:
-    """Returns the lengths of nested lists; None for any length.
+def _list_lengths(column: Values) -> tuple[int | None, ...]:
+    """Returns the lengths of the nested Arrow lists of a column of arrays, outer ones first; None for any length.
 
     The first length of an optional column is None: pyarrow cannot read a missing list of a fixed size from Parquet.
     """
@@ -59,23 +64,23 @@ def _lengths(column: Values) -> tuple[int | None, ...]:
 
 
 def _numpy_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Returns a dtype, or float32 for one that is not NumPy's own (bfloat16)."""
+    """Returns the dtype of the Arrow column for a dtype: float32 for bfloat16, the same for NumPy's own dtypes."""
     return np.dtype(np.float32) if dtype.kind == "V" else dtype
 
 
-def _hugging_face(column: Column) -> Any:
-    """Returns the description of a column in the metadata of Hugging Face's datasets."""
+def _describe_for_hugging_face(column: Column) -> Any:
+    """Returns the JSON value that describes a column in the metadata of Hugging Face's datasets."""
     if isinstance(column, Struct):
-        return {name: _hugging_face(field) for name, field in column.fields.items()}
+        return {name: _describe_for_hugging_face(field) for name, field in column.fields.items()}
     if isinstance(column, Items):
-        return [_hugging_face(column.item)]
+        return [_describe_for_hugging_face(column.item)]
     if column.is_file:
         return {"_type": column.kind.capitalize()}
     if column.kind == "label" and column.names:
         return {"names": list(column.names), "_type": "ClassLabel"}
     name = _numpy_dtype(column.dtype).name if column.is_numeric else "binary" if column.kind == "binary" else "string"
     feature: Any = {"dtype": name, "_type": "Value"}
-    for length in reversed(_lengths(column)):
+    for length in reversed(_list_lengths(column)):
         feature = {"feature": feature, "length": length, "_type": "Sequence"} if length else [feature]
     return feature
 
@@ -115,9 +120,9 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
         return pa.StructArray.from_arrays([files, paths], ["bytes", "path"], mask=files.is_null())
     kind = arrow_type(pa, column)
     if not isinstance(values, np.ndarray) or values.dtype == STRING or 0 in values.shape[1:]:
-        plain = list(values) if _is_plain(column) else [_plain(column, value, name) for value in values]
+        items = list(values) if _is_arrow_ready(column) else [_to_arrow_value(column, value, name) for value in values]
         try:
-            return _strings(pa, plain, kind) if set(map(type, plain)) == {bytes} else pa.array(plain, kind)
+            return _build_string_array(pa, items, kind) if set(map(type, items)) == {bytes} else pa.array(items, kind)
         except pa.ArrowInvalid:
             for value in values:
                 _check_text(column, value, name)  # raises the error that names the feature
@@ -131,8 +136,13 @@ def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
     return array.cast(kind)
 
 
-def _strings(pa: Any, values: list[bytes], kind: Any) -> Any:
-    """Returns the array of strings. It copies them once; `pa.array` would grow its memory repeatedly.
+def _build_string_array(pa: Any, values: list[bytes], kind: Any) -> Any:
+    """Returns the Arrow array of strings, with one copy of the bytes; `pa.array` would grow its memory repeatedly.
+
+    Args:
+        pa: the module pyarrow.
+        values: the strings.
+        kind: the Arrow type, string or binary.
 
     Raises:
         ArrowInvalid: a text is not UTF-8.
@@ -146,8 +156,8 @@ def _strings(pa: Any, values: list[bytes], kind: Any) -> Any:
     return array
 
 
-def _is_plain(column: Column) -> bool:
-    """Returns whether `pa.array` accepts the values unchanged: numbers of NumPy's own dtypes, and bytes."""
+def _is_arrow_ready(column: Column) -> bool:
+    """Returns whether `pa.array` accepts the values of a column unchanged: numbers of NumPy's dtypes, and bytes."""
     if not isinstance(column, Values) or column.shape:
         return False
     return column.kind in ("text", "binary") or (column.is_numeric and column.dtype.kind != "V")
@@ -159,42 +169,58 @@ def _have_one_shape(values: Any) -> bool:
     return len(shapes) == 1 and None not in shapes
 
 
-def _plain(column: Column, value: Any, name: str) -> Any:
-    """Returns a value as `pa.array` accepts it: dicts, lists, and arrays of one dimension."""
+def _to_arrow_value(column: Column, value: Any, name: str) -> Any:
+    """Returns a value in a form that `pa.array` accepts: dicts, lists, and arrays of one dimension.
+
+    Args:
+        column: the column of the value.
+        value: a decoded value; None if it is missing.
+        name: the name of the feature, for errors.
+    """
     if value is None:
         return None
     if isinstance(column, Struct):
-        return {key: _plain(field, value[key], join(name, key)) for key, field in column.fields.items()}
+        return {key: _to_arrow_value(field, value[key], join(name, key)) for key, field in column.fields.items()}
     if isinstance(column, Items):
         if is_number(column.item):
             return _as_numpy_dtype(np.asarray(value))
-        return [_plain(column.item, item, name) for item in items_of(value, name)]
+        return [_to_arrow_value(column.item, item, name) for item in split_items(value, name)]
     if column.is_file:
         return {"bytes": value, "path": None}
     if column.kind == "name":
         return None if value < 0 else column.names[value]
-    return _nested(_as_numpy_dtype(np.asarray(value))) if column.is_numeric or column.shape else value
+    return _to_nested_lists(_as_numpy_dtype(np.asarray(value))) if column.is_numeric or column.shape else value
 
 
 def _check_text(column: Column, value: Any, name: str) -> None:
-    """Raises a FeatureValueError that names the feature, if a text of a value is not UTF-8."""
+    """Checks that all texts in a value are UTF-8.
+
+    Args:
+        column: the column of the value.
+        value: a decoded value; None if it is missing.
+        name: the name of the feature.
+
+    Raises:
+        FeatureValueError: a text is not UTF-8; the message begins with the name.
+    """
     if value is None:
         return
     if isinstance(column, Struct):
         for key, field in column.fields.items():
             _check_text(field, value[key], join(name, key))
     elif isinstance(column, Items):
-        for item in items_of(value, name):
+        for item in split_items(value, name):
             _check_text(column.item, item, name)
     elif column.kind == "text":
         for text in [value] if isinstance(value, bytes) else np.ravel(value):
-            text_of(text, name)
+            decode_text(text, name)
 
 
-def _nested(array: Any) -> Any:
-    return list(map(_nested, array)) if array.ndim > 1 else array[()]
+def _to_nested_lists(array: Any) -> Any:
+    """Returns an array as nested lists of arrays of one dimension; a scalar for an array of shape ()."""
+    return list(map(_to_nested_lists, array)) if array.ndim > 1 else array[()]
 
 
 def _as_numpy_dtype(array: Any) -> Any:
-    """Returns an array with a dtype of NumPy's own."""
+    """Returns an array with one of NumPy's own dtypes: bfloat16 is converted to float32."""
     return array.astype(_numpy_dtype(array.dtype), copy=False)

@@ -1,4 +1,4 @@
-"""Audio: samples of sound."""
+"""Audio: samples of sound, stored as numbers or as sound files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from beam_datasets.features.base import (
     FeatureConnector,
     Json,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -43,19 +43,20 @@ class Audio(Leaf):
     """Samples of sound. Decodes to an array of shape (samples,) or (samples, channels).
 
     Takes an array or a list of samples; or a WAV, FLAC, OGG, MP3 or AIFF file as a path, an open file or bytes, which
-    soundfile reads. Samples of files are not scaled: those of a 16-bit file are -32768 to 32767, also as floats, and so
-    are those of OGG and MP3; those of a file of floats need a dtype of floats.
+    soundfile reads. Samples of files are not scaled: samples of 16-bit, OGG and MP3 files are -32768 to 32767, also if
+    the dtype is one of floats. A file of floats needs a dtype of floats.
 
     Attributes:
-        file_format: the format of files, as ffmpeg calls it; a file of another format is an error. None for any.
-        shape: (samples,) or (samples, channels); the number of samples may be None. A file of other channels is an
-            error, and with `lazy_decode` its channels are mixed when it is decoded.
+        file_format: the format of files, by its name in ffmpeg; a file of another format is an error. None for any.
+        shape: (samples,) or (samples, channels); the number of samples may be None. A file with another number of
+            channels is an error; with `lazy_decode`, its channels are mixed when it is decoded.
         dtype: the dtype of the samples.
-        sample_rate: samples a second; a file of another rate is an error. None for any.
-        encoding: how samples are stored, see `Encoding`; with one, arrays must come from files.
-        doc: what it means.
-        allow_rounding: whether samples that the dtype does not hold exactly are rounded, of floats; see `Tensor`.
-        lazy_decode: store files as they are, after they were read once to check them, and read them when decoding.
+        sample_rate: samples per second; a file with another rate is an error. None for any.
+        encoding: the form of the samples in the record; see `Encoding`. With an encoding other than NONE, values must
+            be files, not arrays.
+        doc: the documentation of the feature.
+        allow_rounding: whether samples that a dtype of floats does not hold exactly are rounded; see `Tensor`.
+        lazy_decode: whether files are stored unchanged, after a check that they decode, and decoded when read.
     """
 
     file_format: str | None = field(default=None, kw_only=True)
@@ -72,9 +73,9 @@ class Audio(Leaf):
         super().__post_init__()
         encoding = to_member(Encoding, self.encoding.lower() if isinstance(self.encoding, str) else self.encoding)
         shape = to_shape(self.shape)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
-        self._set(lazy_decode=boolean("lazy_decode", self.lazy_decode))
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(shape=shape, dtype=to_dtype(self.dtype), encoding=encoding)
+        self._set_fields(lazy_decode=boolean("lazy_decode", self.lazy_decode))
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if len(shape) not in (1, 2):
             raise ValueError(f"the shape of audio is (samples,) or (samples, channels), not {shape}")
         if self.lazy_decode and self.file_format == "flac" and dtype_name(self.dtype) not in _FLAC_DTYPES:
@@ -85,29 +86,30 @@ class Audio(Leaf):
 
     @property
     def samples(self) -> Tensor:
-        """The samples as a tensor."""
+        """The Tensor that stores the samples, if files are not stored."""
         return Tensor(shape=self.shape, dtype=self.dtype, encoding=self.encoding, allow_rounding=self.allow_rounding)
 
     @property
     def file_kind(self) -> str | None:
-        """Returns 'audio' if files are stored as they are."""
+        """'audio' if sound files are stored unchanged (`lazy_decode`); None otherwise."""
         return "audio" if self.lazy_decode else None
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def codec(self, path: str) -> Codec:
-        """Returns how audio is packed: as its samples, or as a file."""
+        """Returns the conversion between sound and a list of samples, or of one file; `path` is for errors."""
         if self.lazy_decode:
             return one_value_codec(
-                lambda value: self._checked_file(value, path), lambda data: self._decode(data, path), path
+                lambda value: self._read_checked_file(value, path), lambda data: self._decode(data, path), path
             )
-        inner = self.samples.codec(path)
+        samples_codec = self.samples.codec(path)
         pack_samples = replace(self.samples, encoding=Encoding.NONE).codec(path).pack
 
         def pack(value: Any) -> Any:
+            """Returns the values of the list for samples or a sound file."""
             if not isinstance(value, (list, tuple, np.ndarray)):
-                data, name = _file(value, path)
-                return inner.pack(self._samples(self._read(data, name, path), path))
+                data, name = _read_content(value, path)
+                return samples_codec.pack(self._convert_samples(self._read_sound(data, name, path), path))
             if self.encoding is not Encoding.NONE:
                 raise FeatureValueError(
                     f"{path}: samples of an Audio with an encoding must come from a file, not an array"
@@ -116,25 +118,43 @@ class Audio(Leaf):
                 value = list(value) if value.dtype != self.dtype else value  # samples of fewer bits fit
             return pack_samples(value)
 
-        return replace(inner, pack=pack, pack_many=None)
+        return replace(samples_codec, pack=pack, pack_many=None)
 
-    def _checked_file(self, value: Any, path: str) -> bytes:
-        """Returns the bytes of a file that decodes."""
-        data, name = _file(value, path)
+    def _read_checked_file(self, value: Any, path: str) -> bytes:
+        """Returns the bytes of a sound file, after checking that it decodes and fits the feature.
+
+        Args:
+            value: the file, as bytes, a path or an open file.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureError: the file does not decode or does not fit the feature.
+        """
+        data, name = _read_content(value, path)
         is_any_length = self.shape[0] is None
         if isinstance(data, CheckedSound) and is_any_length and np.can_cast(data.info.dtype, self.dtype):
-            self._check(data.info, name, path)
+            self._check_info(data.info, name, path)
         else:
-            self._samples(self._read(data, name, path, may_mix=True), path)
+            self._convert_samples(self._read_sound(data, name, path, may_mix=True), path)
         return data if type(data) is bytes else bytes(data)
 
-    def _read(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
-        """Returns the content of a file that fits the feature; `may_mix` allows other channels."""
+    def _read_sound(self, data: bytes, name: str, path: str, *, may_mix: bool = False) -> Sound:
+        """Returns the samples and properties of a sound file, after checking its format, rate and channels.
+
+        Args:
+            data: the content of the file.
+            name: the file, such as "the sound 'a.wav'", for errors.
+            path: the feature, for errors.
+            may_mix: whether any number of channels is allowed.
+
+        Raises:
+            FeatureValueError: the file is damaged or does not fit the feature.
+        """
         try:
             sound = read_sound(data)
         except InputError as error:
             raise FeatureValueError(f"{path}: {name}: {error}") from error
-        self._check(sound.info, name, path)
+        self._check_info(sound.info, name, path)
         channels = self._channels
         if not may_mix and channels not in (None, sound.info.channels):
             raise FeatureValueError(
@@ -143,8 +163,17 @@ class Audio(Leaf):
             )
         return sound
 
-    def _check(self, info: SoundInfo, name: str, path: str) -> None:
-        """Raises FeatureValueError if a file has another rate or format than the feature."""
+    def _check_info(self, info: SoundInfo, name: str, path: str) -> None:
+        """Checks the format and the sample rate of a sound file.
+
+        Args:
+            info: the properties of the file.
+            name: the file, such as "the sound 'a.wav'", for errors.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureValueError: the file has another format or rate than the feature.
+        """
         kind = kind_of_format(self.file_format)
         if kind not in (None, info.kind):
             raise FeatureValueError(
@@ -162,8 +191,8 @@ class Audio(Leaf):
         """The number of channels; None for any."""
         return self.shape[1] if len(self.shape) == 2 else 1
 
-    def _samples(self, sound: Sound, path: str) -> NDArray[Any]:
-        """Returns the samples of a file in the dtype and shape of the feature."""
+    def _convert_samples(self, sound: Sound, path: str) -> NDArray[Any]:
+        """Returns the samples of a sound file in the dtype and shape of the feature; other channels are mixed."""
         samples, channels = sound.samples, self._channels
         if samples.dtype.kind == "f" and self.dtype.kind in "biu":
             raise FeatureValueError(
@@ -171,7 +200,7 @@ class Audio(Leaf):
                 f"dtype=np.{samples.dtype}"
             )
         if channels not in (None, samples.shape[1]):
-            samples = _mixed(samples, channels or 1, path)
+            samples = _mix_channels(samples, channels or 1, path)
         if np.can_cast(samples.dtype, self.dtype):
             samples = samples.astype(self.dtype, copy=False)
         else:
@@ -181,32 +210,35 @@ class Audio(Leaf):
         return samples
 
     def _decode(self, data: bytes, path: str) -> NDArray[Any]:
-        """Returns the samples of a stored file, whatever its rate is: the features of others declare it at will."""
+        """Returns the samples of a stored sound file. Its rate is not checked, as other datasets declare any rate."""
         try:
             sound = read_sound(data)
         except InputError as error:
             raise FeatureValueError(f"{path}: {error}") from error
-        return self._samples(sound, path)
+        return self._convert_samples(sound, path)
 
     def stored(self) -> FeatureConnector:
-        """Returns the connector of the samples as they are stored, or of the file's bytes."""
+        """Returns the connector of the stored form: of the samples, or with `lazy_decode` of the file's bytes."""
         return Tensor(shape=(), dtype=STRING) if self.lazy_decode else self.samples.stored()
 
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'audio', shape, dtype, encoding, and what else was given."""
+        """Returns the key 'audio', and a dict of shape, dtype, encoding, and other options that are set."""
         rate = str(self.sample_rate or "")
         return "audio", {
             "shape": shape_to_json(self.shape),
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).name,
-            **if_set(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
+            **drop_unset(fileFormat=self.file_format, sampleRate=rate, lazyDecode=self.lazy_decode),
         }
 
     @classmethod
     def from_content(cls, content: Json) -> Audio:
-        """Returns the Audio with this content, of any dtype: published datasets have what was allowed then."""
+        """Returns the Audio of `content`, the second value of `content_json`.
+
+        The dtype is not checked against the format, as older versions allowed more dtypes.
+        """
         audio = cls(
             file_format=content.get("fileFormat") or None,
             shape=shape_from_json(content.get("shape")),
@@ -214,15 +246,23 @@ class Audio(Leaf):
             sample_rate=int_from_json(content.get("sampleRate")),
             encoding=content.get("encoding") or Encoding.NONE,
         )
-        audio._set(lazy_decode=bool(content.get("lazyDecode")))
+        audio._set_fields(lazy_decode=bool(content.get("lazyDecode")))
         return audio
 
     def __repr__(self) -> str:
         return f"Audio(shape={self.shape}, dtype={dtype_name(self.dtype)})"
 
 
-def _file(value: Any, path: str) -> tuple[bytes, str]:
-    """Returns the bytes of an audio file, and its name for errors."""
+def _read_content(value: Any, path: str) -> tuple[bytes, str]:
+    """Returns the content of a sound file, and a text that names it in errors.
+
+    Args:
+        value: the file, as bytes, a path or an open file.
+        path: the feature, for errors.
+
+    Raises:
+        FeatureError: the value is not a file, or the file cannot be read.
+    """
     if isinstance(value, bytes):
         return value, "the sound"
     if isinstance(value, (str, os.PathLike)):
@@ -234,10 +274,16 @@ def _file(value: Any, path: str) -> tuple[bytes, str]:
     )
 
 
-def _mixed(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:
-    """Returns samples with another number of channels, by the rules of pydub, which TFDS mixes by.
+def _mix_channels(samples: NDArray[Any], channels: int, path: str) -> NDArray[Any]:
+    """Returns samples with another number of channels, by the rules of pydub, which TFDS uses.
 
-    One channel is repeated; of two, the mean is taken and rounded down; of more, each is divided and rounded down.
+    One channel is repeated. Two channels of integers become their mean, rounded down. More channels are each divided by
+    their number, rounded down, and added.
+
+    Args:
+        samples: the samples, of shape (samples, channels).
+        channels: the number of channels of the result; 1 unless `samples` has one channel.
+        path: the feature, for errors.
     """
     number = samples.shape[1]
     if number == 1:

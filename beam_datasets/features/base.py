@@ -1,4 +1,9 @@
-"""What every feature connector has: documentation, JSON, label files, and functions that encode and decode."""
+"""Base class of feature connectors: documentation, JSON, label files, and functions that encode and decode.
+
+A *record* is a serialized tf.train.Example: lists of bytes, float32 or int64 by name. In the signatures, `name` is the
+name of a feature in the record, such as `objects/label`; `path` is this name for errors; and `rank` is the number of
+sequences around the feature: 0 for a feature of the example itself, 1 for the feature of the items of a sequence.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ E = TypeVar("E", bound=Enum)
 Shape: TypeAlias = "tuple[int | None, ...]"
 Json: TypeAlias = "dict[str, Any]"
 Stored: TypeAlias = "list[bytes] | NDArray[Any]"
-"""The values of one list of a record."""
+"""The values of one list of a record: a list of bytes, or an array of float32 or int64 of shape (n,)."""
 
 Items: TypeAlias = "list[Any] | tuple[Any, ...] | NDArray[Any]"
 """The items of a sequence."""
@@ -37,22 +42,22 @@ Lists: TypeAlias = "dict[str, Any]"
 """The lists of a record, by name: a list of bytes, or an array of float32 or int64; None if the record lacks it."""
 
 Encode: TypeAlias = "Callable[[Any], bytes]"
-"""From a feature's value to its map entries, in the byte order of their names."""
+"""A function from the value of a feature to its serialized map entries, in the byte order of their names."""
 
 Decode: TypeAlias = "Callable[[Lists], Any]"
-"""From the lists of a feature in a record to its value."""
+"""A function from the lists of a record by name, of which it uses those of one feature, to the feature's value."""
 
 CLASS_PREFIX = "tensorflow_datasets.core.features."
-"""What the names of all connectors begin with in features.json, which TFDS reads too."""
+"""Prefix of the class names in features.json; it is that of TFDS, which can read the file too."""
 
 
 @dataclass(frozen=True)
 class Documentation:
-    """What a feature means, for people.
+    """Documentation of a feature, for people.
 
     Attributes:
-        desc: a sentence or a few.
-        value_range: the values it takes, in words.
+        desc: the meaning of the feature, one or a few sentences.
+        value_range: the range of its values, in words.
     """
 
     desc: str | None = None
@@ -73,10 +78,14 @@ DocArg: TypeAlias = "str | Documentation | None"
 
 @dataclass(frozen=True, repr=False)
 class FeatureConnector(abc.ABC):
-    """One field of an example: which values it takes, and how they are stored in a record.
+    """One field of an example: its values, and the lists of a record that store them.
 
-    Connectors are immutable and compare by value; `compile_encoder` and `compile_decoder` make functions of a tree.
-    Each has a `shape` and a `dtype`: those of decoded values, and for composite features nests of their parts'.
+    Connectors are immutable and compare by value. `compile_encoder` and `compile_decoder` make functions from a tree of
+    connectors. Each connector has a `shape` and a `dtype`: the shape and dtype of decoded values, or for several
+    features, dicts of shapes and dtypes by name.
+
+    Attributes:
+        doc: the documentation of the feature.
     """
 
     doc: DocArg = field(default=None, kw_only=True, compare=False)
@@ -85,31 +94,31 @@ class FeatureConnector(abc.ABC):
     """The class's name in features.json, without `CLASS_PREFIX`."""
 
     def __post_init__(self) -> None:
-        self._set(doc=Documentation.of(self.doc))
+        self._set_fields(doc=Documentation.of(self.doc))
 
-    def _set(self, **values: Any) -> None:
-        """Sets fields of a new instance: the arguments, normalised."""
+    def _set_fields(self, **values: Any) -> None:
+        """Sets fields of a new, frozen instance: the values are the constructor's arguments, normalised."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _with(self, **values: Any) -> Self:
-        """Returns a copy with other values of some fields."""
+    def _copy_with(self, **values: Any) -> Self:
+        """Returns a copy of the connector in which the named fields have other values."""
         other = copy.copy(self)
-        other._set(**values)
+        other._set_fields(**values)
         return other
 
     @property
     def documentation(self) -> Documentation:
-        """What the feature means."""
+        """The documentation of the feature."""
         return Documentation.of(self.doc)
 
     def with_doc(self, doc: DocArg) -> FeatureConnector:
-        """Returns the same feature with other documentation."""
-        return self._with(doc=Documentation.of(doc))
+        """Returns a copy of the feature with other documentation; see `Documentation.of` for `doc`."""
+        return self._copy_with(doc=Documentation.of(doc))
 
     @property
     def file_kind(self) -> str | None:
-        """'image' or 'audio' if each value is stored as the bytes of such a file."""
+        """'image' or 'audio' if each value is stored as the bytes of an image or audio file; None otherwise."""
         return None
 
     # ------------------------------------------------------------------------------------------------ JSON and labels
@@ -120,7 +129,7 @@ class FeatureConnector(abc.ABC):
         return CLASS_PREFIX + self.PATH
 
     def to_json(self) -> Json:
-        """Returns the node of features.json for this connector and all below it."""
+        """Returns the JSON object of this connector in features.json, including the connectors that it contains."""
         key, content = self.content_json()
         node: Json = {"pythonClassName": self.python_class_name, key: content}
         if self.documentation.desc:
@@ -131,23 +140,34 @@ class FeatureConnector(abc.ABC):
 
     @abc.abstractmethod
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key and the value of what features.json says of this connector alone."""
+        """Returns the key and the value of the part of `to_json()` that depends on the class of the connector.
+
+        For example, ('tensor', {'dtype': 'int64', 'encoding': 'none', 'shape': {}}) for an integer.
+        """
 
     @classmethod
     def from_content(cls, content: Json) -> FeatureConnector:
-        """Builds the connector from the content that `content_json` returned; for classes that features.json names."""
+        """Builds the connector from `content`, the value that `content_json` returned.
+
+        Raises:
+            NotImplementedError: the class is never named in features.json.
+        """
         raise NotImplementedError(f"no connector is saved as a {cls.__name__}")
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the texts of the label files below this feature, by file name; `prefix` is the feature's own name."""
+        """Returns the texts of the label files of this feature and of the features that it contains, by file name.
+
+        Args:
+            prefix: the feature's own name, with which the file names begin; '' for the top.
+        """
         return {}
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeatureConnector:
-        """Returns the same feature with the label names that `read` finds.
+        """Returns a copy of the feature with the class names of its label files.
 
         Args:
-            read: from a file name to the file's text, or to None if the file does not exist.
-            prefix: the feature's own name; '' for the top.
+            read: the function from a file name to the file's text; it returns None if the file does not exist.
+            prefix: the feature's own name, with which the file names begin; '' for the top.
         """
         return self
 
@@ -155,80 +175,91 @@ class FeatureConnector(abc.ABC):
 
     @classmethod
     def is_overridden(cls) -> bool:
-        """Returns whether the class has its own `encode_example` or `decode_example`: it is a user's."""
+        """Returns whether a user's subclass overrides `encode_example`, `decode_example` or `decode_example_np`."""
         methods = ("encode_example", "decode_example", "decode_example_np")
         return any(getattr(cls, name) is not getattr(FeatureConnector, name) for name in methods)
 
     def encode_example(self, value: Any) -> Any:
-        """Returns what is stored of a value: bytes of an image, the index of a class; a dict of a FeaturesDict.
+        """Returns the stored form of a value: the bytes of an image, the index of a class; a dict for a FeaturesDict.
 
-        It is what `decode.SkipDecoding` yields. A user's subclass may override the method; then its connector encodes
-        what the method returns, so `super().encode_example(value)` returns the value itself (see `features.wrapped`).
-        For many examples, `compile_encoder` is faster.
+        `decode.SkipDecoding` yields this form. A user's subclass may override the method; then its connector encodes
+        the result, so `super().encode_example(value)` returns the value itself (see `features.wrapped`). For many
+        examples, `compile_encoder` is faster.
 
         Raises:
             FeatureError: the value does not fit the feature.
         """
-        from beam_datasets.features.compiler import stored_form
+        from beam_datasets.features.compiler import encode_to_stored
 
-        return value if self.is_overridden() else stored_form(self, value)
+        return value if self.is_overridden() else encode_to_stored(self, value)
 
     def decode_example(self, stored: Any) -> Any:
-        """Returns the value of what is stored, as NumPy's: what `encode_example` does the reverse of.
+        """Returns the NumPy value of a stored form, the inverse of `encode_example`.
 
-        Of a user's subclass it gets what its connector decoded.
+        A user's subclass may override the method; then `stored` is the value that its base class decoded.
 
         Raises:
-            FeatureError: it is not the stored form of a value.
+            FeatureError: `stored` is not the stored form of a value.
         """
-        from beam_datasets.features.compiler import value_of
+        from beam_datasets.features.compiler import decode_stored
 
-        return stored if self.is_overridden() else value_of(self, stored)
+        return stored if self.is_overridden() else decode_stored(self, stored)
 
     def decode_example_np(self, stored: Any) -> Any:
-        """Returns `decode_example`, whose values are NumPy's, by the name that TensorFlow Datasets has for that."""
+        """Returns `decode_example(stored)`: the name of TensorFlow Datasets for decoding to NumPy values."""
         return self.decode_example(stored)
 
     def get_tensor_info(self) -> Any:
-        """Returns the `TensorInfo` of values: shape and dtype; of several features a dict."""
+        """Returns the `TensorInfo` (shape and dtype) of decoded values; a dict of them by name for several features."""
         from beam_datasets.features.wrapped import tensor_info
 
         return tensor_info(self)
 
     def get_serialized_info(self) -> Any:
-        """Returns the `TensorInfo` of what is stored; of several features a dict."""
+        """Returns the `TensorInfo` of the stored form; a dict of them by name for several features."""
         return self.stored().get_tensor_info()
 
     @property
     def np_dtype(self) -> Any:
-        """The dtype of values, or a dict of these: `dtype` by the name that TensorFlow Datasets has for NumPy's."""
+        """The same as `dtype`, by its name in TensorFlow Datasets: the dtype of values, or a dict of dtypes by name."""
         return dtype_of(self)
 
     @property
     def numpy_dtype(self) -> Any:
-        """The same by its older name."""
+        """The same as `dtype`, by an older name of TensorFlow Datasets."""
         return dtype_of(self)
 
     @abc.abstractmethod
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the features that store a feature called `name`, below `rank` sequences, in lists of their own.
+        """Returns the leaves of the feature: the connectors that each store their values in lists of their own.
 
-        Each with its name in the record and the number of sequences around it; see `leaf.Leaf.own_lists`.
+        Each leaf is a tuple of its name in the record, its connector, and the number of sequences around it. For
+        example, [('box/a', <connector of a>, 1)] for the feature {'a': np.int64} with the name 'box' and rank 1.
+
+        Args:
+            name: the name of this feature in the record.
+            rank: the number of sequences around this feature.
         """
 
     def lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Kind | None], ...]:
-        """Returns name and kind of the lists in the record of a feature called `name`; None if it is not known."""
+        """Returns the name and kind ('bytes', 'float' or 'int64') of each list that stores the feature in a record.
+
+        For example, (('a', 'int64'),) for an integer with the name 'a'. The kind is None if it is not known.
+        """
         return tuple(pair for path, leaf, levels in self.leaves(name, rank) for pair in leaf.own_lists(path, levels))
 
     def wire_names(self, name: str) -> tuple[str, ...]:
-        """Returns the names in the record of a feature called `name`."""
+        """Returns the names of the lists that store the feature in a record; `name` is the name of the feature."""
         return tuple(key for key, _ in self.lists(name))
 
     def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes one value of a feature called `name`.
+        """Returns the function from one value of the feature to its serialized map entries; see `Encode`.
+
+        Args:
+            name: the name of the feature in the record.
 
         Raises:
-            FeatureValueError: values could not be read again.
+            FeatureValueError: two features have the same name in the record, or values could not be read again.
         """
         names = self.wire_names(name)
         check_unique(names, name)
@@ -242,42 +273,63 @@ class FeatureConnector(abc.ABC):
         return encode
 
     def fast_path(self) -> FastPathSpec | None:
-        """Returns which values the native module encodes, if the native module can encode these; see `FastPathSpec`."""
+        """Returns the description of the values that the native module encodes; None if it cannot encode any."""
         return None
 
     @abc.abstractmethod
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes the items of `rank` sequences, or one value for 0; see `RowsEncode`."""
+        """Returns the function that encodes the items of `rank` nested sequences; one value for rank 0.
+
+        See `RowsEncode` for the arguments of the function.
+        """
 
     @abc.abstractmethod
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes one value of a feature called `name`; below `rank` sequences all items."""
+        """Returns the function from the lists of a record to the value of the feature; see `Decode`.
+
+        Args:
+            name: the name of the feature in the record.
+            rank: the number of sequences around the feature; the function then returns all items of these.
+        """
 
     def decoded(self) -> FeatureConnector:
-        """Returns the connector of decoded values, in which each class is one of this package."""
+        """Returns the connector that describes decoded values, in which no class is a user's."""
         return self
 
     @abc.abstractmethod
     def stored(self) -> FeatureConnector:
-        """Returns the connector of the stored form: what `decode.SkipDecoding` yields."""
+        """Returns the connector of the stored form, which `decode.SkipDecoding` yields."""
 
 
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"
-"""From the items of all sequences at one depth (in order) and the row lengths above them, to named map entries."""
+"""A function from the items of nested sequences to (name in the record, serialized map entry) pairs.
+
+Its arguments are the items of all innermost sequences one after the other, and the `Lengths` of the levels above them.
+For [[1, 2], [3]], these are the items [1, 2, 3] and the lengths (array([2, 1]),).
+"""
 
 
 def check_unique(names: Sequence[str], path: str) -> None:
-    """Refuses features that would be stored under the same name."""
+    """Raises FeatureValueError if two of the names are equal: both features would be stored in one list.
+
+    Args:
+        names: the names of lists in the record.
+        path: the feature that contains them, for the error; '' for the top.
+    """
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FeatureValueError(f"{path}: two features are stored as {twice!r}; rename one of them".removeprefix(": "))
+        duplicate = next(name for name in names if names.count(name) > 1)
+        problem = f"two features are stored as {duplicate!r}; rename one of them"
+        raise FeatureValueError(f"{path}: {problem}".removeprefix(": "))
 
 
 def to_shape(shape: Any) -> Shape:
-    """Returns a shape that an argument gives.
+    """Returns the argument `shape` as a tuple; None is a dimension of any length.
+
+    >>> to_shape([None, 2])
+    (None, 2)
 
     Raises:
-        TypeError: it is not a tuple or list of integers and None.
+        TypeError: the argument is not a tuple or list of integers and None.
     """
     if isinstance(shape, str) or not isinstance(shape, Iterable):
         raise TypeError(f"shape: expected a tuple of lengths, such as (3,) or (None, 2), got {shape!r}")
@@ -285,59 +337,62 @@ def to_shape(shape: Any) -> Shape:
 
 
 def to_names(what: str, names: Any) -> list[str]:
-    """Returns names that an argument gives.
+    """Returns the argument `names` as a list of strings.
+
+    Args:
+        what: the name of the argument, for the error.
+        names: an iterable of strings.
 
     Raises:
-        TypeError: it is not a list of texts; a text alone would count as a list of its letters.
+        TypeError: it is not an iterable of strings, or it is one string, which would count as a list of its letters.
     """
-    given = names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{what}: expected a list of names, such as ['a', 'b'], got {given!r}")
-    return given
+    name_list = names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not isinstance(name_list, list) or not all(isinstance(name, str) for name in name_list):
+        raise TypeError(f"{what}: expected a list of names, such as ['a', 'b'], got {name_list!r}")
+    return name_list
 
 
 def to_member(kind: type[E], member: Any) -> E:
-    """Returns the member of an enumeration that an argument gives, as such or by its value.
+    """Returns the member of the enumeration `kind` that an argument gives: the member itself, or its value.
 
     Raises:
-        ValueError: it is not one of them.
+        ValueError: the argument is neither a member nor the value of one.
     """
     try:
         return kind(member)
     except ValueError:
-        known = [each.value for each in kind]
-        hint = did_you_mean(member, known)
-        raise ValueError(f"{kind.__name__}: expected one of {', '.join(known)}, got {member!r}.{hint}") from None
+        values = [each.value for each in kind]
+        hint = did_you_mean(member, values)
+        raise ValueError(f"{kind.__name__}: expected one of {', '.join(values)}, got {member!r}.{hint}") from None
 
 
 def shape_of(feature: FeatureConnector) -> Any:
-    """Returns the shape of a feature's values."""
+    """Returns the shape of a feature's decoded values; a dict of shapes by name for several features."""
     return feature.shape  # type: ignore[attr-defined]
 
 
 def has_one_shape(feature: FeatureConnector) -> bool:
-    """Returns whether all values of a feature have the same shape, so that those of a sequence are one array."""
+    """Returns whether all values of a feature have the same shape, so that the items of a sequence make one array."""
     shape = shape_of(feature)
     return isinstance(shape, dict) or (shape is not None and None not in shape)
 
 
 def dtype_of(feature: FeatureConnector) -> Any:
-    """Returns the dtype of a feature's values."""
+    """Returns the NumPy dtype of a feature's decoded values; a dict of dtypes by name for several features."""
     return feature.dtype  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------------------ native encoding
 
-# Which values of a feature the native module encodes.
-# A dict whose values are all of these becomes a record in one call. Any other value is passed to the feature's own
-# encoder, and any other dict to the encoder of the dict, with the same result.
+# The native module encodes a dict whose values all fit a `FastPathSpec` in one call. It passes any other value to the
+# feature's own encoder, and any other dict to the encoder of the dict, with the same result.
 
 
 class Form(IntEnum):
-    """What a value is; the numbers are those of native/encode.c.
+    """Kinds of values that the native module distinguishes; native/encode.c has the same numbers.
 
     Attributes:
-        FALLBACK: whatever the feature's own encoder takes.
+        FALLBACK: any value, which is passed to the feature's own encoder.
         TEXT: a str or bytes.
         INTEGER: an integer.
         FLOAT: a float.
@@ -357,7 +412,7 @@ class Form(IntEnum):
     RAW = 7
 
 
-_MANY = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
+_SEQUENCE_FORMS = {Form.TEXT: Form.TEXTS, Form.INTEGER: Form.INTEGERS, Form.FLOAT: Form.FLOATS}
 _MAX_DIMENSIONS = 8
 
 _INT64: np.dtype[Any] = np.dtype(np.int64)
@@ -365,15 +420,15 @@ _INT64: np.dtype[Any] = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class FastPathSpec:
-    """Which values of a feature the native module encodes.
+    """Values of a feature that the native module encodes.
 
     Attributes:
-        form: see `Form`.
-        dtype: of numbers.
-        shape: of arrays; None means any length.
-        low, high: the least and the greatest integer.
-        optional: None is a value too, and leaves no entry.
-        allow_rounding: floats need not be exact in float32.
+        form: the kind of the values.
+        dtype: the dtype of numbers and arrays.
+        shape: the shape of arrays; None means any length.
+        low, high: the least and the greatest integer, both inclusive.
+        optional: whether None is a value, which leaves no entry in the record.
+        allow_rounding: whether floats are rounded to float32; otherwise an inexact one is passed to the encoder.
     """
 
     form: Form
@@ -386,7 +441,13 @@ class FastPathSpec:
 
     @classmethod
     def numbers(cls, dtype: np.dtype[Any], shape: Shape, *, allow_rounding: bool = False) -> FastPathSpec | None:
-        """Returns it for numbers of a dtype and a shape; None where the native module does not know the dtype."""
+        """Returns the spec of numbers of a dtype and a shape; None if the native module does not support the dtype.
+
+        Args:
+            dtype: the dtype of the feature.
+            shape: the shape of each value; () for single numbers.
+            allow_rounding: whether floats are rounded to float32.
+        """
         if dtype.kind == "f":
             form = Form.FLOATS if shape else Form.FLOAT
             return None if dtype == np.float16 else cls(form, dtype, shape, allow_rounding=allow_rounding)
@@ -396,9 +457,13 @@ class FastPathSpec:
         return cls(Form.INTEGERS if shape else Form.INTEGER, dtype, shape, int(low), int(high))
 
     def sequence(self, length: int | None) -> FastPathSpec | None:
-        """Returns it for a sequence of such values; None where only the sequence's own encoder knows what is one."""
-        if self.form in _MANY:
-            return replace(self, form=_MANY[self.form], shape=(length,), optional=False)
+        """Returns the spec of a sequence whose items fit this spec; None if the native module cannot encode it.
+
+        Args:
+            length: the number of items; None for any.
+        """
+        if self.form in _SEQUENCE_FORMS:
+            return replace(self, form=_SEQUENCE_FORMS[self.form], shape=(length,), optional=False)
         if self.form in (Form.INTEGERS, Form.FLOATS) and None not in self.shape:
             return replace(self, shape=(length, *self.shape), optional=False)
         return None
@@ -407,22 +472,29 @@ class FastPathSpec:
 def native_encoder(
     fields: Sequence[tuple[str, str, FeatureConnector, Encode]], fallback: Encode, *, whole: bool = False
 ) -> Encode | None:
-    """Returns the function from a dict to its entries; None where the native module is missing.
+    """Returns the native function from a dict to its serialized map entries; None if the native module is missing.
 
     Args:
-        fields: key, name in the record, feature and encoder of all, in the order of the record.
-        fallback: the function in Python, for what is not a plain dict of these fields.
-        whole: make a function to the record instead.
+        fields: (key in the dict, name in the record, feature, encoder) of each field, in the order of the record.
+        fallback: the Python function for any value that is not a plain dict of these fields.
+        whole: whether the function returns the whole record instead of its entries.
     """
     if core is None:
         return None
-    rows = [_row(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
+    rows = [_describe_native_field(key, wire, feature.fast_path(), encode) for key, wire, feature, encode in fields]
     encoder: Encode = core.encoder(rows, fallback, _TYPES, whole)
     return encoder
 
 
-def _row(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
-    """Returns a field as the native module takes it."""
+def _describe_native_field(key: str, wire: str, spec: FastPathSpec | None, encode: Encode) -> tuple[Any, ...]:
+    """Returns the tuple that describes a field of a dict to `core.encoder`.
+
+    Args:
+        key: the key in the dict.
+        wire: the name in the record.
+        spec: the values that the native module encodes; None if it passes all values to `encode`.
+        encode: the feature's own encoder.
+    """
     if spec is None or len(spec.shape) > _MAX_DIMENSIONS:
         spec = FastPathSpec(Form.FALLBACK)
     dtype = spec.dtype
@@ -444,59 +516,66 @@ _TYPES = (
 
 # --------------------------------------------------------------------------------------------------------------- dtypes
 
-# How features.json writes dtypes, numbers and shapes, and the dtypes that features take.
+# Dtypes that features take, and the form of dtypes, numbers and shapes in features.json.
 
 STRING = np.dtype(object)
-"""What strings (text or bytes) have for a dtype: their values are Python bytes."""
+"""The dtype of strings (text or bytes), whose decoded values are Python bytes."""
 
 _NUMBERS = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 )
-_BY_NAME: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _NUMBERS} | {"string": STRING, "object": STRING}
+_DTYPES_BY_NAME: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _NUMBERS} | {
+    "string": STRING,
+    "object": STRING,
+}
 
 
 def to_dtype(dtype: Any) -> np.dtype[Any]:
-    """Returns the NumPy dtype of what a feature takes as one.
+    """Returns the argument `dtype` of a feature as a NumPy dtype; `STRING` for strings.
 
-    NumPy scalar types, `np.dtype`, names ('int64', 'string') and TensorFlow's dtypes are taken; strings are `STRING`.
-    Python's own `int`, `float`, `str` and `bool` are not, because they do not say how many bits.
+    >>> to_dtype("int64"), to_dtype(np.str_) == STRING
+    (dtype('int64'), True)
+
+    Args:
+        dtype: a NumPy scalar type, an `np.dtype`, a name ('int64', 'string') or a dtype of TensorFlow. Python's own
+            `int`, `float`, `str` and `bool` are refused, because their number of bits is not known.
 
     Raises:
-        ValueError: it is something else, or a dtype that no feature can have.
+        ValueError: the argument is something else, or a dtype that no feature can have.
         MissingDependencyError: it is 'bfloat16' and the package ml_dtypes is not installed.
     """
     if isinstance(dtype, str):
-        return _named(dtype)
+        return _dtype_by_name(dtype)
     if isinstance(dtype, type) and not issubclass(dtype, np.generic):
         raise ValueError(
             f"{dtype!r} is not a dtype of a feature; write np.int64, np.float32, np.str_ or np.bool_ instead"
         )
     numpy_dtype: np.dtype[Any] = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
-    return STRING if numpy_dtype.kind in "OUS" else _named(numpy_dtype.name)
+    return STRING if numpy_dtype.kind in "OUS" else _dtype_by_name(numpy_dtype.name)
 
 
 def is_dtype(dtype: Any) -> bool:
-    """Returns whether `to_dtype` takes it (names apart)."""
+    """Returns whether a value is a dtype that `to_dtype` takes; False for names such as 'int64'."""
     if isinstance(dtype, type):
         return issubclass(dtype, np.generic)
     return isinstance(dtype, np.dtype) or hasattr(dtype, "as_numpy_dtype")
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Returns the name that features.json has for a dtype."""
+    """Returns the name of a dtype in features.json: 'string' for `STRING`, otherwise NumPy's name."""
     return "string" if dtype == STRING else dtype.name
 
 
-def _named(name: str) -> np.dtype[Any]:
+def _dtype_by_name(name: str) -> np.dtype[Any]:
     """Returns the dtype with this name, and imports ml_dtypes only for 'bfloat16'.
 
     Raises:
         ValueError: no feature can have the dtype.
         MissingDependencyError: the name is 'bfloat16' and the package ml_dtypes is not installed.
     """
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    if name in _DTYPES_BY_NAME:
+        return _DTYPES_BY_NAME[name]
     if name == "bfloat16":
         try:
             import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
@@ -504,8 +583,8 @@ def _named(name: str) -> np.dtype[Any]:
             raise MissingDependencyError("dtype 'bfloat16' needs ml_dtypes: pip install ml_dtypes") from error
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
-    known = [*_BY_NAME, "bfloat16"]
-    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}")
+    names = [*_DTYPES_BY_NAME, "bfloat16"]
+    raise ValueError(f"no feature has the dtype {name!r}; known are {', '.join(names)}.{did_you_mean(name, names)}")
 
 
 _MAX_SIZE = 2**56  # values of an array, of up to 16 bytes each: NumPy counts bytes in 63 bits
@@ -513,7 +592,7 @@ _MAX_RANK = 32
 
 
 def shape_to_json(shape: Shape) -> Json:
-    """Returns a shape as features.json has it; unknown lengths are -1.
+    """Returns the form of a shape in features.json: its lengths as strings, '-1' for any length; {} for shape ().
 
     >>> shape_to_json((None, 2)), shape_to_json(())
     ({'dimensions': ['-1', '2']}, {})
@@ -521,16 +600,23 @@ def shape_to_json(shape: Shape) -> Json:
     return {"dimensions": [str(-1 if length is None else length) for length in shape]} if shape else {}
 
 
-def if_set(**options: Any) -> Json:
-    """Returns the options that are set: neither None, False nor empty."""
+def drop_unset(**options: Any) -> Json:
+    """Returns the options without those whose value is None, False, 0 or empty.
+
+    >>> drop_unset(optional=True, encoding=None)
+    {'optional': True}
+    """
     return {name: value for name, value in options.items() if value}
 
 
 def shape_from_json(shape: Any) -> Shape:
-    """Returns the shape that the content contains, or of the plain list that old files have.
+    """Returns the shape of its form in features.json, see `shape_to_json`, or of the plain list of old files.
+
+    >>> shape_from_json({"dimensions": ["-1", "2"]}), shape_from_json([2])
+    ((None, 2), (2,))
 
     Raises:
-        ValueError: it is not a shape, or NumPy cannot have arrays of it.
+        ValueError: the value is not a shape, or NumPy does not support arrays of this size.
     """
     lengths = shape.get("dimensions", []) if isinstance(shape, dict) else shape or []
     if not isinstance(lengths, list):
@@ -542,10 +628,13 @@ def shape_from_json(shape: Any) -> Shape:
 
 
 def int_from_json(value: Any) -> int | None:
-    """Returns an integer of 64 bits that may be written as a string, or be missing.
+    """Returns the 64-bit integer of a JSON number or string; None for None.
+
+    >>> int_from_json("-1"), int_from_json(3.0), int_from_json(None)
+    (-1, 3, None)
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is not an integer of 64 bits.
     """
     if value is None:
         return None
@@ -557,10 +646,10 @@ def int_from_json(value: Any) -> int | None:
     raise ValueError(f"expected an integer of 64 bits, got {value!r:.100}")
 
 
-def size_of(shape: Shape) -> int | None:
-    """Returns how many values an array of a shape has; None where a length is unknown.
+def num_values(shape: Shape) -> int | None:
+    """Returns the number of values of an array of a shape; None if a length is unknown.
 
-    >>> size_of((2, 3)), size_of(()), size_of((None, 3))
+    >>> num_values((2, 3)), num_values(()), num_values((None, 3))
     (6, 1, None)
     """
     return None if None in shape else math.prod(length or 0 for length in shape)

@@ -1,4 +1,4 @@
-"""BBoxFeature: a rectangle in an image."""
+"""BBoxFeature: rectangles in an image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import FeatureConnector, Json, Shape, if_set, to_member
+from beam_datasets.features.base import FeatureConnector, Json, Shape, drop_unset, to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BBox(NamedTuple):
-    """A rectangle, by its sides."""
+    """A rectangle, given by the coordinates of its sides; see `BBoxFormat` for the units."""
 
     ymin: float
     xmin: float
@@ -29,11 +29,11 @@ class BBox(NamedTuple):
 
 
 class BBoxFormat(Enum):
-    """What the four numbers of a box mean; they are stored in the order in which they are given.
+    """Meanings of the four numbers of a box. The numbers are stored in the order of the value.
 
     Attributes:
-        REL_YXYX: ymin, xmin, ymax, xmax, each from 0 to 1: parts of the height and width.
-        REL_XYXY: as REL_YXYX, with x before y.
+        REL_YXYX: ymin, xmin, ymax, xmax, each in [0, 1], as fractions of the height and width.
+        REL_XYXY: xmin, ymin, xmax, ymax, each in [0, 1], as fractions of the width and height.
         YXYX: ymin, xmin, ymax, xmax in pixels.
         XYXY: xmin, ymin, xmax, ymax in pixels.
         XYWH: xmin, ymin, width, height in pixels.
@@ -57,10 +57,10 @@ class BBoxFeature(Leaf):
     """A rectangle: a `BBox`, or an array of four numbers. Decodes to an array of four float32.
 
     Attributes:
-        bbox_format: what the numbers mean, see `BBoxFormat`; None if that is not known. Checked when encoding: relative
-            numbers are floats from 0 to 1, and with y first each minimum is at most its maximum.
+        bbox_format: the meaning of the numbers; None if it is not known. Encoding checks that relative numbers are
+            floats in [0, 1], and for formats that begin with y that each minimum is at most its maximum.
         allow_rounding: whether numbers that no float32 holds exactly are rounded; see `Tensor`.
-        doc: what it means.
+        doc: the documentation of the feature.
     """
 
     bbox_format: BBoxFormat | str | None = field(default=BBoxFormat.REL_YXYX, kw_only=True)
@@ -72,14 +72,14 @@ class BBoxFeature(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(bbox_format=None if self.bbox_format is None else to_member(BBoxFormat, self.bbox_format))
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(bbox_format=None if self.bbox_format is None else to_member(BBoxFormat, self.bbox_format))
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
 
     def codec(self, path: str) -> Codec:
-        """Returns how boxes are packed: as four floats."""
+        """Returns the conversion between boxes and four numbers in a list of float32; `path` is for errors."""
         numbers = number_codec(replace(_BOX, allow_rounding=self.allow_rounding), path)
-        checked = self._checker(path)
-        return replace(numbers, pack=lambda value: numbers.pack(checked(value)), pack_many=None)
+        check = self._checker(path)
+        return replace(numbers, pack=lambda value: numbers.pack(check(value)), pack_many=None)
 
     def _checker(self, path: str) -> Callable[[Any], list[Any]]:
         """Returns the function that validates a box and converts it to a list of its four numbers.
@@ -91,6 +91,7 @@ class BBoxFeature(Leaf):
         relative, ordered = self.bbox_format in _RELATIVE, self.bbox_format in _ORDERED
 
         def check(value: Any) -> list[Any]:
+            """Returns the four numbers of a box, after checking them."""
             is_array = isinstance(value, np.ndarray)
             if isinstance(value, _NOT_NUMBERS):
                 raise FeatureTypeError(f"{path}: {value!r} is not a box; expected a BBox or four numbers")
@@ -115,17 +116,17 @@ class BBoxFeature(Leaf):
         return check
 
     def stored(self) -> FeatureConnector:
-        """Returns the four numbers."""
+        """Returns the connector of the stored form: a Tensor of four float32."""
         return _BOX
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'boundingBox', shape, dtype and format."""
+        """Returns the key 'boundingBox', and a dict of shape, dtype and format."""
         kind = self.bbox_format and BBoxFormat(self.bbox_format).value
-        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **if_set(bboxFormat=kind)}
+        return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset(bboxFormat=kind)}
 
     @classmethod
     def from_content(cls, content: Json) -> BBoxFeature:
-        """Returns the BBoxFeature with this content."""
+        """Returns the BBoxFeature of `content`, the second value of `content_json`."""
         return cls(bbox_format=content.get("bboxFormat") or None)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""ClassLabel: one of a fixed number of classes, which may have names."""
+"""ClassLabel: the index of one of a fixed number of classes, which may have names."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from beam_datasets.features.tensor import Scalar
 
 @dataclass(frozen=True, repr=False, init=False)
 class ClassLabel(Leaf):
-    """A class, as its index; encoded from the index, from its name, or from -1 for 'no label'. Decodes to np.int64.
+    """The index of a class. Takes the index, the name of the class, or -1 for 'no label'. Decodes to np.int64.
 
     Args:
-        num_classes: how many classes there are.
-        names: the classes' names, in the order of their indices. Spaces around them are dropped, as a label file does.
-        names_file: path or URL of a text file in UTF-8 with one name a line.
-        doc: what it means.
+        num_classes: the number of classes.
+        names: the classes' names, in the order of their indices. Spaces around them are removed.
+        names_file: path or URL of a text file in UTF-8 with one name per line.
+        doc: the documentation of the feature.
 
-    At most one of the first three is given; without any, the number of classes is not known and nothing can be encoded.
+    At most one of the first three arguments is given. If none is given, no value can be encoded.
 
     Attributes:
-        num_classes: how many classes there are, or None.
-        label_names: the names that were given, or None.
+        num_classes: the number of classes; None if it is not known.
+        label_names: the names of the classes; None if they have no names.
 
     Examples:
         >>> ClassLabel(names=["cat", "dog"]).str2int("dog")
@@ -70,11 +70,11 @@ class ClassLabel(Leaf):
         if names_file is not None:
             names = parse_names(storage.read_bytes(os.fspath(names_file)).decode("utf-8"))
         num_classes = None if num_classes is None else integer("num_classes", num_classes, at_least=0)
-        self._set(doc=doc, num_classes=num_classes, label_names=None)
+        self._set_fields(doc=doc, num_classes=num_classes, label_names=None)
         super().__post_init__()
         if names is None:
             return
-        self._set(label_names=tuple(name.strip() for name in to_names("names", names)))
+        self._set_fields(label_names=tuple(name.strip() for name in to_names("names", names)))
         assert self.label_names is not None
         for name in self.label_names:
             if not is_unicode(name):
@@ -82,17 +82,17 @@ class ClassLabel(Leaf):
             if not name or "\n" in name:
                 raise ValueError(f"the class name {name!r} is empty or has a line break: it cannot be saved")
         if len(set(self.label_names)) != len(self.label_names):
-            twice = next(name for name in self.label_names if self.label_names.count(name) > 1)
-            raise ValueError(f"the class name {twice!r} occurs twice; every class needs its own")
-        self._set(num_classes=len(self.label_names))
+            duplicate = next(name for name in self.label_names if self.label_names.count(name) > 1)
+            raise ValueError(f"the class name {duplicate!r} occurs twice; every class needs its own")
+        self._set_fields(num_classes=len(self.label_names))
 
     @property
     def names(self) -> list[str]:
-        """The classes' names; '0', '1', ... where there are none."""
+        """The classes' names, in the order of their indices; '0', '1', ... if they have no names."""
         return [str(i) for i in range(self.num_classes or 0)] if self.label_names is None else list(self.label_names)
 
     def str2int(self, name: str) -> int:
-        """Returns the index of a class's name.
+        """Returns the index of the class with a name.
 
         Raises:
             ValueError: no class has this name.
@@ -111,10 +111,10 @@ class ClassLabel(Leaf):
         return index
 
     def int2str(self, index: int) -> str:
-        """Returns the name of a class's index.
+        """Returns the name of the class with an index in [0, num_classes).
 
         Raises:
-            ValueError: the class does not exist.
+            ValueError: no class has this index.
         """
         if not 0 <= index < (self.num_classes or 0):
             raise ValueError(f"{index} is not the index of one of {self.num_classes} classes")
@@ -123,15 +123,23 @@ class ClassLabel(Leaf):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def index_of(self, path: str) -> Callable[[Any], int]:
-        """Returns the function from a label (index or name) to its index."""
+        """Returns the function from a label, an index or a name, to the index of the class; -1 stays -1.
+
+        Args:
+            path: the feature, for errors.
+
+        Raises:
+            FeatureValueError: the number of classes is not known. The returned function raises it for other labels.
+        """
         count = self.num_classes
         if count is None:
             raise FeatureValueError(
                 f"{path}: the ClassLabel has neither num_classes nor names, so no label can be encoded"
             )
-        by_name = {name: i for i, name in enumerate(self.label_names or ())}
+        indices_by_name = {name: i for i, name in enumerate(self.label_names or ())}
 
         def index(value: Any) -> int:
+            """Returns the index of a label, an index or a name."""
             if type(value) is not int:
                 value = convert(value)
             if -1 <= value < count:
@@ -139,14 +147,15 @@ class ClassLabel(Leaf):
             raise FeatureValueError(f"{path}: label {value} is outside [-1, {count}), for {count} classes")
 
         def convert(value: Any) -> int:
+            """Returns the index of a label that is not a Python int; its range is not checked."""
             if isinstance(value, bytes):
                 try:
                     value = value.decode("utf-8")
                 except UnicodeDecodeError:
                     raise FeatureValueError(f"{path}: {value!r} is not UTF-8, so it is not a class name") from None
             if isinstance(value, str):
-                if value in by_name:
-                    return by_name[value]
+                if value in indices_by_name:
+                    return indices_by_name[value]
                 try:
                     return self.str2int(value)
                 except ValueError as error:
@@ -157,11 +166,11 @@ class ClassLabel(Leaf):
         return index
 
     def fast_path(self) -> FastPathSpec | None:
-        """Returns which values the native module encodes: indices."""
+        """Returns the description of the indices, which the native module encodes; None if there are no classes."""
         return FastPathSpec(Form.INTEGER, low=-1, high=self.num_classes - 1) if self.num_classes else None
 
     def codec(self, path: str) -> Codec:
-        """Returns how labels are packed: as one integer."""
+        """Returns the conversion between labels and one integer in a list of int64; `path` is for errors."""
         numbers = number_codec(_INDEX, path)
         if self.num_classes is None:
             return numbers
@@ -169,6 +178,7 @@ class ClassLabel(Leaf):
         count = self.num_classes
 
         def pack_many(items: Items) -> Any:
+            """Returns the indices of labels as an array of int64."""
             if isinstance(items, np.ndarray) and items.dtype.kind == "i" and items.ndim == 1:
                 check_unmasked(items, path)
                 if items.size and (items.min() < -1 or items.max() >= count):
@@ -179,32 +189,36 @@ class ClassLabel(Leaf):
         return replace(numbers, pack=lambda value: np.array([index(value)], np.int64), pack_many=pack_many)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one label, or the labels of sequences."""
+        """Returns the function that encodes one label for rank 0, or the labels of sequences; see `RowsEncode`."""
         self.index_of(name)  # raises if the classes are not known
         return super().rows_encoder(name, rank)
 
     def stored(self) -> FeatureConnector:
-        """Returns the index as a number."""
+        """Returns the connector of the stored form, the index: a Scalar of int64."""
         return _INDEX
 
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'classLabel' and the number of classes; the names are in a file of their own."""
+        """Returns the key 'classLabel', and {'numClasses': number of classes}; the names are in a label file."""
         return "classLabel", {} if self.num_classes is None else {"numClasses": str(self.num_classes)}
 
     @classmethod
     def from_content(cls, content: Json) -> ClassLabel:
-        """Returns the ClassLabel with this content, still without names."""
+        """Returns the ClassLabel of `content`, the second value of `content_json`, without names."""
         return cls(num_classes=int_from_json(content.get("numClasses")))
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the text of `<prefix>.labels.txt`, where there are names."""
+        """Returns {'<prefix>.labels.txt': the names, one per line}; {} if the classes have no names."""
         names = self.label_names
         return {} if names is None else {f"{prefix}.labels.txt": "\n".join(names) + "\n"}
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> ClassLabel:
-        """Returns the ClassLabel with the names of `<prefix>.labels.txt`, or as it is if the file does not exist.
+        """Returns a copy with the names of the file `<prefix>.labels.txt`; the same ClassLabel if there is no file.
+
+        Args:
+            read: the function from a file name to the file's text; it returns None if the file does not exist.
+            prefix: the feature's own name.
 
         Raises:
             MetadataError: the file has another number of names than there are classes, or a name twice.
@@ -220,7 +234,7 @@ class ClassLabel(Leaf):
             named = ClassLabel(names=names)
         except ValueError as error:
             raise MetadataError(f"{file}: {error}") from error
-        return self._with(num_classes=named.num_classes, label_names=named.label_names)
+        return self._copy_with(num_classes=named.num_classes, label_names=named.label_names)
 
     def __repr__(self) -> str:
         return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"
@@ -230,5 +244,9 @@ _INDEX = Scalar(np.int64)
 
 
 def parse_names(text: str) -> list[str]:
-    """Returns the names in a label file: one a line, without spaces around them; blank lines are none."""
+    r"""Returns the names in the text of a label file: its lines without spaces around them; blank lines are skipped.
+
+    >>> parse_names("cat\n\n dog \n")
+    ['cat', 'dog']
+    """
     return [line.strip() for line in text.split("\n") if line.strip()]

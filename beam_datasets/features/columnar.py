@@ -1,7 +1,8 @@
-"""Records decoded by columns: single examples, lists of examples and batches are views of `formats.columns.parse`.
+"""Columnar decoding of records to examples, lists of examples, columns and batches.
 
-A view makes the values of one feature, or of all single numbers of a dtype, from their column. An error of a list or a
-batch names the feature; decoding the records one by one finds the record.
+`formats.columns.parse` parses the lists of many records, one column for each group of features. A `View` makes the
+values of one feature, or of all numbers of one dtype and shape, from their columns. An error of a list of records or a
+batch contains the name of the feature; to find the record, decode the records one by one.
 """
 
 from __future__ import annotations
@@ -18,33 +19,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector, size_of
+from beam_datasets.features.base import FeatureConnector, num_values
 from beam_datasets.features.config import StoredLists
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.image import Image
 from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import lift
-from beam_datasets.features.raw import objects
-from beam_datasets.features.sequence import Dataset, Sequence, as_sequences, below, innermost
-from beam_datasets.features.stacking import KEEP, inner, stack_decoded
+from beam_datasets.features.numbers import stored_list_converter
+from beam_datasets.features.raw import to_object_array
+from beam_datasets.features.sequence import (
+    Dataset,
+    Sequence,
+    iter_nested_features,
+    replace_inner_datasets,
+    strip_sequences,
+)
+from beam_datasets.features.stacking import KEEP, stack_decoded, subtree
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
-from beam_datasets.formats.example import Buffer, spans_of
+from beam_datasets.formats.example import Buffer, parse_spans
 from beam_datasets.native import core
 
 if TYPE_CHECKING:
     from beam_datasets.features.leaf import Codec
 
-    Place: TypeAlias = "tuple[View, int] | dict[str, Place]"
-    Nest: TypeAlias = "int | dict[str, Nest]"
+    Location: TypeAlias = "tuple[View, int] | dict[str, Location]"
+    ColumnIndices: TypeAlias = "int | dict[str, ColumnIndices]"
 
-Parts: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
-"""Tasks, for any threads in any order, and the function from what they returned to the value."""
+TaskList: TypeAlias = tuple[list[Callable[[], Any]], Callable[[list[Any]], Any]]
+"""Tasks, which threads may run in any order, and the function from the list of their results to the value."""
 
-_LARGE = 1 << 16  # bytes of a decoded value of which not many are held
-_TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # decoded by a thread at a time, which is much longer than it waits for the GIL
+_MAX_SMALL_BYTES = 1 << 16  # the greatest size of a decoded value of which many may be held in memory
+_TASK_IMAGES, _TASK_BYTES = 32, 8 << 20  # the greatest task: it takes much longer than the wait for the GIL
 _PIXEL_DIMS = 4  # of a batch of images
 _STORED = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint64))  # dtypes whose arrays are the parsed bytes
 _SIZE_OF_COUNT = 8  # bytes
@@ -53,35 +60,38 @@ _DTYPES: dict[int, Any] = {KINDS["float"]: np.dtype(np.float32), KINDS["int64"]:
 
 
 class ColumnarDecoder:
-    """Decodes records of some features.
+    """Decoder of records to examples, columns or batches of the given features.
 
     Attributes:
-        is_small: whether decoded examples are known to be not much larger than records, so that many may be held.
+        is_small: whether decoded examples are known to be not much larger than their records, so that many of them may
+            be held in memory.
     """
 
     def __init__(self, feature: FeatureConnector, *, pad: bool = False, fill: Any = KEEP, batch: bool = False) -> None:
-        """Makes the plan.
+        """Compiles the decoder.
 
         Args:
-            feature: what to decode of a record.
-            pad: of batches, see `stack`.
-            fill: of batches, see `stack`.
-            batch: whether to make batches, not examples.
+            feature: the features to decode.
+            pad: whether arrays of different shapes are padded in batches; see `stack`.
+            fill: a nest of values that replace None in batches; see `stack`.
+            batch: whether the decoder makes batches, not examples.
         """
         self._pad = batch and pad
-        self._numbers: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
+        self._number_views: dict[Any, Numbers] = {}  # by dtype, shape, and whether they are optional
         self._views: list[View] = []
         self._fills: dict[str, Any] = {}  # by path; empty if None stays
         if batch:  # lists of datasets have no common shape, rows of sequences have
-            feature = as_sequences(feature)
-        locations = self._planned(feature, "", fill)
+            feature = replace_inner_datasets(feature)
+        locations = self._locate(feature, "", fill)
         self._views.sort(key=lambda view: len(view.groups()) != 1)
         groups = [view.groups() for view in self._views]
         self._parse = parser(tuple(group for view_groups in groups for group in view_groups))
-        self._starts = list(accumulate(map(len, groups), initial=0))  # of the groups of each view
-        self._num_plain = sum(len(view_groups) == 1 for view_groups in groups)
-        firsts = accumulate((len(view.paths) for view in self._views), initial=0)
-        self._nest = _numbered(locations, {id(view): first for view, first in zip(self._views, firsts)})
+        self._starts = list(accumulate(map(len, groups), initial=0))  # index of the first group of each view
+        self._num_single_groups = sum(len(view_groups) == 1 for view_groups in groups)
+        first_indices = accumulate((len(view.paths) for view in self._views), initial=0)
+        self._indices = _number_locations(
+            locations, {id(view): first for view, first in zip(self._views, first_indices)}
+        )
         self._makers = tuple(view.maker() for view in self._views)
         self.is_small = all(view.is_small for view in self._views)
 
@@ -90,10 +100,10 @@ class ColumnarDecoder:
 
         Raises:
             ExampleError: the returned function raises it if the bytes are not a serialized tf.train.Example.
-            FeatureError: the same if a feature does not decode; the message begins with its path.
+            FeatureError: the returned function raises it if a feature does not decode; the text begins with its name.
         """
-        makers, nest = self._makers, self._nest
-        columns = self._parse if self._num_plain == len(self._views) else self._columns
+        makers, nest = self._makers, self._indices
+        columns = self._parse if self._num_single_groups == len(self._views) else self._columns
 
         def example(record: Buffer) -> Any:
             return _examples(columns([record]), makers, nest, 1)[0]
@@ -101,73 +111,104 @@ class ColumnarDecoder:
         return example
 
     def examples(self, records: Any) -> list[Any]:
-        """Returns the examples of a list of records, or of a RecordBlock; raises as `one` does."""
-        return _examples(self._columns(records), self._makers, self._nest, len(records)) if len(records) else []
+        """Returns the examples of a list of records or a RecordBlock; raises the errors of `one`."""
+        return _examples(self._columns(records), self._makers, self._indices, len(records)) if len(records) else []
 
     def columns(self, records: Any) -> Any:
-        """Returns the values by feature, in the structure of an example; raises as `one` does.
+        """Returns the columns of records, in the structure of an example; raises the errors of `one`.
 
-        The values of a feature are an array with the records as first dimension, or a list with a value, or None, for
-        each record. A sequence of dicts is a dict of sequences.
+        The column of a feature is an array whose first dimension is the records, or a list with the value of each
+        record, None if it is missing. The column of a sequence of dicts is a dict of columns.
+
+        Args:
+            records: a list of records, or a RecordBlock.
         """
         values: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
             values += view.columns(column, len(records), self._fills)
-        return _placed(self._nest, values)
+        return _fill_structure(self._indices, values)
 
     def batch(self, records: Any) -> Any:
-        """Returns the batch of the examples, see `stack`; raises as `one` and `stack` do."""
+        """Returns the batch of the examples of records, see `stack`; raises the errors of `one` and `stack`.
+
+        Args:
+            records: a list of records, or a RecordBlock, at least one.
+        """
         arrays: list[Any] = []
         for view, column in zip(self._views, self._columns(records)):
             arrays += view.batch(column, len(records), self._pad, self._fills)
-        return _placed(self._nest, arrays)
+        return _fill_structure(self._indices, arrays)
 
-    def batch_in_parts(self, records: Any) -> Parts:
-        """Returns `batch(records)` in parts."""
+    def batch_in_parts(self, records: Any) -> TaskList:
+        """Returns tasks that decode the records, and the function from their results to the batch.
+
+        The batch equals `batch(records)`.
+        """
         columns = zip(self._views, self._columns(records))
         parts = [view.batch_in_parts(column, len(records), self._pad, self._fills) for view, column in columns]
 
         def finish(results: list[Any]) -> Any:
-            rest = iter(results)
-            arrays = [array for tasks, then in parts for array in then(list(islice(rest, len(tasks))))]
-            return _placed(self._nest, arrays)
+            """Returns the batch from the results of all tasks, in order."""
+            remaining_results = iter(results)
+            arrays = [
+                array
+                for tasks, finish_view in parts
+                for array in finish_view(list(islice(remaining_results, len(tasks))))
+            ]
+            return _fill_structure(self._indices, arrays)
 
         return [task for tasks, _ in parts for task in tasks], finish
 
     def _columns(self, records: Any) -> tuple[Any, ...]:
-        """Returns the column of each view; the records, and a column for each list, if it has not just one."""
+        """Returns the column of each view, in the order of the views.
+
+        The column of a view with several groups, or none, is a tuple (records, column of each group).
+        """
         group_columns = self._parse(records)
-        plain = self._num_plain
-        parts = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[plain:])]
-        return (*group_columns[:plain], *parts)
+        num_single = self._num_single_groups
+        multiple = [(records, group_columns[start:stop]) for start, stop in pairwise(self._starts[num_single:])]
+        return (*group_columns[:num_single], *multiple)
 
     # -------------------------------------------------------------------------------------------------------- the plan
 
-    def _planned(self, feature: Any, name: str, fill: Any) -> Place:
-        """Returns where the values of a feature are found: which view, and which of its features."""
+    def _locate(self, feature: Any, name: str, fill: Any) -> Location:
+        """Adds the views of a feature, and returns where its values are: (view, index of the feature in the view).
+
+        A dict of features gives a dict of such locations.
+
+        Args:
+            feature: a connector.
+            name: its name in the record; '' for the top.
+            fill: the nest of values that replace None in the feature; see `stack`.
+        """
         if isinstance(feature, FeaturesDict) and type(feature).decoder is FeaturesDict.decoder:
-            return {key: self._planned(child, join(name, key), inner(fill, key)) for key, child in feature.items()}
+            return {key: self._locate(child, join(name, key), subtree(fill, key)) for key, child in feature.items()}
         if _is_plain_sequence(feature):
             item: Any = feature.feature
             if isinstance(item, FeaturesDict) and type(item).decoder is FeaturesDict.decoder:
-                return self._planned(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
+                return self._locate(item.with_features({k: Sequence(v) for k, v in item.items()}), name, fill)
         if fill is not KEEP:
             self._fills[name] = fill
-        view = self._view(feature, name) or _connected(feature, name)
+        view = self._build_view(feature, name) or _build_connector_view(feature, name)
         if isinstance(view, Numbers):
-            same = self._numbers.setdefault((view.dtype, view.shape, view.is_optional), view)
-            if same is not view:
-                same.paths.append(name)
-                return same, len(same.paths) - 1
+            shared_view = self._number_views.setdefault((view.dtype, view.shape, view.is_optional), view)
+            if shared_view is not view:
+                shared_view.paths.append(name)
+                return shared_view, len(shared_view.paths) - 1
         self._views.append(view)
         return view, 0
 
-    def _view(self, feature: Any, name: str) -> View | None:
-        """Returns the view of a leaf or a sequence of leaves; None where the connector decodes the lists."""
-        if isinstance(innermost(feature), StoredLists):
-            return Whole([name], kinds={}, decode=innermost(feature).stored_decoder(name))
+    def _build_view(self, feature: Any, name: str) -> View | None:
+        """Returns the view of a leaf or a sequence of leaves; None if the connector must decode the lists itself.
+
+        Args:
+            feature: a connector that is not a dict.
+            name: its name in the record.
+        """
+        if isinstance(strip_sequences(feature), StoredLists):
+            return StoredListsView([name], kinds={}, decode=strip_sequences(feature).stored_decoder(name))
         if _is_one_list(feature):
-            return _leaf_view(feature, name)
+            return _build_leaf_view(feature, name)
         if _is_plain_sequence(feature) and _is_one_list(feature.feature):
             codec: Codec = feature.feature.codec(name)
             if codec.kind != "bytes" and codec.size:
@@ -178,31 +219,40 @@ class ColumnarDecoder:
 
 
 def _is_one_list(feature: Any) -> bool:
-    """Returns whether a feature is stored as one list, and decoded as its codec says."""
+    """Returns whether a feature is stored as one list that its codec decodes."""
     kind: Any = type(feature)
     is_plain = isinstance(feature, Leaf) and kind.decoder in (Leaf.decoder, Tensor.decoder)
     return is_plain and not getattr(feature, "is_dynamic", False)
 
 
 def _is_plain_sequence(feature: Any) -> bool:
+    """Returns whether a feature is a sequence without a decoder of its own, unlike Video and Dataset."""
     return isinstance(feature, Sequence) and type(feature).decoder is Sequence.decoder
 
 
-def _connected(feature: Any, name: str) -> Connected:
+def _build_connector_view(feature: Any, name: str) -> ConnectorView:
+    """Returns the view of a feature whose connector decodes its lists; `name` is its name in the record."""
     lists = {key: kind for key, kind in feature.lists(name) if kind is not None}
     item = feature.feature if _is_plain_sequence(feature) else feature
     is_small = _is_one_list(item) and item.codec(name).from_bytes in (None, bytes)
-    return Connected([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
+    return ConnectorView([name], kinds=lists, decode=feature.decoder(name), is_small=is_small)
 
 
-def _leaf_view(feature: Any, name: str) -> View | None:
-    """Returns the view of a leaf that is stored as one list; None unless it holds bytes or a fixed count of numbers."""
+def _build_leaf_view(feature: Any, name: str) -> View | None:
+    """Returns the view of a leaf that is stored as one list; None if its connector must decode the list.
+
+    A view exists for one value of bytes, and for a fixed count of numbers.
+
+    Args:
+        feature: the leaf.
+        name: its name in the record.
+    """
     codec: Codec = feature.codec(name)
     common: Any = {"kind": KINDS[codec.kind], "is_optional": feature.is_optional}
     if codec.from_bytes is not None:
         size = 0 if codec.from_bytes is bytes else _decoded_size(feature)
         common["is_optional"] |= feature.may_be_missing
-        common["is_small"] = size is not None and size <= _LARGE
+        common["is_small"] = size is not None and size <= _MAX_SMALL_BYTES
         if isinstance(feature, Image) and feature.has_plain_form:
             return Images([name], unpack=codec.from_bytes, shape=feature.shape, dtype=feature.dtype, **common)
         return BytesView([name], unpack=codec.from_bytes, **common)
@@ -216,46 +266,61 @@ def _decoded_size(feature: Any) -> int | None:
     """Returns the size in bytes of the values of a leaf; None if it is not known."""
     if not isinstance(feature, (Image, Tensor)):
         return None
-    count = size_of(feature.shape or (None,))
+    count = num_values(feature.shape or (None,))
     return None if count is None else count * int(feature.dtype.itemsize)
 
 
 def has_images(feature: Any) -> bool:
-    """Returns whether decoding makes images: not in nested datasets, which decode later, nor by a user's function."""
-    children = [child for _, _, child in below(feature)]
+    """Returns whether decoding the features decodes images, and calls no function of a user.
+
+    False if there are nested datasets, which are decoded on access.
+    """
+    children = [child for _, _, child in iter_nested_features(feature)]
     if any(isinstance(child, Dataset) for child in children):
         return False
-    kinds = [type(innermost(child)) for child in children]
+    kinds = [type(strip_sequences(child)) for child in children]
     package = __name__.partition(".")[0]
-    is_ours = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
-    return is_ours and any(issubclass(kind, Image) for kind in kinds)
+    is_of_package = all(kind.__module__.partition(".")[0] == package and kind is not Decoded for kind in kinds)
+    return is_of_package and any(issubclass(kind, Image) for kind in kinds)
 
 
-def _numbered(place: Place, firsts: dict[int, int]) -> Nest:
-    """Returns the places as numbers among all features, where those of each view begin with one of `firsts`."""
-    if isinstance(place, tuple):
-        return firsts[id(place[0])] + place[1]
-    return {key: _numbered(child, firsts) for key, child in place.items()}
-
-
-def _placed(nest: Nest, values: list[Any]) -> Any:
-    """Returns the nest with values in place of their numbers."""
-    return values[nest] if isinstance(nest, int) else {key: _placed(child, values) for key, child in nest.items()}
-
-
-def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: Nest, n: int) -> list[Any]:
-    """Returns n examples: nests of dicts with values in place of the numbers of their features.
+def _number_locations(location: Location, first_indices: dict[int, int]) -> ColumnIndices:
+    """Returns the locations of features as indices into the concatenated features of all views.
 
     Args:
-        columns: of the views.
-        makers: the functions from columns to n values of each feature, one after the other; None for those themselves.
-        nest: the numbers of the features.
-        n: number of records.
+        location: (view, index of the feature in the view), or a nested dict of them.
+        first_indices: by `id` of the view, the index of its first feature.
+    """
+    if isinstance(location, tuple):
+        return first_indices[id(location[0])] + location[1]
+    return {key: _number_locations(child, first_indices) for key, child in location.items()}
+
+
+def _fill_structure(nest: ColumnIndices, values: list[Any]) -> Any:
+    """Returns a nested dict of indices with `values[index]` in place of each index.
+
+    >>> _fill_structure({"a": 1, "b": {"c": 0}}, ["x", "y"])
+    {'a': 'y', 'b': {'c': 'x'}}
+    """
+    return (
+        values[nest] if isinstance(nest, int) else {key: _fill_structure(child, values) for key, child in nest.items()}
+    )
+
+
+def _examples_in_python(columns: tuple[Any, ...], makers: tuple[Any, ...], nest: ColumnIndices, n: int) -> list[Any]:
+    """Returns the n examples of n records.
+
+    Args:
+        columns: the column of each view.
+        makers: for each view the function from its column to a list of values: n of its first feature, then n of the
+            second, and so on; None if the column is this list.
+        nest: the structure of an example, with the index of the feature in place of each value.
+        n: the number of records.
     """
     values: list[Any] = []
     for column, make in zip(columns, makers):
         values.extend(column if make is None else make(column))
-    return [_placed(nest, values[i::n]) for i in range(n)]
+    return [_fill_structure(nest, values[i::n]) for i in range(n)]
 
 
 _examples: Callable[..., list[Any]] = _examples_in_python if core is None else core.examples
@@ -266,11 +331,13 @@ _examples: Callable[..., list[Any]] = _examples_in_python if core is None else c
 
 @dataclass(kw_only=True)
 class View(abc.ABC):
-    """The values of some features.
+    """Decoder of the column of one feature, or of several features of one kind.
 
     Attributes:
-        paths: of the features; also their names in the record, but for features of several lists.
-        kind, count, is_optional: of their group, see `formats.columns.FeatureGroup`.
+        paths: the names of the features, with slashes; also their names in the record, unless a feature has several
+            lists.
+        kind, count, is_optional: the fields `kind`, `num_values` and `is_optional` of their
+            `formats.columns.FeatureGroup`.
         is_small: whether a value is known to be not much larger than its record, or than a few kilobytes.
     """
 
@@ -281,30 +348,41 @@ class View(abc.ABC):
     is_small: bool = True
 
     def groups(self) -> list[FeatureGroup]:
-        """Returns the groups to parse."""
+        """Returns the groups of lists that `formats.columns.parse` must parse for this view."""
         return [FeatureGroup(self.kind, self.count, self.is_optional, tuple(path.encode() for path in self.paths))]
 
     @abc.abstractmethod
     def rows(self, column: Any) -> list[Any]:
-        """Returns the values of n records; of several features one after the other."""
+        """Returns the values of n records: n of the first feature, then n of the second, and so on.
+
+        Args:
+            column: the column of the view; see `formats.columns.parse` for its forms.
+        """
 
     def maker(self) -> Callable[[Any], Any] | None:
-        """Returns `rows`, or the same with fewer steps; None if the column is the values."""
+        """Returns `rows`, or a faster function with the same results; None if the column is the list of values."""
         return self.rows
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns for each feature an array with the records as first dimension, or the list of its values.
+        """Returns for each feature an array whose first dimension is the records, or the list of its values.
 
         Args:
-            column: of n records.
-            n: number of records.
-            fills: by path, what an array may have in place of missing values; empty if they stay None.
+            column: the column of n records.
+            n: the number of records.
+            fills: by path, the value that replaces missing values in an array; empty if missing values stay None.
         """
         values = self.rows(column)
         return [values[start : start + n] for start in range(0, len(values), n)]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of each feature's values; see `columns` and `stack`."""
+        """Returns the batch of each feature: an array whose first dimension is the records; see `columns` and `stack`.
+
+        Args:
+            column: the column of n records.
+            n: the number of records.
+            pad: whether arrays of different shapes are padded; see `stack`.
+            fills: by path, the value that replaces missing values; empty if missing values stay None.
+        """
         return [
             values
             if isinstance(values, np.ndarray)
@@ -312,8 +390,8 @@ class View(abc.ABC):
             for path, values in zip(self.paths, self.columns(column, n, fills))
         ]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
-        """Returns `batch` in parts."""
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
+        """Returns tasks that decode the values, and the function from their results to `batch(...)`."""
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)
         return [lambda: self.batch(column, n, pad, fills)], lambda results: results[0]
@@ -327,21 +405,21 @@ class Numbers(View):
     shape: Any
 
     def __post_init__(self) -> None:
-        self._lift = lift(self.dtype, "")
+        self._convert = stored_list_converter(self.dtype, "")
         self._size = math.prod(self.shape)
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns NumPy scalars or arrays of their own; None if missing."""
+        """Returns NumPy scalars, or arrays that share no memory; None for missing values."""
         data, missing = column if self.is_optional else (column, ())
-        numbers = self._numbers(data)
-        values = _own(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
+        numbers = self._convert_numbers(data)
+        values = _copy_rows(numbers.reshape(-1, *self.shape)) if self.shape else list(numbers)
         n = len(values) // len(self.paths)
         for feature, record in missing:
             values[feature * n + record] = None
         return values
 
     def maker(self) -> Callable[[Any], Any]:
-        """Returns a function to an array of the scalars, or to the arrays, if they are stored as they are."""
+        """Returns a function to an array of the scalars, or to a list of arrays, if no conversion is needed."""
         if self.is_optional or self.dtype not in _STORED:
             return self.rows
         if not self.shape:
@@ -349,6 +427,7 @@ class Numbers(View):
         dtype, shape, size = self.dtype, self.shape, self._size
 
         def rows(column: bytearray) -> list[Any]:
+            """Returns the arrays of all records from the bytes of their numbers."""
             numbers = np.frombuffer(column, dtype)
             if len(numbers) == size:  # of one record
                 return [numbers.reshape(shape)]
@@ -357,27 +436,30 @@ class Numbers(View):
         return rows
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns the parts of one array."""
+        """Returns for each feature an array of shape (n, *shape), a part of one array; a list if values are missing.
+
+        Missing values are replaced by `fills`, if it is not empty.
+        """
         data, missing = column if self.is_optional else (column, ())
         if missing and not fills:
             return super().columns(column, n, fills)
-        numbers = self._numbers(data).reshape(len(self.paths), n, *self.shape)
+        numbers = self._convert_numbers(data).reshape(len(self.paths), n, *self.shape)
         for feature, record in missing:
             numbers[feature, record] = fills[self.paths[feature]]
         return list(numbers)
 
-    def _numbers(self, found: bytearray) -> NDArray[Any]:
+    def _convert_numbers(self, data: bytearray) -> NDArray[Any]:
         """Returns a flat array of the stored numbers, converted to the view's dtype.
 
         Raises:
             FeatureValueError: a number does not fit the dtype; the message begins with the path of its feature.
         """
-        numbers = np.frombuffer(found, _DTYPES[self.kind])
+        numbers = np.frombuffer(data, _DTYPES[self.kind])
         try:
-            return self._lift(numbers)
+            return self._convert(numbers)
         except FeatureValueError:
             for path, row in zip(self.paths, numbers.reshape(len(self.paths), -1)):
-                lift(self.dtype, path)(row)  # raises the error with the name of the feature
+                stored_list_converter(self.dtype, path)(row)  # raises the error with the name of the feature
             raise
 
 
@@ -386,8 +468,8 @@ class Sequences(View):
     """Sequences of numbers or of arrays of a fixed shape.
 
     Attributes:
-        codec: of an item.
-        length: number of items, if it is fixed.
+        codec: the codec of an item.
+        length: the number of items, if it is fixed; None for any number.
     """
 
     codec: Codec
@@ -398,18 +480,18 @@ class Sequences(View):
         self._plain = dtype if dtype in _STORED and shape == () else None
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns arrays of their own."""
+        """Returns the array of items of each record; the arrays share no memory."""
         data, counts = column
         if len(counts) == _SIZE_OF_COUNT:
-            items = self._items(data)
+            items = self._unpack_items(data)
             if self.length is not None and len(items) != self.length:
-                raise _wrong_length(self.paths[0], len(items), self.length)
+                raise _length_error(self.paths[0], len(items), self.length)
             return [items]
-        ends, items = self._lengths(column).cumsum().tolist(), self._items(data)
+        ends, items = self._count_items(column).cumsum().tolist(), self._unpack_items(data)
         return [items[start:stop].copy() for start, stop in zip([0, *ends], ends)]
 
     def maker(self) -> Callable[[Any], Any]:
-        """Returns `rows`, with fewer steps for one record if the numbers are stored as they are."""
+        """Returns `rows`, or a function that is faster for one record, if the numbers need no conversion."""
         if self._plain is None or self.length is not None:
             return self.rows
         all_rows, dtype = self.rows, self._plain
@@ -420,87 +502,105 @@ class Sequences(View):
 
         return rows
 
-    def _items(self, found: bytearray) -> NDArray[Any]:
-        """Returns the items of all records, one after the other."""
-        if self._plain is not None and found:
-            return np.frombuffer(found, self._plain)
-        return self.codec.unpack_many(_numbers(found, self.kind))  # type: ignore[no-any-return]
+    def _unpack_items(self, data: bytearray) -> NDArray[Any]:
+        """Returns an array of the items of all records, one after the other, from the bytes of their numbers."""
+        if self._plain is not None and data:
+            return np.frombuffer(data, self._plain)
+        return self.codec.unpack_many(_parse_numbers(data, self.kind))  # type: ignore[no-any-return]
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns one array, if all sequences have as many items or are padded."""
-        lengths = self._lengths(column)
+        """Returns one array of shape (n, items, ...), padded with zeros if `pad` is True.
+
+        Raises:
+            FeatureValueError: the sequences have different numbers of items, and `pad` is False.
+        """
+        lengths = self._count_items(column)
         if not pad and lengths.min() != lengths.max():
             return super().batch(column, n, pad, fills)  # raises the error
-        items = self._items(column[0])
+        items = self._unpack_items(column[0])
         return [items.reshape(n, int(lengths.max()), *items.shape[1:])]
 
-    def _lengths(self, column: Any) -> NDArray[np.int64]:
-        """Returns the number of items of each record."""
+    def _count_items(self, column: Any) -> NDArray[np.int64]:
+        """Returns the number of items of each record, as an array of shape (n,).
+
+        Raises:
+            FeatureValueError: a record has another number of items than `length`, or an incomplete item.
+        """
         counts, size = np.frombuffer(column[1], np.int64).clip(0), self.codec.size or 1
-        lengths, rest = (counts, None) if size == 1 else np.divmod(counts, size)
-        if rest is not None and rest.any():
-            self.codec.unpack_many(_numbers(column[0], self.kind)[: counts[rest > 0][0]])  # raises the error
+        lengths, remainders = (counts, None) if size == 1 else np.divmod(counts, size)
+        if remainders is not None and remainders.any():
+            numbers = _parse_numbers(column[0], self.kind)
+            self.codec.unpack_many(numbers[: counts[remainders > 0][0]])  # raises the error
         if self.length is not None and (lengths != self.length).any():
-            raise _wrong_length(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
+            raise _length_error(self.paths[0], int(lengths[lengths != self.length][0]), self.length)
         return lengths
 
 
 @dataclass(kw_only=True)
 class BytesView(View):
-    """Values that are stored as one value of bytes each: texts, files, compressed arrays."""
+    """Values that are stored as one value of bytes each: texts, files, compressed arrays.
+
+    Attributes:
+        unpack: the function from the bytes to the value; `bytes` itself if the bytes are the value.
+    """
 
     unpack: Callable[[bytes], Any]
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns what the function makes; None if missing."""
+        """Returns the results of `unpack` for each value; None for missing values."""
         unpack = self.unpack
         return column if unpack is bytes else [None if data is None else unpack(data) for data in column]
 
     def maker(self) -> Callable[[Any], Any] | None:
-        """Returns None for texts: they are the column."""
+        """Returns None if the bytes are the values, so that the column is the list of values; otherwise `rows`."""
         return None if self.unpack is bytes else self.rows
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns an array; of objects for texts."""
+        """Returns the array of the values; for bytes, an array of objects in which `fills` replaces missing values."""
         if self.unpack is not bytes:
             return super().batch(column, n, pad, fills)
         fill = fills.get(self.paths[0])
-        is_filled = fill is None or all(column)  # neither missing nor empty, which is seen in C
-        return [objects(column if is_filled else [fill if text is None else text for text in column])]
+        needs_no_fill = fill is None or all(column)  # neither missing nor empty; `all` is faster than a loop
+        return [to_object_array(column if needs_no_fill else [fill if text is None else text for text in column])]
 
 
 @dataclass(kw_only=True)
 class Images(BytesView):
-    """Images that are usually decoded straight into an array of their dtype.
+    """Images whose files can be decoded directly into an array of their dtype.
 
     Attributes:
-        shape: height, width and channels; height and width may be None.
-        dtype: of pixels.
+        shape: (height, width, channels); height and width may be None.
+        dtype: the dtype of pixels.
     """
 
     shape: Any
     dtype: np.dtype[Any]
 
     def columns(self, column: Any, n: int, fills: dict[str, Any]) -> list[Any]:
-        """Returns one array, into which the files are decoded, if the feature has one shape."""
-        return self.batch(column, n, False, fills) if size_of(self.shape) else super().columns(column, n, fills)
+        """Returns an array of shape (n, height, width, channels); a list of arrays if the feature fixes no shape."""
+        return self.batch(column, n, False, fills) if num_values(self.shape) else super().columns(column, n, fills)
 
     def batch(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> list[Any]:
-        """Returns the array of the pixels."""
+        """Returns the array of the pixels, of shape (n, height, width, channels)."""
         tasks, finish = self.batch_in_parts(column, n, pad, fills)
         return finish([task() for task in tasks])  # type: ignore[no-any-return]
 
-    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> Parts:
-        """Returns tasks that decode a few files each; where the feature has no one shape, that of the first file."""
-        first = None if size_of(self.shape) else self.unpack(column[0])
-        shape = self.shape if first is None else first.shape
+    def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
+        """Returns tasks that each decode a few files into the batch, and the function that returns the batch.
+
+        If the feature fixes no shape, the batch gets the shape of the first image; images of other shapes are added by
+        the last step.
+        """
+        first_image = None if num_values(self.shape) else self.unpack(column[0])
+        shape = self.shape if first_image is None else first_image.shape
         pixels = np.empty((n, *shape), self.dtype)
-        if first is not None:
-            pixels[0] = first
+        if first_image is not None:
+            pixels[0] = first_image
         targets = pixels[..., 0] if pixels.shape[-1] == 1 and pixels.ndim == _PIXEL_DIMS else pixels
         others: dict[int, NDArray[Any]] = {}  # images of other shapes
 
         def decode(start: int) -> None:
+            """Decodes the images [start, start + size) into the batch."""
             for i in range(start, min(start + size, n)):
                 if decode_into(column[i], targets[i]):
                     continue
@@ -511,22 +611,23 @@ class Images(BytesView):
                     others[i] = image
 
         def finish(_: list[Any]) -> list[Any]:
+            """Returns the batch, after adding images of other shapes."""
             if not others:
                 return [pixels]
             images = [others.get(i, image) for i, image in enumerate(pixels)]
             return [stack_decoded(images, pad=pad, path=self.paths[0], fill=fills.get(self.paths[0], KEEP))]
 
         size = max(1, min(_TASK_IMAGES, _TASK_BYTES * n // max(pixels.nbytes, 1)))
-        return [functools.partial(decode, start) for start in range(int(first is not None), n, size)], finish
+        return [functools.partial(decode, start) for start in range(int(first_image is not None), n, size)], finish
 
 
 @dataclass(kw_only=True)
-class Connected(View):
+class ConnectorView(View):
     """A feature whose connector decodes its lists: nested sequences, datasets, texts, tensors of unknown lengths.
 
     Attributes:
-        kinds: of its lists, by their names in the record.
-        decode: makes the value of the lists of a record.
+        kinds: the kind ('bytes', 'float' or 'int64') of each list, by its name in the record.
+        decode: the function from the lists of a record, by name, to the value.
     """
 
     kinds: dict[str, Any]
@@ -534,37 +635,43 @@ class Connected(View):
     is_small: bool = False
 
     def groups(self) -> list[FeatureGroup]:
-        """Returns a group for each list."""
+        """Returns a group of its own for each list of the feature."""
         return [FeatureGroup(KINDS[kind], ANY, True, (name.encode(),)) for name, kind in self.kinds.items()]
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns what the connector makes."""
+        """Returns the value of each record, which the connector decodes from its lists."""
         names, kinds = list(self.kinds), [KINDS[kind] for kind in self.kinds.values()]
         if len(names) == 1:
-            return [self.decode({names[0]: values}) for values in _lists(column, kinds[0])]
+            return [self.decode({names[0]: values}) for values in _split_lists(column, kinds[0])]
         records, columns = column
-        lists = [_lists(part, kind) for part, kind in zip(columns, kinds)]
+        lists = [_split_lists(part, kind) for part, kind in zip(columns, kinds)]
         return [self.decode(dict(zip(names, [values[i] for values in lists]))) for i in range(len(records))]
 
 
 @dataclass(kw_only=True)
-class Whole(Connected):
-    """The lists of a feature of an unknown class, as the record has them."""
+class StoredListsView(ConnectorView):
+    """A feature of an unknown class, whose values are dicts of the undecoded lists of the record."""
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns dicts of lists."""
-        return [self.decode(*spans_of(record)) for record in column[0]]
+        """Returns for each record the dict of its lists of the feature, by their names in the record."""
+        return [self.decode(*parse_spans(record)) for record in column[0]]
 
 
-def _wrong_length(path: str, found: int, length: int | None) -> FeatureValueError:
-    return FeatureValueError(f"{path}: the record has {found} items; the feature has length={length}")
+def _length_error(path: str, num_items: int, length: int | None) -> FeatureValueError:
+    """Returns the error of a sequence with another number of items than the fixed length of its feature."""
+    return FeatureValueError(f"{path}: the record has {num_items} items; the feature has length={length}")
 
 
-def _lists(column: Any, kind: int) -> list[Any]:
-    """Returns the lists of n records, each one of its own; None if missing."""
+def _split_lists(column: Any, kind: int) -> list[Any]:
+    """Returns the list of each record from a column with any number of values; None for missing lists.
+
+    Args:
+        column: (values of all records in order, bytes of n int64: the number of values of each record, -1 if missing).
+        kind: the kind of the lists, one of `KINDS`.
+    """
     stored, counts = column
     is_bytes = kind == KINDS["bytes"]
-    joined = stored if is_bytes else _numbers(stored, kind)
+    joined = stored if is_bytes else _parse_numbers(stored, kind)
     if len(counts) == _SIZE_OF_COUNT:
         return [joined] if counts[-1] < _SIGN else [None]
     lengths = np.frombuffer(counts, np.int64)
@@ -576,11 +683,11 @@ def _lists(column: Any, kind: int) -> list[Any]:
     return lists
 
 
-def _numbers(found: bytearray, kind: int) -> NDArray[Any]:
-    """Returns the array of parsed numbers."""
-    return np.frombuffer(found, _DTYPES[kind]) if found else np.empty(0, _DTYPES[kind])
+def _parse_numbers(data: bytearray, kind: int) -> NDArray[Any]:
+    """Returns the flat array of parsed numbers, of float32 or int64 by their kind, one of `KINDS`."""
+    return np.frombuffer(data, _DTYPES[kind]) if data else np.empty(0, _DTYPES[kind])
 
 
-def _own(array: NDArray[Any]) -> list[Any]:
-    """Returns the rows of an array, each as one that does not keep the others in memory."""
+def _copy_rows(array: NDArray[Any]) -> list[Any]:
+    """Returns the rows of an array as separate arrays, so that one row does not keep the others in memory."""
     return [array[0]] if len(array) == 1 else [row.copy() for row in array]

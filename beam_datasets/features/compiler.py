@@ -1,4 +1,7 @@
-"""Functions made of a tree of connectors: once per dataset, so that nothing about the tree is decided per record."""
+"""Encoders and decoders of examples, compiled from a tree of connectors.
+
+They are compiled once per dataset, so that nothing about the tree is decided per record.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from beam_datasets.features.base import FeatureConnector
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
-from beam_datasets.features.raw import recorded
+from beam_datasets.features.raw import record_libraries
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record
 
@@ -18,7 +21,7 @@ from beam_datasets.formats.example import Buffer, record
 def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable[[Any], bytes]:
     """Returns the function from an example to its record: a canonical, serialized tf.train.Example.
 
-    The example's values are checked as they are encoded, and it is not changed.
+    The values of the example are checked during encoding. The example is not changed.
 
     Args:
         feature: the features of a dataset: a FeaturesDict (or a dict that means one), or a Sequence of dicts.
@@ -26,7 +29,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
             values that it encodes, as "zlib 1.3.1".
 
     Raises:
-        FeatureError: the features cannot be encoded, as two that would have the same name in the record. The returned
+        FeatureError: the features cannot be encoded, because two would have the same name in the record. The returned
             function raises it where a value does not fit: FeatureKeyError for a missing or unknown feature, else
             FeatureTypeError, FeatureValueError or FeatureOverflowError; the message begins with the feature's path.
 
@@ -34,8 +37,8 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
     >>> compile_encoder({"a": np.int64})({"a": 300}).hex()
     '0a0d0a0b0a016112061a040a02ac02'
     """
-    top = _top(feature)
-    with recorded(libraries):
+    top = _to_example_features(feature)
+    with record_libraries(libraries):
         if isinstance(top, FeaturesDict):
             return top.record_encoder()
         encode_entries = top.encoder("")
@@ -51,49 +54,71 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
 
     Numbers of shape () are NumPy scalars, strings are bytes, images are arrays of shape (height, width, channels).
     Sequences are arrays of one dimension more, sequences of sequences `RaggedArray`; a sequence of dicts is a dict of
-    sequences. A `Dataset` feature is a `NestedDataset`, whose items are decoded one by one. What the record does not
-    have of an optional feature is None (TensorFlow Datasets, reading by TensorFlow, yields a number in its place).
+    sequences. A `Dataset` feature is a `NestedDataset`, whose items are decoded one by one. An optional feature that
+    the record lacks is None (TensorFlow Datasets, reading with TensorFlow, yields a number instead).
 
     Args:
         feature: the features of a dataset.
-        decoders: a nest like the features, with a `decode.Decoder` in place of those that are to be decoded in another
-            way; or a `decode.PartialDecoding`.
-        partial: which features to decode: a nest of names, see `decode.PartialDecoding`. Others are not looked at.
+        decoders: a nest with the structure of the features and a `decode.Decoder` in place of each feature that another
+            decoder decodes; or a `decode.PartialDecoding`.
+        partial: a nest of the names of the features to decode, see `decode.PartialDecoding`. Others are not read.
 
     Raises:
         ValueError: `decoders` or `partial` name features that do not exist. The returned function raises FeatureError
             where a value cannot be decoded, with the feature's path, and ExampleError where the bytes are not a record.
     """
-    return ColumnarDecoder(chosen(feature, decoders, partial)).one()
+    return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def deserialized(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
-    """Returns the example of a record: bytes, or a tensor of bytes."""
+def decode_record(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
+    """Returns the example of one record.
+
+    Args:
+        feature: the features of the example.
+        record: a serialized tf.train.Example, as bytes or as a TensorFlow tensor of bytes.
+        decoders: see `compile_decoder`.
+    """
     record = record.numpy() if hasattr(record, "numpy") else record
     return compile_decoder(feature, decoders=decoders)(record)
 
 
-def stored_form(feature: FeatureConnector, value: Any) -> Any:
-    """Returns what is stored of a feature's value; see `FeatureConnector.encode_example`."""
-    return _through_record(type(feature).__name__, value, feature, feature.stored())
+def encode_to_stored(feature: FeatureConnector, value: Any) -> Any:
+    """Returns the stored form of a feature's value, such as the bytes of an image; see `encode_example`."""
+    return _convert_by_record(type(feature).__name__, value, feature, feature.stored())
 
 
-def value_of(feature: FeatureConnector, stored: Any) -> Any:
-    """Returns the value of what is stored of a feature; see `FeatureConnector.decode_example`."""
-    return _through_record(type(feature).__name__, stored, feature.stored(), feature)
+def decode_stored(feature: FeatureConnector, stored: Any) -> Any:
+    """Returns the value of a feature from its stored form, such as the bytes of an image; see `decode_example`."""
+    return _convert_by_record(type(feature).__name__, stored, feature.stored(), feature)
 
 
-def _through_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
-    """Returns a value as another feature of the same lists reads it; errors begin with the name."""
+def _convert_by_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
+    """Encodes a value with one connector, and returns what another connector of the same lists decodes.
+
+    Args:
+        name: the name of the feature, with which errors begin.
+        value: a value of `written_by`, or a TensorFlow tensor of it.
+        written_by: the connector that encodes the value.
+        read_by: the connector that decodes the record.
+    """
     value = value.numpy() if hasattr(value, "numpy") else value  # of TensorFlow
     if isinstance(written_by, FeaturesDict) and isinstance(read_by, FeaturesDict):
         return compile_decoder(read_by)(compile_encoder(written_by)(value))
     return compile_decoder({name: read_by})(compile_encoder({name: written_by})({name: value}))[name]
 
 
-def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
-    """Returns the features of an example as they are to be decoded; see `compile_decoder`."""
-    top = _top(feature)
+def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
+    """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
+
+    Args:
+        feature: the features of a dataset.
+        decoders: see `compile_decoder`.
+        partial: see `compile_decoder`.
+
+    Raises:
+        ValueError: `decoders` or `partial` name features that do not exist.
+    """
+    top = _to_example_features(feature)
     if partial is not None:
         top = select(top, partial)
     if isinstance(decoders, PartialDecoding):
@@ -101,8 +126,12 @@ def chosen(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureCo
     return apply_decoders(top, decoders)
 
 
-def _top(feature: Any) -> FeatureConnector:
-    """Returns the features of an example; the fields of a record need names."""
+def _to_example_features(feature: Any) -> FeatureConnector:
+    """Returns the connector of an example: a FeaturesDict or a Sequence of dicts, as the lists of a record need names.
+
+    Raises:
+        FeatureValueError: the argument means another feature.
+    """
     top = to_feature(feature)
     if isinstance(top, FeaturesDict) or (isinstance(top, Sequence) and isinstance(top.feature, FeaturesDict)):
         return top

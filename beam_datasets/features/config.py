@@ -1,7 +1,7 @@
-"""features.json: a tree of connectors as JSON text, and back.
+"""JSON text of a tree of connectors: the file features.json.
 
-The text is what TFDS 4.9 writes, byte for byte; its older form, with "type", "content" and "proto_cls", is read too.
-Classes are looked up in a table of our own; a name that is not in it is never imported.
+The text is byte for byte the one that TFDS 4.9 writes. Its older form, with "type", "content" and "proto_cls", can be
+read. Classes are looked up by name in a table of this package; other names are never imported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from beam_datasets.formats.example import parse_feature
 
 
 def to_json_text(feature: FeatureConnector) -> str:
-    """Returns the text of features.json."""
+    """Returns the text of features.json for the features of a dataset."""
     return json.dumps(feature.to_json(), indent=4, sort_keys=True)
 
 
 def from_json_text(text: str, *, path: str = "features.json") -> FeatureConnector:
-    """Returns the connector of the text of features.json.
+    """Returns the connector that the text of features.json describes.
+
+    Args:
+        text: the content of the file.
+        path: the file, for errors.
 
     Raises:
         MetadataError: the text is not JSON, or does not describe features; the message names `path`.
@@ -43,7 +47,7 @@ def from_json_text(text: str, *, path: str = "features.json") -> FeatureConnecto
 
 
 def from_json(node: Any) -> FeatureConnector:
-    """Returns the connector of a node of features.json.
+    """Returns the connector that a JSON object of features.json describes, including the connectors in it.
 
     Raises:
         ValueError, TypeError, KeyError: the node does not describe a feature.
@@ -51,22 +55,28 @@ def from_json(node: Any) -> FeatureConnector:
     if not isinstance(node, dict):
         raise ValueError(f"{node!r} is not an object that describes a feature")
     if "type" in node and "pythonClassName" not in node:
-        return _from_legacy(node)
-    node = _camel(node)
+        return _parse_legacy_node(node)
+    node = _to_camel_keys(node)
     name = node.get("pythonClassName")
     if not isinstance(name, str):
         raise ValueError(f"the object with the keys {sorted(node)} has no pythonClassName")
-    connector = _connectors().get(name.removeprefix(CLASS_PREFIX))
+    connector = _connectors_by_name().get(name.removeprefix(CLASS_PREFIX))
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
-        return _from_own(node, name, contents).with_doc(doc)
-    feature = connector.from_content(_camel(contents[0]) if contents else {})
+        return _build_user_connector(node, name, contents).with_doc(doc)
+    feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {})
     return feature.with_doc(doc)
 
 
-def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
-    """Returns the connector of a user's class; an `UnknownFeature` without one, as all others can be read."""
+def _build_user_connector(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
+    """Returns the connector of a user's registered class; an `UnknownFeature` if no class has this name.
+
+    Args:
+        node: the JSON object of the feature.
+        name: the name of the class.
+        contents: the values of `node` apart from the class name and the documentation; one for a valid node.
+    """
     from beam_datasets.features.wrapped import from_registered
 
     if len(contents) != 1 or not isinstance(contents[0], dict):
@@ -78,52 +88,53 @@ def _from_own(node: Json, name: str, contents: list[Any]) -> FeatureConnector:
     return UnknownFeature(node=node) if connector is None else connector
 
 
-def _from_legacy(node: Json) -> FeatureConnector:
-    """Returns the connector of a node of the older form."""
+def _parse_legacy_node(node: Json) -> FeatureConnector:
+    """Returns the connector of a JSON object of the older form, with the keys "type" and "content"."""
     name, content = str(node["type"]).removeprefix(CLASS_PREFIX), node.get("content") or {}
     if isinstance(content, str):
         content = json.loads(content)
-    connector = _connectors().get(name)
+    connector = _connectors_by_name().get(name)
     if connector is None:
         return UnknownFeature(node=node)
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
         content = {"features": content}
-    return connector.from_content(_camel(content))
+    return connector.from_content(_to_camel_keys(content))
 
 
-def _camel(content: Json) -> Json:
-    """Returns an object with its own keys in camelCase; protobuf's JSON may have them in snake_case too.
+def _to_camel_keys(content: Json) -> Json:
+    """Returns a JSON object with its keys in camelCase, as protobuf's JSON may also have them in snake_case.
 
-    >>> _camel({"num_classes": "3"})
+    >>> _to_camel_keys({"num_classes": "3"})
     {'numClasses': '3'}
     """
 
     def camel(key: str) -> str:
-        first, *rest = key.split("_")
-        return first + "".join(word.capitalize() for word in rest)
+        first, *other_words = key.split("_")
+        return first + "".join(word.capitalize() for word in other_words)
 
     return {camel(key): value for key, value in content.items()}
 
 
 @lru_cache(maxsize=1)
-def _connectors() -> dict[str, type[FeatureConnector]]:
-    """Returns the connectors by their names in features.json, without the prefix."""
+def _connectors_by_name() -> dict[str, type[FeatureConnector]]:
+    """Returns the classes of connectors by their names in features.json, without `CLASS_PREFIX`."""
     from beam_datasets import features
 
-    known = [value for value in vars(features).values() if isinstance(value, type) and hasattr(value, "PATH")]
-    return {connector.PATH: connector for connector in known} | {"feature.Tensor": features.Tensor}
+    classes = [value for value in vars(features).values() if isinstance(value, type) and hasattr(value, "PATH")]
+    return {connector.PATH: connector for connector in classes} | {"feature.Tensor": features.Tensor}
 
 
 @dataclass(frozen=True, repr=False)
 class UnknownFeature(Leaf):
     """A feature whose class in features.json is not one of this package. Nothing is ever imported by that name.
 
-    The rest of the dataset reads as usual, with `decode.PartialDecoding` that leaves this feature out, or with
-    `decode.SkipDecoding` for it, which yields what the record has under its name. To decode it is an error.
+    Decoding it is an error. The other features can be read with a `decode.PartialDecoding` that leaves this feature
+    out, or with `decode.SkipDecoding` for it, which yields the lists that the record has under its name.
 
     Attributes:
-        node: what features.json says of it; it is written back unchanged.
-        problem: of a registered class, its content and why it does not make a connector of it.
+        node: the JSON object of the feature in features.json; it is written back unchanged.
+        problem: why the registered class of this name failed to make a connector, with the content; '' if no class of
+            this name is registered.
     """
 
     node: Json = field(kw_only=True)
@@ -139,20 +150,20 @@ class UnknownFeature(Leaf):
         return str(self.node.get("pythonClassName", self.node.get("type")))
 
     def to_json(self) -> Json:
-        """Returns what was read."""
+        """Returns the JSON object of the feature, as it was read from features.json."""
         return self.node
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns nothing of its own: see `to_json`."""
+        """Returns the key 'jsonFeature' and an empty object; `to_json` returns the whole JSON object instead."""
         return "jsonFeature", {}
 
     @classmethod
     def from_content(cls, content: Json) -> UnknownFeature:
-        """Returns the feature of a node."""
+        """Returns the feature whose JSON object in features.json is `content`."""
         return cls(node=content)
 
-    def _refuse(self, path: str) -> NoReturn:
-        """Refuses to use this feature; the message explains how to register its class or how to leave the feature out.
+    def _raise_unknown(self, path: str) -> NoReturn:
+        """Raises the error for encoding or decoding: how to register the class, or to leave the feature out.
 
         Raises:
             FeatureTypeError: always.
@@ -178,31 +189,40 @@ class UnknownFeature(Leaf):
         return f"{self.python_class_name}(...) [{reason}]"
 
     def codec(self, path: str) -> Codec:
-        """Refuses."""
-        self._refuse(path)
+        """Raises FeatureTypeError: values of an unknown class cannot be encoded or decoded."""
+        self._raise_unknown(path)
 
     def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Any], ...]:
-        """Returns the feature's own name; there may be others below it."""
+        """Returns the feature's own name, with kind None; the record may have more lists whose names begin with it."""
         return ((name, None),)
 
     def items_splitter(self, name: str, rank: int) -> Callable[[Any], Any]:
-        """Returns a function that refuses."""
-        return lambda lists: self._refuse(name)
+        """Returns a function that raises FeatureTypeError, as items of an unknown class cannot be decoded."""
+        return lambda lists: self._raise_unknown(name)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns a function that refuses."""
-        return lambda lists: self._refuse(name)
+        """Returns a function that raises FeatureTypeError, as values of an unknown class cannot be decoded."""
+        return lambda lists: self._raise_unknown(name)
 
     def stored(self) -> FeatureConnector:
-        """Returns the connector of what the record has."""
+        """Returns the connector that decodes to the lists of the record."""
         return StoredLists(node=self.node)
 
 
 class StoredLists(UnknownFeature):
-    """What a record has under a name and below it, undecoded: a dict of lists, as of `formats.example.parse`."""
+    """The undecoded lists of a feature of an unknown class.
+
+    Its values are dicts of all lists of the record whose name is the feature's or begins with it and '/'; they have the
+    form of `formats.example.parse`.
+    """
 
     def stored_decoder(self, name: str) -> Callable[[bytes, dict[bytes, tuple[int, int]]], dict[str, Any]]:
-        """Returns the function from a record and its spans, see `spans_of`, to the lists by their whole names."""
+        """Returns the function from a record to the lists of the feature, by their full names in the record.
+
+        Args:
+            name: the name of the feature in the record. The function takes a record and its spans, as returned by
+                `formats.example.parse_spans`.
+        """
         key = name.encode("utf-8")
 
         def decode(data: bytes, spans: dict[bytes, tuple[int, int]]) -> dict[str, Any]:

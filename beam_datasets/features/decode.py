@@ -14,13 +14,13 @@ from beam_datasets.errors import did_you_mean
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, is_dtype, shape_of
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
-from beam_datasets.features.sequence import Sequence, below
+from beam_datasets.features.sequence import Sequence, iter_nested_features
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.wrapped import Wrapped
 
 
 class Decoder:
-    """Decodes a feature in place of its connector.
+    """Base class of decoders, which decode a feature in place of its connector.
 
     A subclass defines `decode_example`, which can use `self.feature`.
 
@@ -53,39 +53,47 @@ class Decoder:
         return dtype_of(self.feature)
 
     def decode_example(self, stored: Any) -> Any:
-        """Decodes a stored value, as `SkipDecoding` yields it; the items of a sequence are decoded one by one."""
+        """Returns the decoded value of a stored form, as `SkipDecoding` yields it; for a sequence, of one item."""
         raise NotImplementedError(f"{type(self).__name__} must define decode_example(self, stored)")
 
     def decode_example_np(self, stored: Any) -> Any:
-        """Decodes a stored value to NumPy; the default calls `decode_example`."""
+        """Returns the decoded NumPy value of a stored form; the default calls `decode_example`."""
         return self.decode_example(stored)
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns a connector that decodes the stored form of `feature` with this decoder; in a sequence, each item."""
         if isinstance(feature, Sequence):
-            return feature.with_feature(self.applied(feature.feature))
+            return feature.with_feature(self.apply_to(feature.feature))
         decoder = copy.copy(self)  # one decoder may be given for several features
         decoder.setup(feature=feature)
         return Decoded(feature=feature, function=FunctionDecoder(_decode_with, (decoder,)))
 
 
 def _decode_with(stored: Any, feature: FeatureConnector, decoder: Decoder) -> Any:
-    """Adapts a decoder to the signature of a `FunctionDecoder`'s function."""
+    """Returns `decoder.decode_example_np(stored)`; the signature is that of a `FunctionDecoder`'s function."""
     del feature  # the decoder has it from setup()
     return decoder.decode_example_np(stored)
 
 
 @dataclass(frozen=True)
 class SkipDecoding(Decoder):
-    """Yields the stored form: bytes of an image file or an encoded tensor; an array of image files for a video."""
+    """A decoder that returns the stored form: the bytes of an image file or of an encoded tensor, an index of a class.
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    The stored form of a video is an array of the files of its frames.
+    """
+
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns the connector of the stored form."""
         return feature.stored()
 
 
 def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> Any:
-    """Returns decoders that skip decoding of all features of the given classes; None if there is no such feature."""
+    """Returns a nest of `SkipDecoding` for all features of some classes; None if there is no such feature.
+
+    Args:
+        feature: a tree of features.
+        kinds: the classes of connectors.
+    """
     if isinstance(feature, kinds):
         return SkipDecoding()
     if isinstance(feature, Sequence):
@@ -97,10 +105,10 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
 
 
 def with_str(feature: FeatureConnector) -> FeatureConnector:
-    """Returns the features, with string tensors that decode to `str` instead of bytes.
+    """Returns the features with `Text` and other string tensors that decode to `str` instead of bytes.
 
-    It applies to `Text` and other string tensors, also in dicts and sequences. User-defined connectors, and connectors
-    with internal strings, such as `TranslationVariableLanguages`, are unchanged.
+    String tensors in dicts and sequences change too. User-defined connectors, and connectors with internal strings,
+    such as `TranslationVariableLanguages`, do not.
     """
     if feature.is_overridden():
         return feature
@@ -109,35 +117,44 @@ def with_str(feature: FeatureConnector) -> FeatureConnector:
     if isinstance(feature, FeaturesDict):
         return feature.with_features({name: with_str(child) for name, child in feature.items()})
     if isinstance(feature, Tensor) and feature.dtype == STRING:
-        return feature._with(as_str=True)
+        return feature._copy_with(as_str=True)
     return feature
 
 
 @dataclass(frozen=True)
 class FunctionDecoder(Decoder):
-    """A decoder that calls a function; created by functions decorated with `make_decoder`."""
+    """A decoder that calls a function; created by functions decorated with `make_decoder`.
+
+    Attributes:
+        function: the function `(stored, feature, *args, **kwargs) -> value`.
+        args: the positional arguments after the feature.
+        kwargs: the keyword arguments.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
 
-    def applied(self, feature: FeatureConnector) -> FeatureConnector:
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
         """Returns a connector that decodes the stored form of `feature` with the function; in a sequence, each item."""
         if isinstance(feature, Sequence):
-            return feature.with_feature(self.applied(feature.feature))
+            return feature.with_feature(self.apply_to(feature.feature))
         return Decoded(feature=feature, function=self)
 
 
 def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., FunctionDecoder]]:
     """Returns a decorator for functions `(stored, feature, *args, **kwargs) -> value`.
 
-    The decorated function takes `*args, **kwargs` and returns a decoder. `stored` is what `SkipDecoding` yields.
+    The decorated function takes `*args, **kwargs` and returns a decoder. `stored` is the value that `SkipDecoding`
+    yields.
 
     Args:
         output_dtype: not needed here; TensorFlow Datasets asks for it.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., FunctionDecoder]:
+        """Returns a function that makes decoders, which call `function`."""
+
         @wraps(function)
         def make(*args: Any, **kwargs: Any) -> FunctionDecoder:
             return FunctionDecoder(function, args, kwargs)
@@ -149,12 +166,12 @@ def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Cal
 
 @dataclass(frozen=True)
 class PartialDecoding:
-    """Decodes only some of the features; the others are not read.
+    """Selection of the features to decode; the others are not read.
 
     Attributes:
         features: a set or list of names, or a dict from names to True, False, a feature (which must fit the
             dataset's), or a nested specification of the same form.
-        decoders: decoders for some of these features.
+        decoders: a nest of decoders for some of the selected features; None for no decoders.
     """
 
     features: Any
@@ -172,7 +189,12 @@ class PartialDecoding:
 
 @dataclass(frozen=True, repr=False)
 class Decoded(Wrapped):
-    """A feature whose stored form is decoded by a function."""
+    """A feature whose stored form is decoded by a function.
+
+    Attributes:
+        feature: the original connector.
+        function: the decoder that is called with the stored form and the original connector.
+    """
 
     feature: FeatureConnector = field(kw_only=True)
     function: FunctionDecoder = field(kw_only=True)
@@ -185,20 +207,16 @@ class Decoded(Wrapped):
         """Returns this connector, which already yields decoded values."""
         return self
 
-    def inner(self) -> FeatureConnector:
+    def inner_connector(self) -> FeatureConnector:
         """Returns the connector of the stored form."""
         return self.feature.stored()
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Not supported: a feature with its own decoder cannot be encoded.
-
-        Raises:
-            TypeError: always.
-        """
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Raises TypeError: a feature with its own decoder cannot be encoded."""
         raise TypeError(f"{path}: a feature with a decoder of its own cannot be encoded")
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function that decodes a stored value; it converts TensorFlow tensors to NumPy."""
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a stored form to the decoded value; TensorFlow tensors are converted to NumPy."""
         decoder, feature = self.function, self.feature
 
         def decode(stored: Any) -> Any:
@@ -210,7 +228,12 @@ class Decoded(Wrapped):
 
 
 def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:
-    """Returns the features with decoders applied: one decoder, or a nested dict of them by name; None: unchanged.
+    """Returns the features with decoders in place of connectors.
+
+    Args:
+        feature: a tree of features.
+        decoders: one decoder for the whole tree, or a nested dict of decoders by name; None to change nothing.
+        path: the name of the tree, with slashes, for errors.
 
     Raises:
         ValueError: a name is unknown.
@@ -219,19 +242,24 @@ def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> 
     if decoders is None:
         return feature
     if isinstance(decoders, Decoder):
-        return decoders.applied(feature)
+        return decoders.apply_to(feature)
     if not isinstance(decoders, dict):
         raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
     if isinstance(feature, Sequence):
         return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    children = _checked_children(feature, decoders, path, "decoders")
+    children = _check_children(feature, decoders, path, "decoders")
     return children.with_features(
         {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
     )
 
 
 def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConnector:
-    """Returns the features selected by `spec`: a `PartialDecoding`, or a value of its `features`.
+    """Returns the features that a specification selects.
+
+    Args:
+        feature: a tree of features.
+        spec: a `PartialDecoding`, or a value of its attribute `features`.
+        path: the name of the tree, with slashes, for errors.
 
     Raises:
         ValueError: a name is unknown, or a feature does not fit the dataset's.
@@ -246,7 +274,7 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(spec, FeaturesDict) and type(spec) is FeaturesDict:
         spec = spec.features
     if isinstance(spec, FeatureConnector) or is_dtype(spec):
-        return _checked_fit(feature, to_feature(spec), path)
+        return _check_fit(feature, to_feature(spec), path)
     if isinstance(spec, (list, tuple, set, frozenset)):
         spec = dict.fromkeys(spec, True)
     if not isinstance(spec, dict):
@@ -254,14 +282,14 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
-    children = _checked_children(feature, wanted, path, "partial decoding")
+    children = _check_children(feature, wanted, path, "partial decoding")
     return children.with_features(
         {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
-def _checked_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
-    """Returns the dataset's feature if it has the expected class, shape and dtype.
+def _check_fit(feature: FeatureConnector, expected: FeatureConnector, path: str) -> FeatureConnector:
+    """Returns `feature`, a feature of the dataset, after checking it against the expected class, shape and dtype.
 
     Raises:
         TypeError: the class differs.
@@ -276,8 +304,14 @@ def _checked_fit(feature: FeatureConnector, expected: FeatureConnector, path: st
     return feature
 
 
-def _checked_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
-    """Returns `feature` if it is a `FeaturesDict` with all of these names; `what` describes the argument in errors.
+def _check_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
+    """Returns `feature` after checking that it is a `FeaturesDict` with all keys of `names`.
+
+    Args:
+        feature: a feature of the dataset.
+        names: a dict whose keys are names of features.
+        path: the name of the feature, with slashes; '' for the top.
+        what: the argument that contains the names, for errors: 'decoders' or 'partial decoding'.
 
     Raises:
         ValueError: the feature contains no features, or a name is unknown.
@@ -286,7 +320,7 @@ def _checked_children(feature: FeatureConnector, names: dict[str, Any], path: st
         raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
     unknown = sorted(set(names) - set(feature), key=str)
     if unknown:
-        hint = did_you_mean(unknown[0], (name for name, _, _ in below(feature)))
+        hint = did_you_mean(unknown[0], (name for name, _, _ in iter_nested_features(feature)))
         if "/" in f"{unknown[0]}{hint}":
             hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
         names_text = f"the features are {sorted(feature)}.{hint}"

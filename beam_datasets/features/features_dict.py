@@ -1,4 +1,4 @@
-"""FeaturesDict: named features, one in the other as deep as you like."""
+"""FeaturesDict: a dict of named features, nestable to any depth."""
 
 from __future__ import annotations
 
@@ -28,21 +28,26 @@ from beam_datasets.formats.example import record, sort_entries
 
 
 def to_feature(feature: Any, name: str = "") -> FeatureConnector:
-    """Returns the connector that is meant: itself, a FeaturesDict for a mapping, a Tensor of shape () for a dtype.
+    """Returns the connector that an argument means.
+
+    >>> import numpy as np
+    >>> to_feature(np.int64)
+    int64
 
     Args:
-        feature: one of these.
-        name: what it is called, for the error.
+        feature: a connector; a dict of features, which means a FeaturesDict; or a dtype, which means a Tensor of
+            shape ().
+        name: the name of the argument or feature, for the error.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the argument is something else.
     """
     if isinstance(feature, FeatureConnector):
         if not feature.is_overridden():
             return feature
-        from beam_datasets.features.wrapped import customised
+        from beam_datasets.features.wrapped import wrap_overridden
 
-        return customised(feature)
+        return wrap_overridden(feature)
     if isinstance(feature, dict):
         return FeaturesDict(feature)
     if is_dtype(feature):
@@ -56,11 +61,13 @@ def to_feature(feature: Any, name: str = "") -> FeatureConnector:
 
 @dataclass(frozen=True, repr=False, init=False)
 class FeaturesDict(FeatureConnector):
-    """Named features. Values are dicts with exactly these names; they are stored under `<name>/<inner name>`.
+    """Named features. Values are dicts with exactly these names.
+
+    The features of a FeaturesDict inside another one are stored under `<outer name>/<inner name>`.
 
     Args:
-        feature_dict: from names to connectors; dicts and dtypes are taken for the connectors that they mean.
-        doc: what it means.
+        feature_dict: connectors by name; a dict stands for a FeaturesDict, and a dtype for a Tensor of shape ().
+        doc: the documentation of the feature.
 
     Examples:
         >>> import numpy as np
@@ -80,19 +87,21 @@ class FeaturesDict(FeatureConnector):
                 raise ValueError(
                     f"{name!r} is not a name of a feature: it has half of a surrogate pair, which UTF-8 cannot express"
                 )
-        self._set(doc=doc, features={name: to_feature(feature_dict[name], name) for name in sorted(feature_dict)})
+        self._set_fields(
+            doc=doc, features={name: to_feature(feature_dict[name], name) for name in sorted(feature_dict)}
+        )
         super().__post_init__()
 
     def keys(self) -> KeysView[str]:
-        """The names, sorted."""
+        """Returns the names of the features, sorted."""
         return self.features.keys()
 
     def values(self) -> ValuesView[FeatureConnector]:
-        """The features, in the order of their names."""
+        """Returns the connectors of the features, in the order of their names."""
         return self.features.values()
 
     def items(self) -> ItemsView[str, FeatureConnector]:
-        """Names and features, in the order of the names."""
+        """Returns (name, connector) of each feature, in the order of the names."""
         return self.features.items()
 
     def __getitem__(self, name: str) -> FeatureConnector:
@@ -112,7 +121,7 @@ class FeaturesDict(FeatureConnector):
         return FeaturesDict(features, doc=self.doc)
 
     def decoded(self) -> FeaturesDict:
-        """Returns the same names with the connectors of decoded values."""
+        """Returns a FeaturesDict of the connectors that describe decoded values, by the same names."""
         return self.with_features({name: feature.decoded() for name, feature in self.items()})
 
     @property
@@ -128,44 +137,51 @@ class FeaturesDict(FeatureConnector):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns those of all features below."""
+        """Returns the leaves of all features in the dict; see `FeatureConnector.leaves`."""
         return [leaf for child, feature in self.items() for leaf in feature.leaves(join(name, child), rank)]
 
     def encoder(self, name: str) -> Encode:
-        """Returns the function that encodes a dict."""
+        """Returns the function from a dict of values to its map entries; `name` is the feature's name in the record."""
         return self._encoder(name)
 
     def record_encoder(self) -> Encode:
-        """Returns the function from a dict to the record whose features these are."""
+        """Returns the function from an example, a dict of values, to its record."""
         return self._encoder("", whole=True)
 
     def _encoder(self, name: str, *, whole: bool = False) -> Encode:
-        """Returns the encoder of dicts, a native one if entries need no sorting; with `whole`, it encodes records."""
+        """Returns the function that encodes a dict of values, a native one if entries need no sorting.
+
+        Args:
+            name: the feature's name in the record; '' for the top.
+            whole: whether the function returns the whole record instead of its serialized map entries.
+        """
         check_unique(self.wire_names(name), name)
         names = {key: sorted(map(str.encode, feature.wire_names(join(name, key)))) for key, feature in self.items()}
         order = sorted(self.items(), key=lambda item: names[item[0]][:1])
         fields = [(key, feature.encoder(join(name, key))) for key, feature in order]
-        described = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
+        native_fields = [(key, join(name, key), feature, part) for (key, feature), (_, part) in zip(order, fields)]
         check = _keys_checker(frozenset(self.features), name)
         wire = [each for key, _ in order for each in names[key]]
         in_order = wire == sorted(wire)
         expected = self.features.keys()
 
         def encode(value: Any) -> bytes:
+            """Returns the map entries of a dict of values."""
             if type(value) is not dict or value.keys() != expected:
                 check(value)
             parts = [part(value[key]) for key, part in fields]
             return b"".join(parts) if in_order else sort_entries(parts)
 
-        native = native_encoder(described, encode, whole=whole) if in_order else None
+        native = native_encoder(native_fields, encode, whole=whole) if in_order else None
         return native or ((lambda value: record(encode(value))) if whole else encode)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes dicts that are the items of a sequence."""
+        """Returns the function that encodes the dicts that are items of `rank` sequences; see `RowsEncode`."""
         fields = [(key, feature.rows_encoder(join(name, key), rank)) for key, feature in self.items()]
         check, expected = _keys_checker(frozenset(self.features), name), self.features.keys()
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns the map entries of a dict of values."""
             for item in items:
                 if type(item) is not dict or item.keys() != expected:
                     check(item)
@@ -174,7 +190,10 @@ class FeaturesDict(FeatureConnector):
         return encode
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes a dict, or the items of sequences to a dict of columns."""
+        """Returns the function from the lists of a record to a dict of values; of columns of items for rank 1 or more.
+
+        See `FeatureConnector.decoder` for the arguments.
+        """
         fields = [(key, feature.decoder(join(name, key), rank)) for key, feature in self.items()]
         return lambda lists: {key: decode(lists) for key, decode in fields}
 
@@ -185,47 +204,47 @@ class FeaturesDict(FeatureConnector):
         return compile_encoder(self)(example)
 
     def deserialize_example(self, record: bytes, *, decoders: Any = None) -> dict[str, Any]:
-        """Returns the example of a record, of NumPy values; for many, `compile_decoder` is faster.
+        """Returns the example of a record, a dict of NumPy values; for many, `compile_decoder` is faster.
 
         Args:
             record: a serialized tf.train.Example, or a tensor of one.
             decoders: see `compile_decoder`.
         """
-        from beam_datasets.features.compiler import deserialized
+        from beam_datasets.features.compiler import decode_record
 
-        return deserialized(self, record, decoders)  # type: ignore[no-any-return]
+        return decode_record(self, record, decoders)  # type: ignore[no-any-return]
 
     deserialize_example_np = deserialize_example
 
     def stored(self) -> FeatureConnector:
-        """Returns the dict of the stored forms."""
+        """Returns a FeaturesDict of the stored forms of the features."""
         return FeaturesDict({key: feature.stored() for key, feature in self.items()})
 
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'featuresDict' and the features by name."""
+        """Returns the key 'featuresDict', and {'features': JSON objects of the features by name}."""
         features = {name: feature.to_json() for name, feature in self.items()}
         return "featuresDict", {"features": features} if features else {}
 
     @classmethod
     def from_content(cls, content: Json) -> FeaturesDict:
-        """Returns the FeaturesDict with this content."""
+        """Returns the FeaturesDict of `content`, the second value of `content_json`."""
         from beam_datasets.features.config import from_json
 
         return cls({name: from_json(node) for name, node in content.get("features", {}).items()})
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the label files of all features below."""
+        """Returns the texts of the label files of all features in the dict; see `FeatureConnector.label_files`."""
         files: dict[str, str] = {}
         for name, feature in self.items():
             files.update(feature.label_files(_file_prefix(prefix, name)))
         return files
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeaturesDict:
-        """Returns the FeaturesDict with the label names that `read` finds."""
+        """Returns a copy with the class names of its label files; see `FeatureConnector.load_labels`."""
         features = {name: feature.load_labels(read, _file_prefix(prefix, name)) for name, feature in self.items()}
-        return self._with(features=features)
+        return self._copy_with(features=features)
 
     def __repr__(self) -> str:
         lines = [f"    {name!r}: {feature!r},".replace("\n", "\n    ") for name, feature in self.items()]
@@ -233,24 +252,38 @@ class FeaturesDict(FeatureConnector):
 
 
 def join(name: str, child: str) -> str:
-    """Returns the name in the record of a feature below another; '' is the top."""
+    """Returns the name in the record of the feature `child` of a dict called `name`; '' is the top.
+
+    >>> join("objects", "label"), join("", "label")
+    ('objects/label', 'label')
+    """
     return f"{name}/{child}" if name else child
 
 
 def check_label_files(tree: FeatureConnector) -> None:
-    """Refuses class labels with one label file that have not the same names: those of one would be lost."""
+    """Raises FeatureValueError if two class labels have the same label file and different names.
+
+    The second file would overwrite the first. `tree` is the features of a dataset.
+    """
     files: list[str] = []
     tree.load_labels(lambda file: files.append(file))
     texts = tree.label_files() if len(set(files)) < len(files) else {}
     for file, text in texts.items():
-        if files.count(file) > 1 and not _are_labels(tree, file, text):
+        if files.count(file) > 1 and not _has_same_labels(tree, file, text):
             raise FeatureValueError(
                 f"two class labels have the label file {file!r}, but not the same names. (In the name of a label file "
                 "'-' precedes a feature that is below another, and '.' replaces '/'.) Rename one of the features."
             )
 
 
-def _are_labels(tree: FeatureConnector, file: str, text: str) -> bool:
+def _has_same_labels(tree: FeatureConnector, file: str, text: str) -> bool:
+    """Returns whether the features are unchanged if their class names are read from a label file with this text.
+
+    Args:
+        tree: the features.
+        file: the name of the label file.
+        text: its content.
+    """
     try:
         return tree.load_labels(lambda name: text if name == file else None) == tree
     except MetadataError:  # not even as many
@@ -258,16 +291,30 @@ def _are_labels(tree: FeatureConnector, file: str, text: str) -> bool:
 
 
 def _file_prefix(prefix: str, name: str) -> str:
-    """Returns the beginning of a label file's name: nested names are joined by '-', and '/' becomes '.'."""
+    """Returns the beginning of a label file's name: nested names are joined by '-', and '/' becomes '.'.
+
+    >>> _file_prefix("objects", "a/b")
+    'objects-a.b'
+    """
     name = name.replace("/", ".")
     return f"{prefix}-{name}" if prefix else name
 
 
 def _keys_checker(expected: frozenset[str], path: str) -> Callable[[Any], None]:
-    """Returns the function that refuses what is not a mapping of exactly the expected names."""
+    """Returns the function that checks that a value is a mapping with exactly the expected names.
+
+    Args:
+        expected: the names.
+        path: the feature, for errors; '' for the top.
+
+    Raises:
+        FeatureTypeError: the returned function raises it if the value is not a mapping.
+        FeatureKeyError: the returned function raises it if a name is missing or unknown.
+    """
     where = f"{path}: " if path else ""
 
     def check(value: Any) -> None:
+        """Raises the error of a value that is not a mapping with exactly the expected names."""
         try:
             keys = set(value.keys())
         except AttributeError:

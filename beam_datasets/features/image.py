@@ -26,19 +26,19 @@ from beam_datasets.features.base import (
     Items,
     Json,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
+    num_values,
     shape_from_json,
     shape_to_json,
-    size_of,
     to_dtype,
     to_shape,
 )
 from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.leaf import Leaf
-from beam_datasets.features.numbers import check_shape, check_unmasked, connectors_in, shape_fits
-from beam_datasets.features.raw import no_items, one_value_codec, recorder, stack
+from beam_datasets.features.numbers import check_shape, check_unmasked, iter_connectors, shape_fits
+from beam_datasets.features.raw import build_empty_items, library_recorder, one_value_codec, stack_items
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.intake import image_formats as formats
@@ -57,19 +57,20 @@ _DTYPES = {"png": ("uint8", "uint16", "float32"), "jpeg": ("uint8",), None: ("ui
 
 @dataclass(frozen=True, repr=False)
 class Image(Leaf):
-    """An image. Decodes to an array of shape (height, width, channels); a GIF to one with the frames before these.
+    """An image. Decodes to an array of shape (height, width, channels); a GIF to (frames, height, width, channels).
 
-    Takes an array; a path, an open file or bytes, whose content is checked and stored as it is; or a `PIL.Image.Image`.
+    Takes an array; a file as a path, an open file or bytes, which is checked and stored unchanged; or a
+    `PIL.Image.Image`.
 
     Attributes:
         shape: (height, width, channels), where height and width may be None; (None, None, 3) if not given. Channels are
-            1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha, 0 for whatever the image has.
+            1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha, 0 for those of each image.
         dtype: uint8, uint16 (PNG only), or float32 (PNG only, one channel: the bits of each number make four channels).
-        encoding_format: 'png' or 'jpeg', how arrays are stored; PNG if None.
-        use_colormap: whether viewers shall show each value in a colour of its own.
-        check: of files: their "structure" (whether the file is whole and its size fits, without decoding it), or
-            "decode", which also decodes each as it will be read. It affects only encoding; features.json lacks it.
-        doc: what it means.
+        encoding_format: the format in which arrays are stored, 'png' or 'jpeg'; PNG if None.
+        use_colormap: whether viewers show each value in a colour of its own.
+        check: the check of files when encoding: "structure" checks without decoding that the file is complete and that
+            its size fits, "decode" also decodes it. It is not in features.json.
+        doc: the documentation of the feature.
     """
 
     shape: Shape | None = field(default=None, kw_only=True)
@@ -83,8 +84,8 @@ class Image(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         shape: Shape = to_shape(self.shape or (None, None, 3))
-        self._set(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
-        self._set(use_colormap=boolean("use_colormap", self.use_colormap))
+        self._set_fields(shape=shape, dtype=to_dtype(np.uint8 if self.dtype is None else self.dtype))
+        self._set_fields(use_colormap=boolean("use_colormap", self.use_colormap))
         if self.check not in CHECKS:
             raise ValueError(f"check={self.check!r}; expected one of {', '.join(map(repr, CHECKS))}")
         name, kind = dtype_name(self.dtype), self.encoding_format
@@ -106,27 +107,32 @@ class Image(Leaf):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def codec(self, path: str) -> Codec:
-        """Returns how images are packed: as the bytes of one file."""
-        empty = no_items(self.shape or (), self.dtype)
+        """Returns the conversion between images and the bytes of one file; `path` names the feature in errors."""
+        empty = build_empty_items(self.shape or (), self.dtype)
         return one_value_codec(self.packer(path), self.unpacker(path), path, empty)
 
     def packer(self, path: str) -> Callable[[Any], bytes]:
-        """Returns the function from an image, in any of the forms it takes, to the bytes of its file."""
-        is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", recorder()
+        """Returns the function from an image (array, path, open file, bytes or Pillow image) to the bytes of its file.
+
+        Args:
+            path: the feature, for errors of the function.
+        """
+        is_float, kind, record = self.dtype == np.float32, self.encoding_format or "png", library_recorder()
         check = self._checker(path)
 
         def pack(value: Any) -> bytes:
+            """Returns the bytes of the file of an image."""
             if not isinstance(value, np.ndarray):
                 if is_float:
                     raise FeatureValueError(f"{path}: an image of float32 must be an array, not {type(value).__name__}")
-                value = self._content(value, path)
+                value = self._read_content(value, path)
                 if isinstance(value, bytes):
                     check(value)
                     return value
             if value.dtype != self.dtype:
                 raise FeatureValueError(f"{path}: the array has the dtype {value.dtype}; the image has {self.dtype}")
             check_unmasked(value, path)
-            check_shape(value.shape, self._any_channels(), path)
+            check_shape(value.shape, self._shape_of_any_channels(), path)
             if is_float:
                 value = np.ascontiguousarray(value, "<f4").view(np.uint8)
             try:
@@ -134,16 +140,17 @@ class Image(Leaf):
             except ValueError as error:
                 problem = f"cannot encode an array of the shape {value.shape} as {kind.upper()}: {error}"
                 raise FeatureValueError(f"{path}: {problem}") from error
-            record(image_codec.library(kind))
+            record(image_codec.encoder_version(kind))
             return data
 
         return pack
 
     def _checker(self, path: str) -> Callable[[bytes], object]:
-        """Returns the function that refuses a file that could not be read."""
+        """Returns the function that raises FeatureValueError for an unreadable image file; `path` is for errors."""
         decode = self.unpacker(path) if self.check == "decode" else None
 
         def check(data: bytes) -> None:
+            """Raises FeatureValueError if the content of a file is not a readable image of the feature."""
             try:
                 header = check_image(data)
                 self._check_header(header)
@@ -155,8 +162,15 @@ class Image(Leaf):
         return check
 
     def _check_header(self, header: ImageHeader) -> None:
-        """Refuses a file that would be read as an array of another shape, or with bits that the dtype lacks."""
-        shape = self._any_channels()
+        """Checks the size, channels and bits of an image file against the feature.
+
+        Args:
+            header: the header of the file.
+
+        Raises:
+            InputError: the file would be decoded to an array of another shape, or has more bits than the dtype.
+        """
+        shape = self._shape_of_any_channels()
         if header.format == formats.GIF:
             image_shape: tuple[Any, ...] = (header.num_frames, header.height, header.width, 3)
         else:
@@ -171,13 +185,21 @@ class Image(Leaf):
                 f"JPEG: the image has {header.bits} bits a channel; a feature with dtype=np.uint16 keeps them"
             )
 
-    def _any_channels(self) -> Shape:
-        """Returns the shape with None in place of 0 channels, which mean any number of them."""
+    def _shape_of_any_channels(self) -> Shape:
+        """Returns the shape of the feature with None in place of 0 channels, which means any number."""
         shape: Shape = self.shape or ()
         return (*shape[:-1], shape[-1] or None)
 
-    def _content(self, value: Any, path: str) -> bytes | NDArray[Any]:
-        """Returns the bytes of a file that is given as bytes, path or open file, or the pixels of Pillow's object."""
+    def _read_content(self, value: Any, path: str) -> bytes | NDArray[Any]:
+        """Returns the bytes of an image file, or the pixels of a Pillow image.
+
+        Args:
+            value: bytes, a path, an open file, or a `PIL.Image.Image`.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureError: the value is not an image, or the file cannot be read.
+        """
         if isinstance(value, bytes):
             return value
         if isinstance(value, (str, os.PathLike)):
@@ -185,15 +207,20 @@ class Image(Leaf):
         if hasattr(value, "read"):
             return bytes(value.read())
         if hasattr(value, "convert"):
-            mode = self._checked_mode(value, path)
+            mode = self._choose_mode(value, path)
             pixels = np.asarray(value.convert(mode) if mode else value)
             return pixels[..., None] if pixels.ndim == 2 else pixels
         raise FeatureTypeError(f"{path}: expected an array, a path, a file or bytes, got {type(value).__name__}")
 
-    def _checked_mode(self, picture: Any, path: str) -> str | None:
-        """Refuses a Pillow image whose channels or bits differ from the feature's.
+    def _choose_mode(self, picture: Any, path: str) -> str | None:
+        """Returns the Pillow mode to which an image is converted for the feature's channels; None for its own mode.
 
-        Returns the mode in which its array has these channels; None if that is its own.
+        Args:
+            picture: the `PIL.Image.Image`.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureValueError: the image has other channels or bits than the feature.
         """
         channels, dtype = _MODES.get(picture.mode, 0), "uint16" if picture.mode.startswith("I") else "uint8"
         if picture.mode == "P" and "transparency" in picture.info:
@@ -207,13 +234,18 @@ class Image(Leaf):
         return {"1": "L", "P": "RGB" if channels == 3 else "RGBA", "I;16B": "I;16"}.get(picture.mode)
 
     def unpacker(self, path: str) -> Callable[[bytes], NDArray[Any]]:
-        """Returns the function from the bytes of a file to pixels."""
-        shape = self._any_channels()
+        """Returns the function from the bytes of a file to pixels of shape (height, width, channels).
+
+        A GIF gives (frames, height, width, 3). The function raises FeatureValueError if the file is damaged or has
+        another shape; `path` names the feature.
+        """
+        shape = self._shape_of_any_channels()
         is_float = self.dtype == np.float32
         stored = 4 if is_float else (self.shape or (0,))[-1] or 0
         decode = image_codec.decoder(stored, np.dtype(np.uint8) if is_float else self.dtype)
 
         def unpack(data: bytes) -> NDArray[Any]:
+            """Returns the pixels of the content of a file."""
             try:
                 pixels = decode(data)
             except ValueError as error:
@@ -228,30 +260,30 @@ class Image(Leaf):
 
     @property
     def file_kind(self) -> str:
-        """Returns 'image'."""
+        """'image': each value is stored as the bytes of an image file."""
         return "image"
 
     @property
     def has_plain_form(self) -> bool:
-        """Whether files are usually decoded straight into an array of the feature's channels and dtype."""
+        """Whether files can be decoded directly into an array of the feature's channels and dtype."""
         shape = self.shape or ()
         is_plain = self.dtype.kind == "u" and len(shape) == 3 and shape[2] in (1, 3, 4)
-        return is_plain and size_of(shape) != 0 and type(self).unpacker is Image.unpacker
+        return is_plain and num_values(shape) != 0 and type(self).unpacker is Image.unpacker
 
     def stored(self) -> FeatureConnector:
-        """Returns the connector of the file's bytes."""
+        """Returns the connector of the stored form, the file's bytes."""
         return Tensor(shape=(), dtype=STRING)
 
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'image', shape and dtype, and what else was given."""
-        options = if_set(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
+        """Returns the key 'image', and a dict of shape, dtype, and other options that are set."""
+        options = drop_unset(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
         return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
     @classmethod
     def from_content(cls, content: Json) -> Image:
-        """Returns the Image with this content."""
+        """Returns the Image of `content`, the second value of `content_json`."""
         return cls(**image_arguments(content), use_colormap=bool(content.get("useColormap")))
 
     def __repr__(self) -> str:
@@ -260,18 +292,18 @@ class Image(Leaf):
 
 @dataclass(frozen=True, repr=False, init=False)
 class LabeledImage(Image):
-    """An image of one channel whose values are classes. Takes and decodes to what `Image` does.
+    """An image of one channel whose values are indices of classes. It takes the same values as `Image`.
 
     Args:
-        labels: the classes' names; or a file with one name a line; or how many classes there are; or None.
+        labels: the classes' names; or the path of a file with one name per line; or the number of classes; or None.
         shape: (height, width, 1); height and width may be None.
         dtype: uint8 or uint16.
-        encoding_format: 'png', or None for the same.
+        encoding_format: 'png', or None, which means the same.
         check: see `Image`.
-        doc: what it means.
+        doc: the documentation of the feature.
 
     Attributes:
-        label: the classes.
+        label: the ClassLabel of a value.
     """
 
     label: ClassLabel
@@ -288,49 +320,50 @@ class LabeledImage(Image):
         check: str = "structure",
         doc: DocArg = None,
     ) -> None:
-        self._set(label=_class_label(labels))
+        self._set_fields(label=_to_class_label(labels))
         options = {"dtype": dtype, "encoding_format": encoding_format, "check": check}
         super().__init__(shape=shape or (None, None, 1), use_colormap=True, doc=doc, **options)
 
     @property
     def num_classes(self) -> int | None:
-        """How many classes there are, or None."""
+        """The number of classes; None if it is not known."""
         return self.label.num_classes
 
     @property
     def names(self) -> list[str]:
-        """The classes' names."""
+        """The classes' names, in the order of their indices; '0', '1', ... if they have no names."""
         return self.label.names
 
     @property
     def label_names(self) -> tuple[str, ...] | None:
-        """The names that were given, or None."""
+        """The classes' names, in the order of their indices; None if they have no names."""
         return self.label.label_names
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns what the image says, and the number of classes."""
+        """Returns the key 'image', and the content of an `Image` with the number of classes."""
         key, content = super().content_json()
         return key, {**content, "label": self.label.content_json()[1]}
 
     @classmethod
     def from_content(cls, content: Json) -> LabeledImage:
-        """Returns the LabeledImage with this content, still without names."""
+        """Returns the LabeledImage of `content`, the second value of `content_json`, without names."""
         count = int_from_json(content.get("label", {}).get("numClasses", content.get("labels")))
         return cls(**image_arguments(content), labels=count or None)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the text of `<prefix>.labels.txt`, where there are names."""
+        """Returns {'<prefix>.labels.txt': the names, one per line}; {} if the classes have no names."""
         return self.label.label_files(prefix)
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> LabeledImage:
-        """Returns the LabeledImage with the names of `<prefix>.labels.txt`."""
-        return self._with(label=self.label.load_labels(read, prefix))
+        """Returns a copy with the class names of `<prefix>.labels.txt`; see `FeatureConnector.load_labels`."""
+        return self._copy_with(label=self.label.load_labels(read, prefix))
 
     def __repr__(self) -> str:
         return super().__repr__().removesuffix(")") + f", num_classes={self.num_classes})"
 
 
-def _class_label(labels: Any) -> ClassLabel:
+def _to_class_label(labels: Any) -> ClassLabel:
+    """Returns the ClassLabel of the argument `labels` of `LabeledImage`: names, a file of names, a number, or None."""
     if labels is None or isinstance(labels, int):
         return ClassLabel(num_classes=labels)
     if isinstance(labels, (str, os.PathLike)):
@@ -347,12 +380,12 @@ class Video(Sequence):
 
     Args:
         shape: (frames, height, width, channels); all but the channels may be None.
-        encoding_format: 'png' or 'jpeg', how the frames are stored.
+        encoding_format: the format in which arrays are stored, 'png' or 'jpeg'.
         ffmpeg_extra_args: arguments for ffmpeg, between the input and the output.
         use_colormap: see `Image`.
         dtype: uint8 or uint16.
         check: see `Image`.
-        doc: what it means.
+        doc: the documentation of the feature.
     """
 
     ffmpeg_extra_args: tuple[str, ...]
@@ -379,7 +412,7 @@ class Video(Sequence):
             use_colormap=use_colormap,
             check=check,
         )
-        self._set(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
+        self._set_fields(ffmpeg_extra_args=tuple(ffmpeg_extra_args or ()))
         super().__init__(frame, shape[0] if shape else None, doc=doc)
 
     @property
@@ -388,27 +421,44 @@ class Video(Sequence):
         return self.feature  # type: ignore[return-value]
 
     def items_of(self, value: Any, path: str) -> Items:
-        """Returns the frames that a value means."""
+        """Returns the frames of a value, as arrays or image files.
+
+        Args:
+            value: an array, a list of frames, or a video file as bytes, a path or an open file.
+            path: the feature, for errors.
+        """
         if isinstance(value, (str, os.PathLike)):
-            value = self._frames(read_file(value, path), path)
+            value = self._extract_frames(read_file(value, path), path)
         elif isinstance(value, bytes):
-            value = self._frames(value, path)
+            value = self._extract_frames(value, path)
         elif hasattr(value, "read"):
-            value = self._frames(bytes(value.read()), path)
+            value = self._extract_frames(bytes(value.read()), path)
         return super().items_of(value, path)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes to one array; below sequences as a Sequence does."""
-        decode, empty = super().decoder(name, rank), no_items(self.frame.shape or (), self.frame.dtype)
+        """Returns the function from the lists of a record to an array of shape (frames, height, width, channels).
+
+        For rank 1 or more, it is the function of a `Sequence` of images.
+        """
+        decode, empty = super().decoder(name, rank), build_empty_items(self.frame.shape or (), self.frame.dtype)
 
         def decode_frames(lists: Any) -> Any:
             frames = decode(lists)
-            return (stack(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
+            return (stack_items(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
 
         return decode if rank else decode_frames
 
-    def _frames(self, video: bytes, path: str) -> list[bytes]:
-        """Returns the frames of a video file, encoded as images by ffmpeg."""
+    def _extract_frames(self, video: bytes, path: str) -> list[bytes]:
+        """Returns the frames of a video file, as image files that ffmpeg encodes.
+
+        Args:
+            video: the content of the file.
+            path: the feature, for errors.
+
+        Raises:
+            MissingDependencyError: ffmpeg is not installed.
+            FeatureValueError: ffmpeg cannot read the file.
+        """
         program = shutil.which("ffmpeg")
         if program is None:
             raise MissingDependencyError(f"{path}: to take a video file apart, install the program ffmpeg")
@@ -418,24 +468,25 @@ class Video(Sequence):
             frames.mkdir()
             target = frames / f"%010d.{self.frame.encoding_format}"
             command = [program, "-v", "error", "-i", str(source), *self.ffmpeg_extra_args, str(target)]
-            done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-            if done.returncode:
-                raise FeatureValueError(f"{path}: ffmpeg cannot read the video: {done.stderr.decode(errors='replace')}")
+            process = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+            if process.returncode:
+                message = process.stderr.decode(errors="replace")
+                raise FeatureValueError(f"{path}: ffmpeg cannot read the video: {message}")
             return [file.read_bytes() for file in sorted(frames.iterdir())]
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'video', shape, dtype, format, and what else was given."""
+        """Returns the key 'video', and a dict of shape, dtype, format, and other options that are set."""
         frame = self.frame
         return "video", {
             "shape": shape_to_json((self.length, *(frame.shape or ()))),
             "dtype": dtype_name(frame.dtype),
             "encodingFormat": frame.encoding_format,
-            **if_set(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
+            **drop_unset(ffmpegExtraArgs=list(self.ffmpeg_extra_args), useColormap=frame.use_colormap),
         }
 
     @classmethod
     def from_content(cls, content: Json) -> Video:
-        """Returns the Video with this content."""
+        """Returns the Video of `content`, the second value of `content_json`."""
         return cls(
             shape=shape_from_json(content.get("shape")) or None,
             dtype=content.get("dtype") or np.uint8,
@@ -446,22 +497,26 @@ class Video(Sequence):
 
 
 def with_image_checks(features: Any, check: str) -> Any:
-    """Returns the features with another `check` of all images.
+    """Returns a copy of the features in which all images have another `check`.
+
+    Args:
+        features: a tree of features.
+        check: "structure" or "decode"; see `Image`.
 
     Raises:
-        ValueError: there is no such check.
+        ValueError: `check` is another text.
     """
     if check not in CHECKS:
         raise ValueError(f"check_images={check!r}; expected one of {', '.join(map(repr, CHECKS))}")
     features = copy.deepcopy(features)
-    for each in connectors_in(features):
+    for each in iter_connectors(features):
         if isinstance(each, Image):
             object.__setattr__(each, "check", check)
     return features
 
 
 def image_arguments(content: Json) -> dict[str, Any]:
-    """Returns the arguments that Image and LabeledImage have in common."""
+    """Returns the common arguments of `Image` and `LabeledImage` from their content in features.json."""
     return {
         "shape": shape_from_json(content.get("shape")),
         "dtype": content.get("dtype") or None,
@@ -470,7 +525,11 @@ def image_arguments(content: Json) -> dict[str, Any]:
 
 
 def read_file(value: str | os.PathLike[str], path: str) -> bytes:
-    """Returns the bytes of a local or remote file that is given as a value.
+    """Returns the bytes of a local or remote file.
+
+    Args:
+        value: the path or URL of the file.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the file cannot be read.

@@ -1,7 +1,7 @@
-"""Image files to pixels and back: PNG and JPEG by imagecodecs, other formats by Pillow.
+"""Conversion of image files to pixels and back: PNG and JPEG by imagecodecs, other formats by Pillow.
 
-Where the image has other channels or another depth than the feature, it is converted as TensorFlow does. JPEG is
-decoded with the accurate inverse DCT; TensorFlow's default is a faster one, whose pixels differ by a few levels.
+If the image has other channels or another depth than the feature, it is converted as in TensorFlow. JPEG is decoded
+with the accurate inverse DCT; TensorFlow's default is a faster one, whose pixels differ by a few levels.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ _GRAY = np.array([9798, 19235, 3735], np.uint32)  # red, green and blue of 32768
 
 
 def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> bytes:
-    """Returns the file of an array of shape (height, width, channels).
+    """Returns the content of the image file of an array.
 
     Args:
-        pixels: uint8 or uint16 with 1 to 4 channels for PNG, uint8 with 1 or 3 for JPEG.
+        pixels: an array of shape (height, width, channels): uint8 or uint16 with 1 to 4 channels for PNG, uint8 with 1
+            or 3 channels for JPEG.
         kind: "png" or "jpeg".
-        quality: of JPEG, 1 to 100.
+        quality: the quality of JPEG, 1 to 100.
 
     Raises:
         ValueError: the format cannot hold the array, for instance one without pixels.
         MissingDependencyError: imagecodecs is not installed.
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     array = np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels, pixels.dtype.newbyteorder("="))
     if 1 in array.shape:  # whose strides may be any, which imagecodecs refuses
         array = array.copy()
@@ -61,13 +62,13 @@ def encode(pixels: NDArray[Any], kind: str, quality: int = _JPEG_QUALITY) -> byt
 
 
 @lru_cache(maxsize=2)
-def library(kind: str) -> str:
-    """Returns name and version of what encodes PNG or JPEG, and so determines the bytes.
+def encoder_version(kind: str) -> str:
+    """Returns the name and version of the library that encodes "png" or "jpeg", which determine the bytes of files.
 
-    >>> library("png").split()[0]
+    >>> encoder_version("png").split()[0]
     'imagecodecs'
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     part = codecs.jpeg8_version() if kind == "jpeg" else codecs.png_version()
     return f"imagecodecs {codecs.__version__} ({part})"
 
@@ -76,7 +77,7 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
     """Returns the function from the bytes of an image file to its pixels.
 
     Args:
-        channels: how many channels the pixels have; 0 for as many as the image has.
+        channels: the number of channels of the pixels; 0 for that of the image.
         dtype: uint8 or uint16.
 
     The function returns shape (height, width, channels); (frames, height, width, 3) for a GIF. It raises ValueError
@@ -84,29 +85,34 @@ def decoder(channels: int, dtype: np.dtype[Any]) -> Callable[[bytes], NDArray[An
     """
 
     def decode(data: bytes) -> NDArray[Any]:
+        """Returns the pixels of the content of an image file."""
         try:
             pixels, bits = _decode(data, gray=channels == 1)
             if pixels.ndim == 4:
                 return pixels.astype(dtype)
-            return with_channels(_with_depth(pixels, bits, dtype, data), channels)
+            return convert_channels(_convert_depth(pixels, bits, dtype, data), channels)
         except MissingDependencyError:
             raise
         except Exception as error:  # libraries raise whatever they meet in damaged files
-            is_known = type(error) is InputError
-            problem = "truncated file" if _is_truncated(data) and not is_known else reason(error)
+            is_explained = type(error) is InputError
+            problem = "truncated file" if _is_truncated(data) and not is_explained else reason(error)
             raise ValueError(f"cannot decode image ({len(data):,} bytes): {problem}") from error
 
     return decode
 
 
 def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
-    """Decodes a PNG or JPEG into an array, without a copy, and returns whether its pixels are just of that form.
+    """Decodes a PNG or JPEG into an array, without a copy, and returns whether it succeeded.
+
+    It fails for other formats, for damaged files, and for images with another shape or dtype than the array. The
+    content of the array is then undefined.
 
     Args:
-        data: the file.
-        pixels: shape (height, width) for gray, (height, width, 3 or 4) for RGB and RGBA; uint8 or uint16.
+        data: the content of the file.
+        pixels: the output, of shape (height, width) for gray, (height, width, 3) for RGB or (height, width, 4) for
+            RGBA; uint8 or uint16.
     """
-    codecs = _imagecodecs()
+    codecs = _import_imagecodecs()
     try:
         if data[:8] == _PNG:
             return data.endswith(_PNG_END) and codecs.png_decode(data, out=pixels) is pixels
@@ -119,7 +125,12 @@ def decode_into(data: bytes, pixels: NDArray[Any]) -> bool:
 
 
 def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
-    """Returns the pixels as stored (a palette resolved), of shape (height, width, channels), and their bits."""
+    """Returns the pixels of an image file, of shape (height, width, channels), and the bits of a channel.
+
+    Args:
+        data: the content of the file. The colours of a palette are resolved.
+        gray: whether a JPEG in colour is decoded to its luminance only.
+    """
     if data[:8] == _PNG:
         pixels = _decode_png(data)
         bits = 8 * pixels.itemsize
@@ -131,7 +142,9 @@ def _decode(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
 
 
 def _decode_png(data: bytes) -> NDArray[Any]:
-    """Checks the size of a PNG before decoding it, and drops the alpha channel of gray images with a transparent level.
+    """Returns the pixels of a PNG; the size is checked before decoding.
+
+    The alpha channel of gray images with a transparent level is dropped.
 
     Raises:
         ValueError: the file is truncated, or too small for the number of pixels in its header.
@@ -142,30 +155,45 @@ def _decode_png(data: bytes) -> NDArray[Any]:
     if width * height * bits > 8 * _MAX_EXPANSION * len(data):  # before memory is taken for them
         raise ValueError(f"a file of this size cannot have {height} x {width} pixels")
     check_size(height, width)
-    pixels: NDArray[Any] = _imagecodecs().png_decode(data)
+    pixels: NDArray[Any] = _import_imagecodecs().png_decode(data)
     has_transparent_gray = data[25] == 0 and pixels.ndim == 3
     return np.ascontiguousarray(pixels[..., 0]) if has_transparent_gray else pixels
 
 
 def _decode_jpeg(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
-    """Returns the pixels of a JPEG and the bits of a channel; Pillow decodes CMYK."""
+    """Returns the pixels of a JPEG and the bits of a channel; Pillow decodes CMYK.
+
+    Args:
+        data: the content of the file.
+        gray: whether an image in colour is decoded to its luminance only.
+    """
     bits, height, width, channels = jpeg.read_frame(data)
     check_size(height, width)
     if channels == 4:  # CMYK
         return _decode_by_pillow(data, gray=gray)
     space = "GRAYSCALE" if gray and channels == 3 else None
-    return _imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
+    return _import_imagecodecs().jpeg8_decode(data, outcolorspace=space), bits
 
 
 def _is_truncated(data: bytes) -> bool:
-    """Returns whether a file lacks its end."""
+    """Returns whether a PNG or JPEG file lacks its end marker; False for other formats."""
     if data[:8] == _PNG:
         return not data.endswith(_PNG_END) and _PNG_END not in data
     return data[:3] == _JPEG and _JPEG_END not in data[-2:]
 
 
 def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
-    """Returns pixels and their bits, and those of all frames for a GIF."""
+    """Returns the pixels of an image file that Pillow decodes, and the bits of a channel.
+
+    A GIF gives the pixels of all frames, of shape (frames, height, width, 3).
+
+    Args:
+        data: the content of the file.
+        gray: whether a JPEG in colour is decoded to its luminance only.
+
+    Raises:
+        ValueError: the format is unknown.
+    """
     kind = formats.format_of(data)
     if kind not in formats.READABLE:
         raise ValueError(f"unknown format, beginning with {data[:8]!r}" if data else "no data")
@@ -182,8 +210,18 @@ def _decode_by_pillow(data: bytes, *, gray: bool) -> tuple[NDArray[Any], int]:
         return pixels_of(picture, kind), 8
 
 
-def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
-    """Returns pixels of another number of bits."""
+def _convert_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: bytes) -> NDArray[Any]:
+    """Returns pixels converted to another number of bits per channel.
+
+    Args:
+        pixels: an array of uint8 or uint16.
+        bits: the number of bits of a channel in the file.
+        dtype: the dtype of the result, uint8 or uint16.
+        data: the content of the file, whose format determines the conversion.
+
+    Raises:
+        ValueError: the file is a JPEG of more than 8 bits, and the dtype is uint8.
+    """
     if pixels.dtype == dtype:
         return pixels
     if dtype == np.uint8:
@@ -193,8 +231,14 @@ def _with_depth(pixels: NDArray[Any], bits: int, dtype: np.dtype[Any], data: byt
     return pixels.astype(dtype) * (257 if data[:8] == _PNG else 256)
 
 
-def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
-    """Returns pixels of another number of channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha."""
+def convert_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
+    """Returns pixels converted to another number of channels.
+
+    Args:
+        pixels: an array of shape (height, width, channels).
+        channels: 1 for gray, 2 for gray and alpha, 3 for RGB, 4 for RGB and alpha, 0 for no conversion. A missing alpha
+            channel is opaque.
+    """
     num_channels = pixels.shape[2]
     if channels in (0, num_channels):
         return pixels
@@ -210,8 +254,8 @@ def with_channels(pixels: NDArray[Any], channels: int) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=1)
-def _imagecodecs() -> ModuleType:
-    """Imports imagecodecs on first use, and hides its warnings unless its logger has a level.
+def _import_imagecodecs() -> ModuleType:
+    """Returns the module imagecodecs, whose warnings are hidden unless its logger has a level.
 
     Raises:
         MissingDependencyError: imagecodecs is not installed.

@@ -1,7 +1,8 @@
-"""Connectors that are stored as one list, and how sequences of them are.
+"""Connectors that are stored as one list, and sequences of them.
 
-Below one sequence a feature's list holds the items one after the other. Below two or more `<name>/ragged_flat_values`
-does, and `<name>/ragged_row_lengths_<i>` holds how many items each sequence at depth i + 1 has.
+In one sequence, the feature's list contains the items one after the other. In two or more nested sequences, the list
+`<name>/ragged_flat_values` contains them, and `<name>/ragged_row_lengths_<i>` the number of items of each sequence at
+depth i + 1. For example, [[1, 2], [3]] has the values [1, 2, 3] and the row lengths [2, 1].
 """
 
 from __future__ import annotations
@@ -30,25 +31,27 @@ from beam_datasets.formats import example
 from beam_datasets.formats.example import Kind
 
 SplitItems: TypeAlias = Callable[[Lists], tuple[int, Callable[[int, Lists], None]]]
-"""From the lists of a sequence to the number of its items, and a function that adds an item's own to others."""
+"""A function from the lists of a sequence to the number of its items, and a function of (index, lists), which adds the
+lists of the item at this index to `lists`."""
 
 _LENGTHS: Kind = "int64"
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How the values of a leaf become the values of a list, and back. Errors name the feature.
+    """Conversion between the values of a leaf and the list that stores them. Errors name the feature.
 
     Attributes:
-        kind: what the list holds.
-        size: how many values of the list an item takes; None where that varies.
-        pack: one item to its values.
-        pack_many: items to the values of all, in order; None where they are packed one by one.
-        unpack: the values of one item to the item.
-        unpack_many: the values of any number of items to the items: an array of one more dimension, or a list where the
-            items have different shapes.
-        from_bytes: `unpack` of the value alone, where an item is always one value of bytes; `bytes` where it is that.
-        numbers: dtype and shape of an item, where the list holds its numbers.
+        kind: the kind of the list: 'bytes', 'float' or 'int64'.
+        size: the number of values in the list for one item; None if it varies.
+        pack: the function from one item to its values in the list.
+        pack_many: the function from items to the values of all, in order; None if they are packed one by one.
+        unpack: the function from the values of one item to the item.
+        unpack_many: the function from the values of any number of items to the items: an array with one more dimension,
+            or a list if the items have different shapes.
+        from_bytes: the function from one value of bytes to the item, if each item is one value of bytes; `bytes` itself
+            if the item is that value. None for other items.
+        numbers: (dtype, shape) of an item, if the list contains its numbers; None otherwise.
     """
 
     kind: Kind
@@ -62,7 +65,7 @@ class Codec:
 
 
 def empty_list(kind: Kind) -> Stored:
-    """Returns a list without values."""
+    """Returns a list of a kind without values: [] for 'bytes', else an empty array of float32 or int64."""
     return [] if kind == "bytes" else np.empty(0, np.float32 if kind == "float" else np.int64)
 
 
@@ -72,7 +75,7 @@ class Leaf(FeatureConnector):
 
     @property
     def is_optional(self) -> bool:
-        """Whether None is a value: it leaves no entry in the record."""
+        """Whether None is a value of the feature; it leaves no entry in the record."""
         return False
 
     @property
@@ -82,14 +85,22 @@ class Leaf(FeatureConnector):
 
     @abc.abstractmethod
     def codec(self, path: str) -> Codec:
-        """Returns how the feature at a path is packed and unpacked."""
+        """Returns the conversion between values and the list of the record; `path` names the feature in errors."""
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the leaf itself."""
+        """Returns [(name, self, rank)]: a leaf consists of itself only."""
         return [(name, self, rank)]
 
     def own_lists(self, name: str, rank: int = 0) -> tuple[tuple[str, Kind], ...]:
-        """Returns name and kind of the list of values; below two sequences and more those of row lengths too."""
+        """Returns the name and kind of each list that stores the feature: its values, then the row lengths.
+
+        For example, (('a', 'int64'),) for rank 0 and 1, and (('a/ragged_flat_values', 'int64'),
+        ('a/ragged_row_lengths_0', 'int64')) for rank 2.
+
+        Args:
+            name: the name of the feature in the record.
+            rank: the number of sequences around the feature.
+        """
         kind = self.codec(name).kind
         if rank < 2:
             return ((name, kind),)
@@ -97,10 +108,11 @@ class Leaf(FeatureConnector):
         return (f"{name}/ragged_flat_values", kind), *lengths
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value, or the items of sequences.
+        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`.
 
         Raises:
-            FeatureValueError: how many values an item takes varies, and is not stored, or it takes none.
+            FeatureValueError: rank is 1 or more, and the items could not be told apart when read, because their number
+                of values varies or is 0.
         """
         codec, is_optional = self.codec(name), self.is_optional
         if rank and not codec.size:
@@ -117,52 +129,63 @@ class Leaf(FeatureConnector):
 
         def encode_one(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
             (value,), ((key, wire),) = items, names
-            missing = value is None and is_optional
-            return [(key, b"" if missing else example.list_entry(wire, codec.kind, codec.pack(value)))]
+            is_missing = value is None and is_optional
+            return [(key, b"" if is_missing else example.list_entry(wire, codec.kind, codec.pack(value)))]
 
         return encode if rank else encode_one
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes one value; below a sequence to an array, below more to a RaggedArray.
+        """Returns the function from the lists of a record to one value, an array (rank 1) or a RaggedArray (rank > 1).
 
-        Items whose shape the feature does not fix are in a list instead of an array, also if they agree.
+        Items are in a list instead of an array if the feature does not fix their shape, also if their shapes are equal.
         """
-        codec, missing = self.codec(name), self.missing(name)
+        codec, get_missing_value = self.codec(name), self.missing_value_getter(name)
         stored, unpack, unpack_many = self.own_lists(name, rank), codec.unpack, codec.unpack_many
         is_array = has_one_shape(self)
 
         def decode(lists: Lists) -> Any:
             values = lists[name]
-            return missing() if values is None else unpack(values)
+            return get_missing_value() if values is None else unpack(values)
 
         def decode_items(lists: Lists) -> Any:
-            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
+            """Returns the items of the sequences in the lists of a record."""
+            flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             items = unpack_many(flat)
             items = items if is_array else list(items)
-            return _ragged(items, tuple(lengths), name) if lengths else items
+            return _build_ragged(items, tuple(lengths), name) if lengths else items
 
         return decode_items if rank else decode
 
-    def missing(self, name: str) -> Callable[[], Any]:
-        """Returns the function that is called where a record does not have the feature."""
+    def missing_value_getter(self, name: str) -> Callable[[], Any]:
+        """Returns the function without arguments that returns the value for a record without the feature.
+
+        This value is None for an optional feature, and an empty array for a tensor of any length. Otherwise, the
+        function raises FeatureValueError.
+        """
         codec = self.codec(name)
         if self.may_be_missing:
             return lambda: None
         if codec.size is None:
             return lambda: codec.unpack(empty_list(codec.kind))
 
-        def missing() -> Any:
+        def raise_missing() -> Any:
             raise FeatureValueError(f"{name}: the record does not have this feature, and it is not optional")
 
-        return missing
+        return raise_missing
 
     def items_splitter(self, name: str, rank: int) -> SplitItems:
-        """Returns the function that takes the lists of the outermost of `rank` sequences apart; see `SplitItems`."""
+        """Returns the function that splits the lists of a sequence into those of its items; see `SplitItems`.
+
+        Args:
+            name: the name of the feature in the record.
+            rank: the number of sequences around the feature, 1 or more; the outermost one is split.
+        """
         size, stored = self.codec(name).size, self.own_lists(name, rank)
         item_names = [key for key, _ in self.own_lists(name, rank - 1)]
 
         def split(lists: Lists) -> tuple[int, Callable[[int, Lists], None]]:
-            flat, *lengths = [_or_empty(lists[key], kind) for key, kind in stored]
+            """Returns the number of items, and the function that copies the lists of one item."""
+            flat, *lengths = [_replace_none(lists[key], kind) for key, kind in stored]
             if not size or len(flat) % size:
                 raise FeatureValueError(f"{name}: {len(flat)} stored values are not a number of items of {size} values")
             count = len(flat) // size
@@ -173,24 +196,31 @@ class Leaf(FeatureConnector):
                     item[name] = flat[start : start + size]
 
                 return count, cut
-            rows = _ragged(np.arange(count), tuple(lengths), name)
+            rows = _build_ragged(np.arange(count), tuple(lengths), name)
 
             def cut_rows(index: int, item: Lists) -> None:
+                """Adds the lists of the inner sequence at an index to `item`."""
                 row = rows[index]
-                places, more = (row.flat_values, row.row_lengths) if rank > 2 else (row, ())
-                start = places[0] * size if len(places) else 0
-                item.update(zip(item_names, (flat[start : start + len(places) * size], *more)))
+                item_indices, row_lengths = (row.flat_values, row.row_lengths) if rank > 2 else (row, ())
+                start = item_indices[0] * size if len(item_indices) else 0
+                item.update(zip(item_names, (flat[start : start + len(item_indices) * size], *row_lengths)))
 
             return len(rows), cut_rows
 
         return split
 
 
-def _or_empty(values: Any, kind: Kind) -> Any:
+def _replace_none(values: Any, kind: Kind) -> Any:
+    """Returns the values of a list, or an empty list of the kind if they are None."""
     return empty_list(kind) if values is None else values
 
 
-def _ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
+def _build_ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
+    """Returns the RaggedArray of stored items and row lengths.
+
+    Raises:
+        FeatureValueError: the lengths do not fit the items; the message begins with the name of the feature.
+    """
     try:
         return RaggedArray(items, lengths)
     except ValueError as error:
@@ -198,12 +228,17 @@ def _ragged(items: Any, lengths: Lengths, name: str) -> RaggedArray:
 
 
 def _pack_items(codec: Codec, items: Items, path: str) -> Any:
-    """Packs the items of a sequence; an error names the item."""
+    """Returns the values of all items of a sequence, in order.
 
-    def pack(some: Items) -> Any:
+    Raises:
+        FeatureError: an item does not fit the feature; the message contains the path and the index of the item.
+    """
+
+    def pack(item_range: Items) -> Any:
+        """Returns the values of the items of a part of the sequence, in order."""
         if codec.pack_many is not None:
-            return codec.pack_many(some)
-        lists = [codec.pack(item) for item in some]
+            return codec.pack_many(item_range)
+        lists = [codec.pack(item) for item in item_range]
         if codec.kind == "bytes":
             return [value for values in lists for value in values]
         return np.concatenate(lists) if lists else empty_list(codec.kind)

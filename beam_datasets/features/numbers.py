@@ -1,4 +1,7 @@
-"""Values of numeric features as arrays: what is converted, and what is refused."""
+"""Conversion of the values of numeric features to arrays, and to the lists of a record.
+
+Values are converted only if the dtype of the feature holds them exactly, unless `allow_rounding` is set.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 
 from beam_datasets.arguments import boolean
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Items, Shape, size_of
+from beam_datasets.features.base import Items, Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
 
@@ -22,17 +25,17 @@ if TYPE_CHECKING:
     from beam_datasets.features.tensor import Tensor
 
 FLOATS = frozenset((float, np.float16, np.float32, np.float64))
-"""Types of floats that NumPy converts to float64 exactly."""
+"""Types of floats that NumPy converts to float64 without rounding."""
 
 INTEGERS = frozenset((int, bool, np.bool_, *(np.dtype(code).type for code in "bhilqBHILQ")))
-"""Types of integers. np.timedelta64 is none, although it is a subclass of np.integer."""
+"""Types of integers, without np.timedelta64, although it is a subclass of np.integer."""
 
 _FLOAT32 = np.dtype(np.float32)
-_INEXACT = 1 << 53  # the first integer that the next one becomes as a float64
+_FIRST_INEXACT_INTEGER = 1 << 53  # the first integer that the next one becomes as a float64
 
 
 def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
-    """Returns whether a shape is one of those that `expected` allows; its None mean any length.
+    """Returns whether the shape of an array is allowed by `expected`, in which None means any length.
 
     >>> shape_fits((3, 2), (None, 2)), shape_fits((3,), (None, 2))
     (True, False)
@@ -41,22 +44,32 @@ def shape_fits(shape: tuple[int, ...], expected: Shape) -> bool:
 
 
 def check_shape(shape: tuple[int, ...], expected: Shape, path: str) -> None:
-    """Raises FeatureValueError where a shape does not fit."""
+    """Raises FeatureValueError if the shape of a value does not fit the shape of its feature.
+
+    Args:
+        shape: the shape of the value.
+        expected: the shape of the feature; None in it means any length.
+        path: the feature, for the error.
+    """
     if shape != expected and not shape_fits(shape, expected):
         raise FeatureValueError(f"{path}: the value has the shape {shape}; the feature has {expected}")
 
 
 def check_unmasked(array: Any, path: str) -> None:
-    """Refuses a masked array with masked items: what is below the mask would be stored."""
+    """Raises FeatureTypeError for an array with masked items, as the values under the mask would be stored."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise FeatureTypeError(f"{path}: expected an array without masked items. Replace them first by .filled(...)")
 
 
 def check_rounding(allow_rounding: Any, dtype: np.dtype[Any]) -> bool:
-    """Returns the argument `allow_rounding` of a feature of a dtype.
+    """Returns the checked argument `allow_rounding` of a feature.
+
+    Args:
+        allow_rounding: the argument.
+        dtype: the dtype of the feature.
 
     Raises:
-        ValueError: it is not a dtype of floats.
+        ValueError: it is True, and the dtype is not one of floats.
     """
     if boolean("allow_rounding", allow_rounding) and dtype.kind not in "fV":
         raise ValueError(f"allow_rounding=True is for floats, not for {dtype}. Round the values first")
@@ -68,17 +81,19 @@ def array_maker(
 ) -> Callable[[Any], NDArray[Any]]:
     """Returns the function from a value to an array of a feature's dtype and shape.
 
-    An array must have the dtype already. Other values are converted if the dtype holds them exactly: the stored number
-    equals the given one, and NaN stays NaN. Text, complex numbers, dates, None and masked items are refused.
+    An array must have the dtype already. Other values are converted if the dtype holds them exactly: the converted
+    number equals the value, and NaN stays NaN. Text, complex numbers, dates, None and masked items are refused with a
+    FeatureError.
 
     Args:
-        dtype: of the feature.
-        shape: of the feature.
-        path: of the feature, for errors.
-        allow_rounding: whether numbers are rounded to the nearest float of the dtype, arrays of other floats too.
+        dtype: the dtype of the feature.
+        shape: the shape of the feature; None in it means any length.
+        path: the feature, for errors.
+        allow_rounding: whether numbers, also arrays of other float dtypes, are rounded to the nearest float.
     """
 
     def make(value: Any) -> NDArray[Any]:
+        """Returns a value as an array of the dtype and shape."""
         if isinstance(value, np.ndarray):
             check_unmasked(value, path)
             if value.dtype == dtype:
@@ -99,105 +114,134 @@ def array_maker(
 
 
 def convert(value: Any, dtype: np.dtype[Any], path: str, *, allow_rounding: bool = False) -> NDArray[Any]:
-    """Returns a number, nested lists of numbers, or an array of another dtype as an array of the dtype."""
+    """Returns a value as an array of a dtype, which must hold each number exactly.
+
+    Args:
+        value: a number, nested lists of numbers, or an array of another dtype.
+        dtype: the dtype of the result.
+        path: the feature, for errors.
+        allow_rounding: whether numbers are rounded to the nearest float of the dtype.
+
+    Raises:
+        FeatureError: a number does not fit the dtype, or the value does not consist of numbers.
+    """
     try:
-        natural = _natural(value, path)
-        if natural.dtype.kind in "mMV":  # whose items may be integers as objects
-            raise FeatureTypeError(f"{path}: {_short(value)} is {natural.dtype}; expected {dtype}. Convert it first")
-        return _stored(natural, dtype, path, "a number that {} holds", _ALLOW, allow_rounding=allow_rounding)
+        exact = _to_exact_array(value, path)
+        if exact.dtype.kind in "mMV":  # whose items may be integers as objects
+            raise FeatureTypeError(
+                f"{path}: {_shorten_repr(value)} is {exact.dtype}; expected {dtype}. Convert it first"
+            )
+        return _convert_items(
+            exact, dtype, path, "a number that {} holds", _DTYPE_ADVICE, allow_rounding=allow_rounding
+        )
     except FeatureError:
         raise
     except OverflowError as error:
-        raise FeatureOverflowError(f"{path}: {_short(value)} does not fit {dtype}: {error}") from error
+        raise FeatureOverflowError(f"{path}: {_shorten_repr(value)} does not fit {dtype}: {error}") from error
     except TypeError as error:
-        raise FeatureTypeError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureTypeError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
     except (ValueError, ArithmeticError) as error:
-        raise FeatureValueError(f"{path}: {_short(value)} cannot be converted to {dtype}: {error}") from error
+        raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be converted to {dtype}: {error}") from error
 
 
-def _natural(value: Any, path: str) -> NDArray[Any]:
-    """Returns numbers as an array that holds each of them exactly; an array of objects where no other does.
+def _to_exact_array(value: Any, path: str) -> NDArray[Any]:
+    """Returns numbers as an array whose dtype holds each of them exactly; as an array of objects if no other does.
 
-    NumPy itself makes floats of large integers beside floats, of masked items, and of what Arrow lacks.
+    `np.asarray` alone would convert large integers beside floats, masked items and missing Arrow values to floats.
+
+    Args:
+        value: a number, nested lists of numbers, or an array.
+        path: the feature, for errors.
     """
     if isinstance(value, np.ndarray):
         check_unmasked(value, path)
         return value
-    types = _types_in(value)
+    types = _collect_types(value)
     if any(issubclass(kind, np.ma.MaskedArray) for kind in types):
-        raise FeatureTypeError(f"{path}: expected no masked items, got {_short(value)}. Replace them by .filled(...)")
+        raise FeatureTypeError(
+            f"{path}: expected no masked items, got {_shorten_repr(value)}. Replace them by .filled(...)"
+        )
     if types <= FLOATS:
         return np.asarray(value)
     if types <= FLOATS | INTEGERS | {np.ndarray}:
         array = np.asarray(value)
-        if array.dtype != np.float64 or not (np.abs(array) >= _INEXACT).any():
+        if array.dtype != np.float64 or not (np.abs(array) >= _FIRST_INEXACT_INTEGER).any():
             return array
-    return np.asarray(_plain(value), object)
+    return np.asarray(_to_plain_lists(value), object)
 
 
-def _types_in(value: Any) -> set[type]:
-    """Returns the types of the items of nested lists."""
+def _collect_types(value: Any) -> set[type]:
+    """Returns the types of all items of nested lists and tuples; the type of the value itself if it is not a list."""
     if not isinstance(value, (list, tuple)):
         return {type(value)}
     types = set(map(type, value))
     if any(issubclass(kind, (list, tuple)) for kind in types):
-        types = set().union(*map(_types_in, value))
+        types = set().union(*map(_collect_types, value))
     return types
 
 
-def _plain(value: Any) -> Any:
-    """Converts arrays of other libraries to lists, so that missing items become visible."""
+def _to_plain_lists(value: Any) -> Any:
+    """Returns a value with lists in place of arrays, also those of other libraries, so that missing items are None."""
     if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
+        return list(map(_to_plain_lists, value))
     if isinstance(value, np.ndarray):
-        return list(map(_plain, value)) if value.ndim else value[()]
+        return list(map(_to_plain_lists, value)) if value.ndim else value[()]
     if isinstance(value, np.generic):
         return value
     convert = getattr(value, "tolist", None) or getattr(value, "as_py", None)  # of arrays, of scalars of Arrow
     return convert() if callable(convert) else value
 
 
-def _stored(
+def _convert_items(
     given: NDArray[Any], dtype: np.dtype[Any], path: str, expected: str, advice: str, *, allow_rounding: bool
 ) -> NDArray[Any]:
-    """Returns numbers of any types as an array of the dtype, which must hold each of them.
+    """Returns an array of numbers of any type as an array of the dtype, which must hold each of them exactly.
 
     Args:
-        given: an array of numbers, or of objects.
-        dtype: of the result.
-        path: of the feature, for errors.
-        expected: what a float must be, for errors; with {} for the dtype.
-        advice: what to do about another float.
+        given: an array of numbers, or of objects that are numbers.
+        dtype: the dtype of the result.
+        path: the feature, for errors.
+        expected: the expectation of floats in errors, such as "a number that {} holds", with {} for the dtype.
+        advice: the advice in the error of an inexact float.
         allow_rounding: whether numbers are rounded to the nearest float of the dtype.
+
+    Raises:
+        FeatureError: a number does not fit the dtype, or an item is not a number.
     """
-    cast = None if given.dtype.kind not in "biuf" else _cast(given, dtype, allow_rounding=allow_rounding)
+    cast = None if given.dtype.kind not in "biuf" else _cast_if_exact(given, dtype, allow_rounding=allow_rounding)
     if cast is not None:
         return cast
     items, result = given.astype(object), np.empty(given.shape, dtype)
     for index in np.ndindex(given.shape):
-        number, at = _number(items[index], dtype, path), f" at index {index}" if index else ""
+        number, at = _to_comparable(items[index], dtype, path), f" at index {index}" if index else ""
         if dtype.kind in "biu":
-            result[index] = _whole(number, dtype, path, at)
+            result[index] = _to_integer(number, dtype, path, at)
             continue
-        result[index] = near = _nearest(number, dtype, path)
-        if not allow_rounding and number == number and number != near:
-            _refuse(path, expected.format(dtype), number, near, advice, at)
+        result[index] = rounded = _round_to_float(number, dtype, path)
+        if not allow_rounding and number == number and number != rounded:
+            _raise_inexact(path, expected.format(dtype), number, rounded, advice, at)
     return result
 
 
-def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
-    """Returns numbers as an array of the dtype; None if it does not hold one of them, or that is not known."""
+def _cast_if_exact(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) -> NDArray[Any] | None:
+    """Returns an array of numbers as an array of the dtype; None unless it certainly holds all of them exactly.
+
+    Args:
+        given: an array of bools, integers or floats.
+        dtype: the dtype of the result.
+        allow_rounding: whether rounded floats are allowed; only an overflow to infinity is then inexact.
+    """
     if given.dtype == dtype or not given.size:
         return given.astype(dtype, copy=False)
     if dtype.kind in "biu" and given.dtype.kind != "b":
         if given.dtype.kind == "f" and not np.isfinite(given).all():
             return None
-        low, high = _limits(dtype)
+        low, high = _integer_limits(dtype)
         if int(given.min()) < low or int(given.max()) > high:
             return None
     is_float = dtype.kind not in "biu"
     is_compared_as_float = is_float and not allow_rounding and given.dtype.kind in "iu"
-    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _INEXACT:
+    if is_compared_as_float and max(-int(given.min()), int(given.max())) >= _FIRST_INEXACT_INTEGER:
         return None  # different numbers would be equal
     with np.errstate(over="ignore", invalid="ignore"):
         result = given.astype(dtype)
@@ -210,36 +254,61 @@ def _cast(given: NDArray[Any], dtype: np.dtype[Any], *, allow_rounding: bool) ->
     return result if is_held.all() or (is_held | (given != given)).all() else None
 
 
-def _whole(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
-    """Returns a number as an integer that the dtype holds."""
+def _to_integer(number: Any, dtype: np.dtype[Any], path: str, at: str) -> int:
+    """Returns a number as a Python integer that an integer or bool dtype holds.
+
+    Args:
+        number: a number that compares exactly with Python's own.
+        dtype: the dtype of the feature.
+        path: the feature, for errors.
+        at: the position of the number in the value, such as " at index (0, 1)", for errors.
+
+    Raises:
+        FeatureError: the number is not an integer, or the dtype does not hold it.
+    """
     if number != number or abs(number) == math.inf:
         raise FeatureValueError(f"{path}: a NaN or infinity cannot be converted to {dtype}")
-    low, high = _limits(dtype)
+    low, high = _integer_limits(dtype)
     if dtype.kind == "b" and number not in (0, 1):
-        _refuse(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
+        _raise_inexact(path, "a bool (or 0 or 1)", number, True, "Compare it first, as in value > 0", at)
     if not low <= number <= high:
-        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, which holds {low} to {high}")
+        raise FeatureOverflowError(f"{path}: {_shorten_repr(number)} does not fit {dtype}, which holds {low} to {high}")
     if int(number) != number:
-        _refuse(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
+        _raise_inexact(path, "an integer", number, int(number), "Round it first, or use a float dtype", at)
     return int(number)
 
 
-def _nearest(number: Any, dtype: np.dtype[Any], path: str) -> float:
-    """Returns the float of the dtype that is nearest to a number; never an infinity for another one."""
-    near = float(number)
+def _round_to_float(number: Any, dtype: np.dtype[Any], path: str) -> float:
+    """Returns the float of the dtype that is nearest to a number.
+
+    Raises:
+        FeatureOverflowError: a finite number would become an infinity; `path` names the feature.
+    """
+    nearest = float(number)
     with np.errstate(over="ignore"):
-        stored = float(dtype.type(near))
+        stored = float(dtype.type(nearest))
     if math.isinf(stored) and number != stored:
-        raise FeatureOverflowError(f"{path}: {_short(number)} does not fit {dtype}, where it would be an infinity")
+        raise FeatureOverflowError(
+            f"{path}: {_shorten_repr(number)} does not fit {dtype}, where it would be an infinity"
+        )
     return stored
 
 
-_ENCODE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
-_ALLOW = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
+_FLOAT32_ADVICE = "Give the feature encoding='bytes', which keeps all bits, or allow_rounding=True"
+_DTYPE_ADVICE = "Pass a value of the dtype, or give the feature allow_rounding=True or a wider dtype if it can have one"
 
 
-def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:
-    """Returns a number that compares exactly with Python's own."""
+def _to_comparable(item: Any, dtype: np.dtype[Any], path: str) -> Any:
+    """Returns an item as a number that compares exactly with Python's numbers: an int, a float, a Decimal, ...
+
+    Args:
+        item: an item of an array of objects.
+        dtype: the dtype of the feature, for errors.
+        path: the feature, for errors.
+
+    Raises:
+        FeatureTypeError: the item is not a real number.
+    """
     if isinstance(item, np.generic):
         if item.dtype.kind in "biu":
             return int(item)
@@ -254,28 +323,46 @@ def _number(item: Any, dtype: np.dtype[Any], path: str) -> Any:
     if isinstance(item, np.ma.core.MaskedConstant):
         raise FeatureTypeError(f"{path}: expected no masked items. Replace them by .filled(...)")
     if isinstance(item, numbers.Complex):
-        raise FeatureTypeError(f"{path}: {_short(item)} is complex; expected {dtype}. Store .real and .imag")
+        raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is complex; expected {dtype}. Store .real and .imag")
     what = "text" if isinstance(item, (str, bytes)) else type(item).__name__
-    raise FeatureTypeError(f"{path}: {_short(item)} is {what}; expected {dtype}. Convert it to a number first")
+    raise FeatureTypeError(f"{path}: {_shorten_repr(item)} is {what}; expected {dtype}. Convert it to a number first")
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Returns the least and the greatest integer of an integer or bool dtype, such as (0, 255) for uint8."""
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
-def _refuse(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
+def _raise_inexact(path: str, expected: str, given: Any, stored: Any, advice: str, at: str = "") -> NoReturn:
+    """Raises FeatureValueError for a number that would change when it is stored.
+
+    Args:
+        path: the feature.
+        expected: the expected value, such as "an integer".
+        given: the number.
+        stored: the number that would be stored in its place.
+        advice: a sentence with a remedy.
+        at: the position of the number in the value, such as " at index (0, 1)".
+    """
     given = given.item() if isinstance(given, np.generic) else given
     raise FeatureValueError(
-        f"{path}: expected {expected}, got {_short(given)}{at}, which would be stored as {stored}. {advice}"
+        f"{path}: expected {expected}, got {_shorten_repr(given)}{at}, which would be stored as {stored}. {advice}"
     )
 
 
 def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[Any]], None] | None:
-    """Returns the function that refuses arrays with values outside [minimum, maximum]; None without bounds."""
+    """Returns the function that raises FeatureValueError for an array with values outside [minimum, maximum].
+
+    Args:
+        minimum: the least allowed value; None for no bound.
+        maximum: the greatest allowed value; None for no bound. If both bounds are None, the result is None.
+        path: the feature, for errors.
+    """
     if minimum is None and maximum is None:
         return None
 
     def check(array: NDArray[Any]) -> None:
+        """Raises FeatureValueError if a value of the array is out of bounds."""
         low = minimum is not None and bool(np.any(array < minimum))
         if low or (maximum is not None and bool(np.any(array > maximum))):
             wrong = array.min() if low else array.max()
@@ -284,51 +371,70 @@ def bounds_checker(minimum: Any, maximum: Any, path: str) -> Callable[[NDArray[A
     return check
 
 
-def _short(value: Any) -> str:
+def _shorten_repr(value: Any) -> str:
+    """Returns the `repr` of a value, cut to at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def number_codec(tensor: Tensor, path: str) -> Codec:
-    """Returns how the numbers of a Tensor are packed into a list of floats or integers."""
+    """Returns the codec that stores the numbers of a Tensor in a list of float32 or int64.
+
+    Args:
+        tensor: the Tensor, of bools, integers or floats, without an encoding.
+        path: the feature, for errors.
+    """
     dtype, shape = tensor.dtype, tensor.shape
     if dtype.kind not in "biuf":
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
     rounding = tensor.allow_rounding
     make = array_maker(dtype, shape, path, allow_rounding=rounding)
-    make_many = _many_maker(dtype, shape, path, allow_rounding=rounding)
+    make_many = _items_array_maker(dtype, shape, path, allow_rounding=rounding)
     check = bounds_checker(tensor.minimum, tensor.maximum, path)
-    lower = _lower(dtype, path, allow_rounding=rounding)
+    to_list = _list_converter(dtype, path, allow_rounding=rounding)
 
     def pack(value: Any) -> NDArray[Any]:
+        """Returns the numbers of one item for the list."""
         array = make(value)
         if check:
             check(array)
-        return lower(array)
+        return to_list(array)
 
     def pack_many(items: Items) -> NDArray[Any]:
+        """Returns the numbers of all items for the list."""
         array = make_many(items)
         if check and array.size:
             check(array)
-        return lower(array)
+        return to_list(array)
 
     if tensor.parse_text:
-        make, make_many = (_parsing(function, dtype, path) for function in (make, make_many))
-    size = size_of(shape)
+        make, make_many = (_parse_text_before(function, dtype, path) for function in (make, make_many))
+    size = num_values(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"
-    return Codec(kind, size, pack, pack_many, *unpackers(lift(dtype, path), shape, path), numbers=(dtype, shape))
+    return Codec(
+        kind, size, pack, pack_many, *unpackers(stored_list_converter(dtype, path), shape, path), numbers=(dtype, shape)
+    )
 
 
-def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str) -> Callable[[Any], NDArray[Any]]:
-    """Returns `make` for values that may be text of numbers, such as a row of a CSV file has, or floats for integers.
+def _parse_text_before(
+    make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: str
+) -> Callable[[Any], NDArray[Any]]:
+    """Returns the function that parses numbers in a value, and then calls `make` with it.
 
-    Floats are truncated. Bools are not parsed.
+    Texts, such as those of a CSV file, are parsed as numbers, and floats in place of integers are truncated. Bools are
+    not parsed.
+
+    Args:
+        make: the function from numbers, or nested lists of them, to an array.
+        dtype: the dtype of the feature.
+        path: the feature, for errors.
     """
     number: Any = {"f": float, "b": lambda text: text}.get(dtype.kind, int)
 
-    def parsed(value: Any) -> Any:
+    def parse(value: Any) -> Any:
+        """Returns a value, or nested lists, with numbers in place of texts."""
         if isinstance(value, (list, tuple)):
-            return list(map(parsed, value))
+            return list(map(parse, value))
         if isinstance(value, (str, bytes)) and ("_" in value if isinstance(value, str) else b"_" in value):
             raise ValueError("expected a number without '_'")  # which Python takes for a separator
         if isinstance(value, (str, bytes)) or (number is int and isinstance(value, (float, np.floating))):
@@ -336,23 +442,32 @@ def _parsing(make: Callable[[Any], NDArray[Any]], dtype: np.dtype[Any], path: st
         return value
 
     def make_parsed(value: Any) -> NDArray[Any]:
+        """Returns the array of a value whose texts are parsed."""
         try:
-            value = parsed(value)
+            value = parse(value)
         except (ValueError, OverflowError) as error:
-            raise FeatureValueError(f"{path}: {_short(value)} cannot be parsed as {dtype}: {error}") from error
+            raise FeatureValueError(f"{path}: {_shorten_repr(value)} cannot be parsed as {dtype}: {error}") from error
         return make(value)
 
     return make_parsed
 
 
-def _many_maker(
+def _items_array_maker(
     dtype: np.dtype[Any], shape: Shape, path: str, *, allow_rounding: bool
 ) -> Callable[[Items], NDArray[Any]]:
-    """Returns the function from the items of a sequence to one array of them all."""
+    """Returns the function from the n items of a sequence to an array of shape (n, *shape).
+
+    Args:
+        dtype: the dtype of an item.
+        shape: the shape of an item.
+        path: the feature, for errors.
+        allow_rounding: whether numbers are rounded to the nearest float of the dtype.
+    """
     make = array_maker(dtype, (None, *shape), path, allow_rounding=allow_rounding)
     make_one = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
 
     def make_many(items: Items) -> NDArray[Any]:
+        """Returns the array of shape (n, *shape) of n items."""
         if len(items) == 0:
             return np.empty((0, *shape), dtype)  # type: ignore[arg-type]
         if isinstance(items, np.ndarray):
@@ -366,24 +481,35 @@ def _many_maker(
     return make_many
 
 
-def _lower(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Returns the function from an array to the flat array of float32 or int64 that is stored."""
+def _list_converter(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from an array of the dtype to the flat array of float32 or int64 for the record.
+
+    Args:
+        dtype: the dtype of the feature; uint64 is stored as the int64 of the same bits, float64 as float32.
+        path: the feature, for errors.
+        allow_rounding: whether a float64 is rounded to the nearest float32; an inexact one is an error otherwise.
+    """
     if dtype == np.uint64:
         return lambda array: np.ascontiguousarray(array).reshape(-1).view(np.int64)
     if dtype == np.float64:
         expected = "a number that float32, as which it is stored, holds"
 
-        def lower(array: NDArray[Any]) -> NDArray[Any]:
-            narrow = _stored(array, _FLOAT32, path, expected, _ENCODE, allow_rounding=allow_rounding)
+        def to_float32(array: NDArray[Any]) -> NDArray[Any]:
+            narrow = _convert_items(array, _FLOAT32, path, expected, _FLOAT32_ADVICE, allow_rounding=allow_rounding)
             return narrow.reshape(-1)
 
-        return lower
+        return to_float32
     wide = np.float32 if dtype.kind == "f" else np.int64
     return lambda array: array.astype(wide, copy=False).reshape(-1)
 
 
-def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Returns the function from a stored list to a flat array of the feature's dtype."""
+def stored_list_converter(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from a list of a record, an array of float32 or int64, to a flat array of the dtype.
+
+    Raises:
+        FeatureValueError: the returned function raises it if an integer does not fit the dtype; `path` names the
+            feature.
+    """
     if dtype == np.int64:
         return lambda values: values
     if dtype == np.uint64:
@@ -393,26 +519,33 @@ def lift(dtype: np.dtype[Any], path: str) -> Callable[[NDArray[Any]], NDArray[An
     if dtype.kind in "fb":
         return lambda values: values.astype(dtype, copy=not values.flags.writeable)
 
-    def checked(values: NDArray[Any]) -> NDArray[Any]:
+    def convert_integers(values: NDArray[Any]) -> NDArray[Any]:
+        """Returns integers as the narrower dtype, which must hold them."""
         narrow = values.astype(dtype)
-        wrong = narrow != values
-        if wrong.any():
-            raise FeatureValueError(f"{path}: the record has {values[wrong][0]}, which does not fit {dtype}")
+        differs = narrow != values
+        if differs.any():
+            raise FeatureValueError(f"{path}: the record has {values[differs][0]}, which does not fit {dtype}")
         return narrow
 
-    return checked
+    return convert_integers
 
 
 def unpackers(
     to_array: Callable[[Any], NDArray[Any]], shape: Shape, path: str
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Returns `unpack` and `unpack_many` of a codec whose items are of a shape; `to_array` makes flat arrays of values.
+    """Returns the functions `unpack` and `unpack_many` of the `Codec` of items of a shape.
+
+    Args:
+        to_array: the function from the values of a list to a flat array of the feature's dtype.
+        shape: the shape of an item; None means any length.
+        path: the feature, for errors.
 
     Raises:
-        FeatureValueError: the returned functions raise it if there are more or fewer values than the shape has.
+        FeatureValueError: the returned functions raise it if the number of values does not fit the shape.
     """
 
     def reshape(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
+        """Returns a flat array in a shape, in which None is inferred."""
         target: Any = [-1 if length is None else length for length in shape] if None in shape else shape
         try:
             return array.reshape(target)
@@ -425,6 +558,7 @@ def unpackers(
         return array[0] if not shape and len(array) == 1 else reshape(array, shape)
 
     def unpack_many(values: Any) -> NDArray[Any]:
+        """Returns the items of the values of a list, an array of shape (n, *shape)."""
         if None in shape:
             raise FeatureValueError(
                 f"{path}: items of the shape {shape} in a sequence cannot be distinguished when read"
@@ -435,8 +569,8 @@ def unpackers(
     return unpack, unpack_many
 
 
-def connectors_in(feature: Any) -> Iterator[Any]:
-    """Yields the connectors of a tree, outer ones first; plain mappings are not connectors."""
+def iter_connectors(feature: Any) -> Iterator[Any]:
+    """Yields all connectors of a tree: `feature` itself, then those that it contains; a mapping is not yielded."""
     if isinstance(feature, Mapping):
         children = feature.values()
     else:
@@ -444,12 +578,15 @@ def connectors_in(feature: Any) -> Iterator[Any]:
         children = vars(feature).values()
     for child in children:
         if hasattr(child, "to_json") or isinstance(child, Mapping):
-            yield from connectors_in(child)
+            yield from iter_connectors(child)
 
 
-def convert_as_tfds(feature: Any) -> None:
-    """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors that nobody has used yet."""
-    for each in connectors_in(feature):
+def enable_tfds_conversions(feature: Any) -> None:
+    """Sets `allow_rounding` and `parse_text` of all numbers in a tree of connectors, in place.
+
+    Values are then converted as in TFDS. The connectors must be new: no encoder of them may exist.
+    """
+    for each in iter_connectors(feature):
         if hasattr(type(each), "allow_rounding") and each.dtype.kind == "f":
             object.__setattr__(each, "allow_rounding", True)
         if hasattr(type(each), "parse_text"):

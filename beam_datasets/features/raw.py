@@ -1,4 +1,4 @@
-"""Values that are stored as lists of bytes: strings, and arrays as their bytes."""
+"""Codecs of values that are stored as lists of bytes: strings, and arrays as their bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import Shape, size_of
+from beam_datasets.features.base import Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.features.numbers import check_shape, check_unmasked, unpackers
 
 
 def to_bytes(value: Any, path: str) -> bytes:
-    """Encodes text as UTF-8; returns bytes, bytearrays and byte memoryviews as `bytes`. A 0-d array is unwrapped first.
+    """Returns text as UTF-8; bytes, bytearrays and memoryviews of bytes as `bytes`.
+
+    Args:
+        value: text or bytes, or an array of shape () with such a value.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the text is not valid Unicode, or the value is masked.
@@ -39,7 +43,7 @@ def to_bytes(value: Any, path: str) -> bytes:
     raise FeatureTypeError(f"{path}: {value!r} is {type(value).__name__}; expected str or bytes")
 
 
-def objects(values: Sequence[Any]) -> NDArray[np.object_]:
+def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:
     """Returns a 1-d object array with one element per value, even if the values are lists or arrays."""
     array = np.empty(len(values), object)
     if len(values) == 0 or isinstance(values[0], (bytes, str)):
@@ -51,7 +55,11 @@ def objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def to_str(data: bytes, path: str) -> str:
-    """Decodes UTF-8 bytes to text.
+    """Returns the text of bytes in UTF-8.
+
+    Args:
+        data: the bytes.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the bytes are not valid UTF-8.
@@ -69,9 +77,16 @@ def to_str(data: bytes, path: str) -> str:
 
 
 def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
-    """Returns the codec of string tensors: bytes values in C order, unpacked to `bytes`, or to `str` with `as_str`."""
+    """Returns the codec of arrays of strings, whose list contains the strings as bytes in C order.
+
+    Args:
+        shape: the shape of a value; () for single strings.
+        path: the feature, for errors.
+        as_str: whether strings are unpacked to `str` instead of `bytes`.
+    """
 
     def pack(value: Any) -> list[bytes]:
+        """Returns the strings of a value as bytes, in C order."""
         if not shape:
             return [to_bytes(value, path)]
         try:
@@ -81,12 +96,12 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
         check_shape(array.shape, shape, path)
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
-    def texts(values: Sequence[bytes]) -> NDArray[np.object_]:
-        return objects([to_str(data, path) for data in values])
+    def to_str_array(values: Sequence[bytes]) -> NDArray[np.object_]:
+        return to_object_array([to_str(data, path) for data in values])
 
-    unpack = unpackers(texts if as_str else objects, shape, path)
+    unpack = unpackers(to_str_array if as_str else to_object_array, shape, path)
     if shape:
-        return Codec("bytes", size_of(shape), pack, None, *unpack)
+        return Codec("bytes", num_values(shape), pack, None, *unpack)
     from_bytes = (lambda data: to_str(data, path)) if as_str else bytes
     return Codec("bytes", 1, pack, lambda items: [to_bytes(item, path) for item in items], *unpack, from_bytes)
 
@@ -94,9 +109,13 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
 def one_value_codec(
     pack: Callable[[Any], bytes], unpack: Callable[[bytes], Any], path: str, empty: NDArray[Any] | None = None
 ) -> Codec:
-    """Returns the codec of items stored as one bytes value each, converted by `pack` and `unpack`.
+    """Returns the codec of items that are stored as one value of bytes each, such as images.
 
-    An empty list of items is decoded to a copy of `empty`; by default to an empty object array.
+    Args:
+        pack: the function from an item to its bytes.
+        unpack: the function from the bytes to the item.
+        path: the feature, for errors.
+        empty: the array of which a copy is the decoded form of no items; None for an empty array of objects.
     """
 
     def unpack_one(values: Any) -> Any:
@@ -110,15 +129,21 @@ def one_value_codec(
         lambda value: [pack(value)],
         None,
         unpack_one,
-        lambda values: stack([unpack(value) for value in values]) if values or empty is None else empty.copy(),
+        lambda values: stack_items([unpack(value) for value in values]) if values or empty is None else empty.copy(),
         unpack,
     )
 
 
-def stack(items: list[Any]) -> Any:
-    """Stacks decoded items: bytes into an object array, arrays of one shape into an array; others stay a list."""
+def stack_items(items: list[Any]) -> Any:
+    """Returns decoded items as one array if possible: bytes as an array of objects, arrays of one shape stacked.
+
+    Other items are returned as the same list.
+
+    >>> stack_items([np.int64(1), np.int64(2)]), stack_items([np.zeros(1), np.zeros(2)])
+    (array([1, 2]), [array([0.]), array([0., 0.])])
+    """
     if not items or isinstance(items[0], bytes):
-        return objects(items)
+        return to_object_array(items)
     if isinstance(items[0], (np.ndarray, np.generic)) and len({np.shape(item) for item in items}) == 1:
         return np.stack(items)
     return items
@@ -133,13 +158,20 @@ def array_codec(
     *,
     compress: bool,
 ) -> Codec:
-    """Returns the codec of arrays stored as little-endian bytes in C order, optionally compressed with zlib.
+    """Returns the codec of arrays that are stored as their little-endian bytes in C order.
 
-    `make` converts a value to an array; `check` raises if a non-empty array is invalid.
+    Args:
+        dtype: the dtype of a value.
+        shape: the shape of a value.
+        path: the feature, for errors.
+        make: the function from a value to an array of the dtype and shape.
+        check: the function that raises an error for a non-empty array with invalid values; None for no check.
+        compress: whether the bytes are compressed with zlib.
     """
-    little, record = _little_endian(dtype), recorder()
+    little, record = _little_endian(dtype), library_recorder()
 
     def pack(value: Any) -> bytes:
+        """Returns the bytes of a value, compressed if `compress` is set."""
         array = make(value)
         if check and array.size:
             check(array)
@@ -150,7 +182,7 @@ def array_codec(
         return zlib.compress(data)
 
     unpack = array_unpacker(dtype, shape, path, compress=compress)
-    return one_value_codec(pack, unpack, path, no_items(shape, dtype))
+    return one_value_codec(pack, unpack, path, build_empty_items(shape, dtype))
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -159,67 +191,92 @@ def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def array_unpacker(dtype: np.dtype[Any], shape: Shape, path: str, *, compress: bool) -> Callable[[bytes], Any]:
-    """Returns the function that converts stored bytes to a writable array, or to a scalar if the shape is ().
+    """Returns the function from stored bytes to a writable array, or to a NumPy scalar if the shape is ().
 
-    The function raises `FeatureValueError` if the bytes do not fit the dtype and shape.
+    Args:
+        dtype: the dtype of the array; the bytes are little-endian.
+        shape: the shape of the array, with at most one None, which is inferred from the number of bytes.
+        path: the feature, for errors.
+        compress: whether the bytes are compressed with zlib.
+
+    Raises:
+        FeatureValueError: the returned function raises it if the bytes do not fit the dtype and shape.
     """
-    count, little = size_of(shape), _little_endian(dtype)
+    count, little = num_values(shape), _little_endian(dtype)
     size = None if count is None else count * dtype.itemsize
     target = tuple(-1 if length is None else length for length in shape)
 
     def unpack(data: bytes) -> Any:
-        plain = inflate(data, size, path) if compress else data
+        """Returns the array of stored bytes."""
+        array_bytes = decompress(data, size, path) if compress else data
         try:
-            array = np.frombuffer(plain, little).reshape(target).astype(dtype)
+            array = np.frombuffer(array_bytes, little).reshape(target).astype(dtype)
         except ValueError:
             raise FeatureValueError(
-                f"{path}: {len(plain)} bytes are not an array of {dtype} of the shape {shape}"
+                f"{path}: {len(array_bytes)} bytes are not an array of {dtype} of the shape {shape}"
             ) from None
         return array if shape else array[()]
 
     return unpack
 
 
-def no_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns an array of zero items, `(0, *shape)`; unknown lengths are 0."""
+def build_empty_items(shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns an array of zero items of a shape: its shape is (0, *shape), where unknown lengths are 0.
+
+    >>> build_empty_items((None, 3), np.dtype(np.int64)).shape
+    (0, 0, 3)
+    """
     return np.empty((0, *(length or 0 for length in shape)), dtype)
 
 
 _NO_LIMIT = 1 << 62  # a shape in a record may claim more bytes than zlib accepts as a limit
 
 
-def inflate(data: bytes, size: int | None, path: str) -> bytes:
-    """Decompresses zlib data, to at most `size` bytes if the size is known.
+def decompress(data: bytes, size: int | None, path: str) -> bytes:
+    """Returns the decompressed bytes of zlib data.
+
+    Args:
+        data: the compressed bytes.
+        size: the greatest number of bytes after decompression; None if it is not known.
+        path: the feature, for errors.
 
     Raises:
         FeatureValueError: the data are corrupt, incomplete, or decompress to more than `size` bytes.
     """
     inflater = zlib.decompressobj()
     try:
-        plain = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
+        output = inflater.decompress(data) if size is None else inflater.decompress(data, min(size + 1, _NO_LIMIT))
     except zlib.error as error:
         raise FeatureValueError(f"{path}: the stored bytes cannot be decompressed: {error}") from error
-    if size is not None and len(plain) > size:
+    if size is not None and len(output) > size:
         raise FeatureValueError(f"{path}: the stored bytes decompress to more than the feature's {size} bytes")
     if not inflater.eof:
         raise FeatureValueError(f"{path}: the stored compressed bytes are incomplete")
-    return plain
+    return output
 
 
-_used: ContextVar[set[str] | None] = ContextVar("used", default=None)
+_recorded_libraries: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
 
 @contextmanager
-def recorded(used: set[str] | None) -> Iterator[None]:
-    """Makes encoders created in this context add the libraries they use to `used`, as "name version"; None: nowhere."""
-    token = _used.set(used)
+def record_libraries(libraries: set[str] | None) -> Iterator[None]:
+    """Makes the encoders that are created in this context record the libraries that determine their bytes.
+
+    Args:
+        libraries: the set to which the encoders add each library when they use it, as "zlib 1.3.1"; None to record
+            nothing.
+    """
+    token = _recorded_libraries.set(libraries)
     try:
         yield
     finally:
-        _used.reset(token)
+        _recorded_libraries.reset(token)
 
 
-def recorder() -> Callable[[str], None]:
-    """Returns the function with which a new encoder records a library; it does nothing outside `recorded()`."""
-    used = _used.get()
-    return (lambda library: None) if used is None else used.add
+def library_recorder() -> Callable[[str], None]:
+    """Returns the function with which a new encoder records a library, such as "zlib 1.3.1".
+
+    The function adds the text to the set of `record_libraries()`. Outside of this context, it does nothing.
+    """
+    libraries = _recorded_libraries.get()
+    return (lambda library: None) if libraries is None else libraries.add

@@ -1,6 +1,6 @@
-"""Schema of a dataset for other formats: nested columns of a few kinds.
+"""Schema of a dataset for other file formats: a tree of columns, one for each feature.
 
-Images and sound are stored files, so that an export does not decode and compress them again.
+The values of images and sound are the stored files, so that an export does not decode and compress them again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.features_dict import FeaturesDict, join
-from beam_datasets.features.sequence import Sequence, below, innermost
+from beam_datasets.features.sequence import Sequence, iter_nested_features, strip_sequences
 from beam_datasets.features.tensor import Tensor
 
 
@@ -26,9 +26,9 @@ class Values:
     """A column of numbers, strings or files.
 
     Attributes:
-        kind: 'number' (also a bool), 'label' (the index of a class, -1 for none), 'name' (the same as the name of the
-            class), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a file: 'image' or
-            'audio'.
+        kind: 'number' (also a bool), 'label' (the index of a class, -1 for no class), 'name' (the name of a class,
+            instead of its index), 'text' (bytes in UTF-8), 'binary' (bytes that are not text), or the content of a
+            file: 'image' or 'audio'.
         dtype: dtype of NumPy; `STRING` for strings and files.
         shape: shape of an array, where None means any length; () for a single value.
         optional: whether values may be missing.
@@ -88,8 +88,8 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
         BeamDatasetsError: a feature has no column, or a name in `binary` is not that of a feature with strings.
     """
     tree = tree.decoded()
-    inner = ((name, innermost(feature)) for name, _, feature in below(tree))
-    strings = {name for name, feature in inner if isinstance(feature, Tensor) and feature.dtype == STRING}
+    leaves = ((name, strip_sequences(feature)) for name, _, feature in iter_nested_features(tree))
+    strings = {name for name, feature in leaves if isinstance(feature, Tensor) and feature.dtype == STRING}
     for name in binary:
         if name not in strings:
             raise BeamDatasetsError(
@@ -97,30 +97,40 @@ def schema_of(tree: Any, binary: Collection[str] = ()) -> Struct:
                 f"{did_you_mean(name, strings)}"
             )
     if not isinstance(tree, Sequence):
-        return _struct(tree, "", frozenset(binary))
-    columns = _struct(tree.feature, "", frozenset(binary)).fields
+        return _build_struct(tree, "", frozenset(binary))
+    columns = _build_struct(tree.feature, "", frozenset(binary)).fields
     return Struct({name: Items(column) for name, column in columns.items()})
 
 
-def _struct(features: Any, name: str, binary: Collection[str]) -> Struct:
-    """Returns the columns of a FeaturesDict.
+def _build_struct(features: Any, name: str, binary: Collection[str]) -> Struct:
+    """Returns the columns of a FeaturesDict, by the names of its features.
+
+    Args:
+        features: the FeaturesDict.
+        name: its name, with slashes; '' for the top.
+        binary: names of features whose strings are bytes, not text.
 
     Raises:
-        BeamDatasetsError: it is empty.
+        BeamDatasetsError: it is empty, or a feature has no column.
     """
     if not features:
         problem = f"feature {name!r} has no features below it" if name else "the dataset has no features"
         raise BeamDatasetsError(
             f"{problem}, so there is nothing to export. Name others: --features, or decode.PartialDecoding."
         )
-    return Struct({key: _column(child, join(name, key), binary) for key, child in features.items()})
+    return Struct({key: _build_column(child, join(name, key), binary) for key, child in features.items()})
 
 
-def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
-    """Returns the column of a feature.
+def _build_column(feature: Any, name: str, binary: Collection[str]) -> Column:
+    """Returns the column of a feature, including the columns of the features in it.
+
+    Args:
+        feature: the connector.
+        name: its name, with slashes, such as 'objects/label'.
+        binary: names of features whose strings are bytes, not text.
 
     Raises:
-        BeamDatasetsError: it has none.
+        BeamDatasetsError: the feature has no column, as a decoder or an unknown class determines its values.
     """
     if isinstance(feature, (UnknownFeature, Decoded)):
         raise BeamDatasetsError(
@@ -128,14 +138,19 @@ def _column(feature: Any, name: str, binary: Collection[str]) -> Column:
             "or decode.PartialDecoding."
         )
     if isinstance(feature, FeaturesDict):
-        return _struct(feature, name, binary)
+        return _build_struct(feature, name, binary)
     if isinstance(feature, Sequence):
-        return Items(_column(feature.feature, name, binary))
-    return _leaf(feature, name in binary)
+        return Items(_build_column(feature.feature, name, binary))
+    return _build_leaf_column(feature, name in binary)
 
 
-def _leaf(feature: Any, is_binary: bool) -> Values:
-    """Returns the column of a feature without other features below it."""
+def _build_leaf_column(feature: Any, is_binary: bool) -> Values:
+    """Returns the column of a leaf, a feature that contains no other features.
+
+    Args:
+        feature: the connector.
+        is_binary: whether its strings are bytes, not text.
+    """
     if feature.file_kind:
         return Values(feature.file_kind)
     if isinstance(feature, ClassLabel):
@@ -145,7 +160,7 @@ def _leaf(feature: Any, is_binary: bool) -> Values:
 
 
 def is_number(column: Column) -> bool:
-    """Returns whether every value is one number."""
+    """Returns whether every value of a column is one number, not an array."""
     return isinstance(column, Values) and column.is_numeric and not column.shape
 
 
@@ -158,8 +173,12 @@ def with_label_names(column: Column) -> Column:
     return replace(column, kind="name") if column.names else column
 
 
-def text_of(data: bytes, name: str) -> str:
-    """Decodes UTF-8.
+def decode_text(data: bytes, name: str) -> str:
+    """Returns the text of bytes in UTF-8.
+
+    Args:
+        data: the bytes.
+        name: the name of the feature, for errors.
 
     Raises:
         FeatureValueError: the bytes are not UTF-8.
@@ -173,10 +192,10 @@ def text_of(data: bytes, name: str) -> str:
         ) from None
 
 
-def items_of(value: Any, name: str) -> Any:
-    """Returns the items of a decoded sequence, in order; those of a dict of sequences are dicts.
+def split_items(value: Any, name: str) -> Any:
+    """Returns the items of a decoded sequence, in order; a dict of sequences is converted to a list of dicts.
 
-    >>> items_of({"a": [1, 2], "b": [3, 4]}, "pairs")
+    >>> split_items({"a": [1, 2], "b": [3, 4]}, "pairs")
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
 
     Raises:
@@ -184,7 +203,7 @@ def items_of(value: Any, name: str) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    columns = {key: items_of(column, name) for key, column in value.items()}
+    columns = {key: split_items(column, name) for key, column in value.items()}
     if len(set(map(len, columns.values()))) > 1:
         raise FeatureValueError(f"{name}: the features of an item have different numbers of items")
     return [dict(zip(columns, row)) for row in zip(*columns.values())]

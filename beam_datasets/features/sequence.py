@@ -32,7 +32,7 @@ from beam_datasets.features.numbers import check_unmasked
 from beam_datasets.features.tensor import Scalar, Tensor
 
 _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
-"""Types that can be iterated, but not to items in an order. That of a set of texts differs from process to process."""
+"""Iterable types that are not sequences of items. The order of a set of texts differs from process to process."""
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -43,9 +43,9 @@ class Sequence(FeatureConnector):
     with one dimension more, to a dict of arrays for dicts, and to a `RaggedArray` for a sequence of sequences.
 
     Args:
-        feature: the items' feature; a dict or a dtype is taken for the connector that it means.
-        length: how many items there are, where that is fixed.
-        doc: what it means.
+        feature: the items' feature; a dict stands for a FeaturesDict, and a dtype for a Tensor of shape ().
+        length: the number of items, if it is fixed; None for any number.
+        doc: the documentation of the feature.
     """
 
     feature: FeatureConnector
@@ -55,7 +55,7 @@ class Sequence(FeatureConnector):
 
     def __init__(self, feature: Any, length: int | None = None, *, doc: DocArg = None) -> None:
         length = None if length is None else integer("length", length, at_least=0)
-        self._set(doc=doc, feature=to_feature(feature), length=length)
+        self._set_fields(doc=doc, feature=to_feature(feature), length=length)
         super().__post_init__()
 
     def __getitem__(self, name: str) -> FeatureConnector:
@@ -70,7 +70,7 @@ class Sequence(FeatureConnector):
         return iter(self.feature)
 
     def __getattr__(self, name: str) -> Any:
-        """Returns an attribute of the items' feature, such as `names` and `int2str` of class labels, or `keys`."""
+        """Returns an attribute of the items' feature, such as `names` and `int2str` of class labels."""
         if name.startswith("_") or name == "feature":  # of copies and pickles, which are not complete yet
             raise AttributeError(name)
         try:
@@ -80,47 +80,55 @@ class Sequence(FeatureConnector):
             raise AttributeError(f"{kinds} has the attribute {name!r}", name=name, obj=None) from None
 
     def serialize_example(self, example: Any) -> bytes:
-        """Returns the record of an example, where the features of an example are a sequence of dicts."""
+        """Returns the record of an example of a dataset whose features are a sequence of dicts."""
         from beam_datasets.features.compiler import compile_encoder
 
         return compile_encoder(self)(example)
 
     def deserialize_example(self, record: bytes, *, decoders: Any = None) -> Any:
         """Returns the example of a record; see `FeaturesDict.deserialize_example`."""
-        from beam_datasets.features.compiler import deserialized
+        from beam_datasets.features.compiler import decode_record
 
-        return deserialized(self, record, decoders)
+        return decode_record(self, record, decoders)
 
     deserialize_example_np = deserialize_example
 
     def with_feature(self, feature: FeatureConnector) -> Sequence:
-        """Returns the same sequence of other items."""
-        return self._with(feature=feature)
+        """Returns a copy of the sequence whose items have another feature."""
+        return self._copy_with(feature=feature)
 
     def decoded(self) -> Sequence:
-        """Returns the same sequence of decoded items."""
+        """Returns a copy of the sequence whose items' feature describes decoded values."""
         return self.with_feature(self.feature.decoded())
 
     @property
     def shape(self) -> Any:
         """The items' shape with the length before it; for dicts, a dict of such shapes."""
-        return _each(shape_of(self.feature), lambda shape: (self.length, *shape))
+        return _map_shape(shape_of(self.feature), lambda shape: (self.length, *shape))
 
     @property
     def dtype(self) -> Any:
-        """The items' dtype."""
+        """The items' dtype; a dict of dtypes by name for dicts."""
         return dtype_of(self.feature)
 
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns those of the items."""
+        """Returns the leaves of the items' feature, with one more sequence around them."""
         return self.feature.leaves(name, rank + 1)
 
     def items_of(self, value: Any, path: str) -> Items:
-        """Returns the items that a value means, as something with a length and an order."""
+        """Returns the items of a value, as a list, tuple or array.
+
+        Args:
+            value: an iterable of items, or a dict of lists if the items are dicts.
+            path: the feature, for errors.
+
+        Raises:
+            FeatureError: the value is not a sequence, or has not `length` items.
+        """
         if isinstance(value, dict) and isinstance(self.feature, FeaturesDict):
-            value = _transposed(value, path)
+            value = _transpose(value, path)
         if isinstance(value, _NOT_ITEMS) or not hasattr(value, "__iter__"):
             raise FeatureValueError(f"{path}: expected a sequence, got {type(value).__name__}: {value!r:.80}")
         items = value if isinstance(value, (list, tuple, np.ndarray)) else list(value)
@@ -133,32 +141,42 @@ class Sequence(FeatureConnector):
         return items
 
     def fast_path(self) -> FastPathSpec | None:
-        """Returns which values the native module encodes: a list or an array of items."""
+        """Returns the description of the lists and arrays that the native module encodes; None if it encodes none."""
         item = self.feature.fast_path()
         return item and item.sequence(self.length)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes a sequence, or sequences that are the items of sequences."""
+        """Returns the function that encodes one sequence for rank 0, or the sequences in `rank` outer sequences.
+
+        See `RowsEncode` for the arguments of the function.
+        """
         encode_rows = self.feature.rows_encoder(name, rank + 1)
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns the map entries of sequences, the items of `len(lengths)` levels."""
             rows = [self.items_of(item, name) for item in items]
             if not rank:
                 return encode_rows(rows[0], ())
             for row in rows:
                 check_unmasked(row, name)  # which are joined to an array without a mask
             counts = np.array([len(row) for row in rows], np.int64)
-            return encode_rows(_concatenated(rows), (*lengths, counts))
+            return encode_rows(_concatenate_rows(rows), (*lengths, counts))
 
         return encode
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes a sequence, or those that are the items of sequences."""
+        """Returns the function from the lists of a record to a sequence, which is nested in `rank` outer sequences."""
         decode = self.feature.decoder(name, rank + 1)
-        return decode if rank else self._length_checked(decode, name)
+        return decode if rank else self._check_length_after(decode, name)
 
-    def _length_checked(self, decode: Decode, name: str) -> Decode:
-        """Wraps `decode` in a check of the number of items, if the length is fixed and the items are not dicts.
+    def _check_length_after(self, decode: Decode, name: str) -> Decode:
+        """Returns the function that calls `decode` and checks the number of items.
+
+        Returns `decode` itself if the length is not fixed or the items are dicts.
+
+        Args:
+            decode: the function from the lists of a record to the sequence.
+            name: the feature, for errors.
 
         Raises:
             FeatureValueError: the returned function raises it if the record has another number of items.
@@ -168,6 +186,7 @@ class Sequence(FeatureConnector):
             return decode
 
         def checked(lists: Lists) -> Any:
+            """Returns the decoded sequence, after checking the number of its items."""
             value = decode(lists)
             if len(value) != length:
                 raise FeatureValueError(f"{name}: the record has {len(value)} items; the feature has length={length}")
@@ -176,13 +195,13 @@ class Sequence(FeatureConnector):
         return checked
 
     def stored(self) -> FeatureConnector:
-        """Returns the sequence of the items' stored form."""
+        """Returns the connector of a sequence of the items' stored form."""
         return Sequence(self.feature.stored(), self.length)
 
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'sequence', the items' feature and the length (-1 where it is not fixed)."""
+        """Returns the key 'sequence', and a dict of the items' feature and the length ('-1' if it is not fixed)."""
         return "sequence", {
             "feature": self.feature.to_json(),
             "length": str(-1 if self.length is None else self.length),
@@ -190,36 +209,48 @@ class Sequence(FeatureConnector):
 
     @classmethod
     def from_content(cls, content: Json) -> Sequence:
-        """Returns the Sequence with this content."""
+        """Returns the Sequence of `content`, the second value of `content_json`."""
         from beam_datasets.features.config import from_json
 
         length = int_from_json(content.get("length", 0))
         return cls(from_json(content["feature"]), None if length is None or length < 0 else length)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the label files of the items' feature."""
+        """Returns the texts of the label files of the items' feature; see `FeatureConnector.label_files`."""
         return self.feature.label_files(prefix)
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Sequence:
-        """Returns the Sequence with the label names that `read` finds."""
-        return self._with(feature=self.feature.load_labels(read, prefix))
+        """Returns a copy with the class names of its label files; see `FeatureConnector.load_labels`."""
+        return self._copy_with(feature=self.feature.load_labels(read, prefix))
 
     def __repr__(self) -> str:
-        inner = repr(self.feature)
+        item_text = repr(self.feature)
         if type(self.feature) is FeaturesDict:
-            inner = inner.removeprefix("FeaturesDict(").removesuffix(")")
-        return f"{type(self).__name__}({inner})"
+            item_text = item_text.removeprefix("FeaturesDict(").removesuffix(")")
+        return f"{type(self).__name__}({item_text})"
 
 
-def _each(shape: Any, function: Callable[[Any], Any]) -> Any:
-    """Returns a shape, or a nested dict of them, changed by a function."""
-    return {key: _each(value, function) for key, value in shape.items()} if isinstance(shape, dict) else function(shape)
+def _map_shape(shape: Any, function: Callable[[Any], Any]) -> Any:
+    """Returns the result of a function for a shape; for a nested dict of shapes, the same dict of results."""
+    return (
+        {key: _map_shape(value, function) for key, value in shape.items()}
+        if isinstance(shape, dict)
+        else function(shape)
+    )
 
 
-def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
-    """Returns a dict of lists as a list of dicts."""
+def _transpose(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
+    """Returns a dict of lists as a list of dicts: {'a': [1, 2]} becomes [{'a': 1}, {'a': 2}].
+
+    Args:
+        value: lists of equal length by name; a nested dict of lists counts as one list of dicts.
+        path: the feature, for errors.
+
+    Raises:
+        FeatureError: a value of the dict is not a list, or lists have different lengths.
+    """
     columns = {
-        key: _transposed(column, f"{path}/{key}") if isinstance(column, dict) else column
+        key: _transpose(column, f"{path}/{key}") if isinstance(column, dict) else column
         for key, column in value.items()
     }
     if any(isinstance(column, _NOT_ITEMS) or not hasattr(column, "__len__") for column in columns.values()):
@@ -230,8 +261,12 @@ def _transposed(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
 
-def _concatenated(rows: list[Items]) -> Items:
-    """Returns the items of all rows, in order."""
+def _concatenate_rows(rows: list[Items]) -> Items:
+    """Returns the items of all rows, in order: one array if the rows are arrays of one dtype and item shape, or a list.
+
+    >>> _concatenate_rows([[1, 2], [], [3]])
+    [1, 2, 3]
+    """
     if rows and all(isinstance(row, np.ndarray) for row in rows):
         shapes = {(np.shape(row)[1:], np.asarray(row).dtype) for row in rows}
         if len(shapes) == 1:
@@ -241,13 +276,13 @@ def _concatenated(rows: list[Items]) -> Items:
 
 @dataclass(frozen=True, repr=False)
 class NestedDataset(AbstractSequence[Any]):
-    """The items of a `Dataset` feature: a sequence that decodes an item when it is asked for.
+    """Items of a `Dataset` feature: a sequence that decodes each item on access.
 
-    Where an item does not decode, the error has its number, but not the record's, which is not known by then: that is
-    named where the items are taken in `map()`, and by `verify --decode`.
+    If an item cannot be decoded, the error contains its index, but not the number of the record, which is not known at
+    this time. Errors of `map()` and of `verify --decode` contain the number of the record.
 
     Attributes:
-        size: how many items there are.
+        size: the number of items.
         item: the function from an index in [0, size) to the item.
     """
 
@@ -259,15 +294,16 @@ class NestedDataset(AbstractSequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return list(map(self._item, range(*index.indices(self.size))))
+            return list(map(self._decode_item, range(*index.indices(self.size))))
         if not -self.size <= index < self.size:
             raise IndexError(f"index {index} of a dataset of {self.size} items")
-        return self._item(index % self.size)
+        return self._decode_item(index % self.size)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._item, range(self.size))
+        return map(self._decode_item, range(self.size))
 
-    def _item(self, index: int) -> Any:
+    def _decode_item(self, index: int) -> Any:
+        """Returns the item at an index in [0, size); an error of decoding ends with the index."""
         try:
             return self.item(index)
         except FeatureError as error:
@@ -282,26 +318,27 @@ class NestedDataset(AbstractSequence[Any]):
 
 
 class Dataset(Sequence):
-    """A dataset in each example: as `Sequence` in the record, but decoded to a `NestedDataset`, item by item.
+    """A dataset in each example, stored as a `Sequence`, and decoded item by item by a `NestedDataset`.
 
-    Takes any iterable of items. Inside of a sequence or of another dataset each item has its own; in a batch these are
-    decoded as a `Sequence` is.
+    Takes any iterable of items. A Dataset inside a sequence or another Dataset decodes to a list of datasets. In a
+    batch, it is decoded as a `Sequence`.
 
     Args:
-        feature: the items' feature.
-        length: how many items there are, where that is fixed.
-        doc: what it means.
+        feature: the items' feature; a dict stands for a FeaturesDict, and a dtype for a Tensor of shape ().
+        length: the number of items, if it is fixed; None for any number.
+        doc: the documentation of the feature.
     """
 
     PATH: ClassVar[str] = "dataset_feature.Dataset"
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes to a NestedDataset; below sequences to lists of them."""
+        """Returns the function from the lists of a record to a NestedDataset; to a list of them for rank 1 or more."""
         decode_item = self.decoder(name, rank - 1) if rank else self.feature.decoder(name)
         length = None if rank else self.length
         splitters = [(path, leaf.items_splitter(path, levels)) for path, leaf, levels in self.leaves(name, rank)]
 
         def decode(lists: Lists) -> Any:
+            """Returns the NestedDataset of the lists of a record."""
             parts = {path: split(lists) for path, split in splitters}
             counts = {path: count for path, (count, _) in parts.items()}
             if len(set(counts.values())) > 1:
@@ -312,6 +349,7 @@ class Dataset(Sequence):
             cutters = [cut for _, cut in parts.values()]
 
             def item(index: int) -> Any:
+                """Returns the decoded item at an index."""
                 item_lists: Lists = {}
                 for cut in cutters:
                     cut(index, item_lists)
@@ -322,26 +360,28 @@ class Dataset(Sequence):
         return decode
 
 
-def as_sequences(feature: Any, inside: bool = False) -> Any:
-    """Returns a feature with a `Sequence` in place of each `Dataset` that is inside of a sequence or a dataset.
+def replace_inner_datasets(feature: Any, is_inner: bool = False) -> Any:
+    """Returns a feature with a `Sequence` in place of each `Dataset` that is inside a sequence or a dataset.
 
     Args:
         feature: a tree of features.
-        inside: whether it is inside of one itself.
+        is_inner: whether the tree itself is inside a sequence or a dataset.
     """
     if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: as_sequences(child, inside) for name, child in feature.items()})
+        children = {name: replace_inner_datasets(child, is_inner) for name, child in feature.items()}
+        return feature.with_features(children)
     if not isinstance(feature, Sequence):
         return feature
-    items = as_sequences(feature.feature, True)
-    return Sequence(items, feature.length) if inside and isinstance(feature, Dataset) else feature.with_feature(items)
+    items = replace_inner_datasets(feature.feature, True)
+    is_replaced = is_inner and isinstance(feature, Dataset)
+    return Sequence(items, feature.length) if is_replaced else feature.with_feature(items)
 
 
-def innermost(feature: Any) -> Any:
+def strip_sequences(feature: Any) -> Any:
     """Returns a feature without the sequences around it.
 
     >>> import numpy as np
-    >>> innermost(Sequence(Sequence(np.int64)))
+    >>> strip_sequences(Sequence(Sequence(np.int64)))
     int64
     """
     while isinstance(feature, Sequence):
@@ -349,79 +389,102 @@ def innermost(feature: Any) -> Any:
     return feature
 
 
-def below(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yields each feature below another, whatever its depth: its name, the steps that lead to it, and the feature.
+def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Yields (name, steps, connector) of each feature inside a tree, at any depth; the tree itself is not yielded.
+
+    The name joins the steps by slashes, as in the record. Sequences add no step.
 
     >>> import numpy as np
-    >>> [name for name, _, _ in below(FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})}))]
-    ['id', 'objects', 'objects/label']
+    >>> tree = FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})})
+    >>> [(name, steps) for name, steps, _ in iter_nested_features(tree)]
+    [('id', ('id',)), ('objects', ('objects',)), ('objects/label', ('objects', 'label'))]
+
+    Args:
+        tree: a connector.
+        path: the steps that lead to the tree.
     """
-    tree = innermost(tree)
+    tree = strip_sequences(tree)
     if isinstance(tree, FeaturesDict):
         for step, child in tree.items():
             steps = (*path, step)
             yield reduce(join, steps), steps, child
-            yield from below(child, steps)
+            yield from iter_nested_features(child, steps)
 
 
-def dotted(steps: AbstractSequence[str]) -> str:
-    """Returns the name of a feature for people and expressions: the steps that lead to it, with dots between.
+def join_steps(steps: AbstractSequence[str]) -> str:
+    """Returns the name of a feature for people and expressions: the steps that lead to it, joined by dots.
 
-    Where a step has a dot or a slash, there are slashes between, as in the name in the record.
+    If a step contains a dot or a slash, the steps are joined by slashes, as in the record.
 
-    >>> dotted(["product", "price"]), dotted(["product", "price.eur"])
+    >>> join_steps(["product", "price"]), join_steps(["product", "price.eur"])
     ('product.price', 'product/price.eur')
     """
     return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
 
 
 def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
-    """Returns the steps that lead to each feature below another, by its names: with slashes, and with dots.
+    """Returns the steps that lead to each feature inside a tree, by its name with slashes and by its name with dots.
 
-    If a name means two features, it is that of the one that has it with slashes.
+    If a name with dots of one feature is the name with slashes of another, it stands for the latter.
 
     >>> tree = FeaturesDict({"a": {"b": np.int64}, "a.b": np.int64})
     >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
     (('a.b',), ('a', 'b'))
     """
-    steps_by_path = {name: steps for name, steps, _ in below(tree)}
-    return {dotted(steps): steps for steps in steps_by_path.values()} | steps_by_path
+    steps_by_path = {name: steps for name, steps, _ in iter_nested_features(tree)}
+    return {join_steps(steps): steps for steps in steps_by_path.values()} | steps_by_path
 
 
 def display_names(tree: Any) -> dict[str, str]:
-    """Returns the name for people and expressions of each feature below another, by its name with slashes.
+    """Returns the name for people and expressions of each feature inside a tree, by its name with slashes.
 
     >>> display_names(FeaturesDict({"a": {"b": np.int64, "c": np.int64}, "a.b": np.int64}))
     {'a': 'a', 'a/b': 'a/b', 'a/c': 'a.c', 'a.b': 'a.b'}
     """
     by_name = steps_by_name(tree)
-    return {path: dotted(steps) if by_name.get(dotted(steps)) == steps else path for path, steps, _ in below(tree)}
+    return {
+        path: join_steps(steps) if by_name.get(join_steps(steps)) == steps else path
+        for path, steps, _ in iter_nested_features(tree)
+    }
 
 
 def record_name(name: str, tree: Any) -> str:
-    """Returns the name with slashes of a feature that a name means, or the name itself if there is none."""
+    """Returns the name with slashes, as in the record, of the feature that a name with dots or slashes means.
+
+    A name of no feature in the tree is returned unchanged.
+
+    >>> record_name("a.b", FeaturesDict({"a": {"b": np.int64}}))
+    'a/b'
+    """
     return reduce(join, steps_by_name(tree).get(name, (name,)))
 
 
 def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yields (path, value, its feature without the sequences around it) of all that is in nested dicts.
+    """Yields (name with slashes, value, connector) of each value in nested dicts that is not a dict itself.
+
+    The connector is the one inside sequences; None if it is not known.
 
     >>> [(path, value) for path, value, _ in leaves_with_features({"a": 1, "b": {"c": 2}})]
     [('a', 1), ('b/c', 2)]
     """
-    inner = innermost(feature)
+    item_feature = strip_sequences(feature)
     if not isinstance(value, dict):
-        yield path, value, inner
+        yield path, value, item_feature
         return
     for name, child in value.items():
-        known = inner[name] if isinstance(inner, FeaturesDict) and name in inner else None
-        yield from leaves_with_features(child, known, join(path, str(name)))
+        has_feature = isinstance(item_feature, FeaturesDict) and name in item_feature
+        yield from leaves_with_features(child, item_feature[name] if has_feature else None, join(path, str(name)))
 
 
-def difference(one: Any, other: Any, name: str = "") -> str | None:
-    """Returns the first difference of two trees of features; None if examples of both can be in one dataset.
+def find_difference(one: Any, other: Any, name: str = "") -> str | None:
+    """Returns the first difference of two trees of features, as a clause; None if one dataset can have both's examples.
 
-    Documentation does not count, nor does whether a number is a Scalar or a Tensor of shape ().
+    Documentation is not compared, and a Scalar equals a Tensor of shape ().
+
+    Args:
+        one: the first tree.
+        other: the second tree.
+        name: the name of both, with slashes; '' for the top.
     """
     where = f"feature {name!r}" if name else "the examples"
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
@@ -429,26 +492,28 @@ def difference(one: Any, other: Any, name: str = "") -> str | None:
             if missing:
                 first_missing = min(missing)
                 return f"feature {join(name, first_missing)!r}, {there[first_missing]!r}, is in the {which} only"
-        found_below = (difference(one[child], other[child], join(name, child)) for child in one)
-        return next(filter(None, found_below), None)
+        differences = (find_difference(one[child], other[child], join(name, child)) for child in one)
+        return next(filter(None, differences), None)
     if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
         if one.length == other.length:
-            return difference(one.feature, other.feature, name)
+            return find_difference(one.feature, other.feature, name)
         return f"{where} has length={one.length} in the first, length={other.length} in the second"
     if one.label_files("x") != other.label_files("x"):
-        return f"{where} has other class names: {_labels(one)} in the first, {_labels(other)} in the second"
-    is_equal = one == other or _as_tensor(one) == _as_tensor(other)
+        first_names, second_names = _format_class_names(one), _format_class_names(other)
+        return f"{where} has other class names: {first_names} in the first, {second_names} in the second"
+    is_equal = one == other or _scalar_to_tensor(one) == _scalar_to_tensor(other)
     return None if is_equal else f"{where} is {one!r} in the first, {other!r} in the second"
 
 
-def _as_tensor(feature: Any) -> Any:
-    """Returns the Tensor of shape () that a Scalar is."""
+def _scalar_to_tensor(feature: Any) -> Any:
+    """Returns a Scalar as a Tensor of shape (), and other features unchanged."""
     if type(feature) is not Scalar:
         return feature
     options = ("shape", "dtype", "encoding", "minimum", "maximum", "optional")
     return Tensor(**{name: getattr(feature, name) for name in options})
 
 
-def _labels(feature: Any) -> str:
+def _format_class_names(feature: Any) -> str:
+    """Returns the first five names of a feature's classes, for errors; 'none' if it has no names."""
     names = "".join(feature.label_files("x").values()).splitlines()
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"

@@ -1,8 +1,8 @@
-"""Batches: arrays of several examples, with one more dimension, and the values for missing ones.
+"""Batches: arrays of several examples, with one more dimension, and fill values for missing values.
 
-An example has None where a record lacks an optional feature. No array of numbers holds that, so a batch has another
-value in its place: the same in every batch of a dataset, one that the frameworks take, and that is distinguishable as
-far as the dtype allows.
+An example contains None if a record lacks an optional feature. An array of numbers cannot contain None, so a batch
+contains a fill value instead. It is the same in all batches of a dataset, is accepted by the frameworks, and differs
+from other values as far as the dtype allows.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import objects, to_bytes, to_str
+from beam_datasets.features.raw import to_bytes, to_object_array, to_str
 from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
-"""Values in the structure of the examples; None for features that cannot be missing."""
+"""Values in the structure of an example; None for features that have no such value."""
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:
-    """Returns the value for a missing one of a dtype.
+    """Returns the default fill value of a dtype.
 
-    NaN for floats; for signed integers the least number, but at least that of int32, because JAX keeps 32 bits of an
-    int64 by default; for unsigned ones the greatest; False and b''.
+    It is NaN for floats; the least integer for signed integers, but that of int32 for int64, because JAX keeps 32 bits
+    by default; the greatest integer for unsigned integers; False for bools; and b'' for strings.
 
     >>> default_fill(np.dtype("int64")), default_fill(np.dtype("uint8")), default_fill(np.dtype("float32"))
     (-2147483648, 255, nan)
@@ -50,12 +50,12 @@ def default_fill(dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """The fill values that replace missing values.
+    """Fill values for missing values of examples.
 
     Attributes:
         values: a nest of the values that replace None.
         labels: a nest of the values that replace -1 in class labels.
-        arrays: a nest of True for numbers of an example that become arrays of shape ().
+        arrays: a nest of True for the numbers of an example that are converted to arrays of shape ().
     """
 
     values: Nest = None
@@ -63,46 +63,63 @@ class Fill:
     arrays: Nest = None
 
     def example_filler(self) -> Callable[[Any], Any]:
-        """Returns the function that fills the missing values of an example; `same` if nothing can be missing."""
-        fill = _replacer(self.values, lambda given, value: value if given is None else given)
-        wrap = _replacer(self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given)
-        first, *rest = [part for part in (fill, self.relabeler(), wrap) if part is not same] or [same]
-        return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), rest, first)
+        """Returns the function from an example to the example without missing values.
+
+        The function is `return_unchanged` if nothing can be missing.
+        """
+        fill = _build_replacer(self.values, lambda given, value: value if given is None else given)
+        wrap = _build_replacer(
+            self.arrays, lambda given, _: np.asarray(given) if isinstance(given, np.generic) else given
+        )
+        first, *following = [part for part in (fill, self.relabeler(), wrap) if part is not return_unchanged] or [
+            return_unchanged
+        ]
+        return functools.reduce(lambda inner, outer: lambda example: outer(inner(example)), following, first)
 
     def relabeler(self) -> Callable[[Any], Any]:
-        """Returns the function that replaces -1 in labels of an example or a batch; `same` if there are no labels."""
-        return _replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
+        """Returns the function that replaces -1 in the class labels of an example or a batch.
+
+        The function is `return_unchanged` if `labels` has no values.
+        """
+        return _build_replacer(self.labels, lambda given, label: np.where(given == -1, label, given)[()])
 
 
-def same(value: Any) -> Any:
-    """Returns the value."""
+def return_unchanged(value: Any) -> Any:
+    """Returns the value itself: the replacer of a nest without values, which callers can skip."""
     return value
 
 
-def _replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Returns the function that replaces the values of an example or a batch for which the nest has a value."""
+def _build_replacer(nest: Nest, replace: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """Returns the function from an example or a batch to a copy with replaced values; `return_unchanged` for none.
+
+    Args:
+        nest: the structure of an example, with a value for each feature that is replaced, and None for others.
+        replace: the function of (value in the example, value in the nest) that returns the new value.
+    """
     if nest is None:
-        return same
+        return return_unchanged
     if not isinstance(nest, (dict, tuple)):
         return lambda given: replace(given, nest)
     items = nest.items() if isinstance(nest, dict) else enumerate(nest)
-    parts = [(key, part) for key, inner in items if (part := _replacer(inner, replace)) is not same]
+    parts = [
+        (key, part) for key, subtree in items if (part := _build_replacer(subtree, replace)) is not return_unchanged
+    ]
     if not parts:
-        return same
+        return return_unchanged
 
-    def each(example: Any) -> Any:
+    def replace_values(example: Any) -> Any:
         """Returns an example with replaced values, if it has the structure of the nest."""
         if isinstance(example, dict) and isinstance(nest, dict):
             return {**example, **{key: part(example[key]) for key, part in parts if key in example}}
         if isinstance(example, tuple) and isinstance(nest, tuple) and len(example) == len(nest):
-            replaced = dict(parts)
-            return tuple([replaced[i](value) if i in replaced else value for i, value in enumerate(example)])
+            replacers = dict(parts)
+            return tuple([replacers[i](value) if i in replacers else value for i, value in enumerate(example)])
         return example  # a function of map() has changed the structure
 
-    return each
+    return replace_values
 
 
-def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
+def build_fill(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bool = False) -> Fill:
     """Returns the fill values for the missing values of examples.
 
     Args:
@@ -116,86 +133,112 @@ def fill_of(feature: FeatureConnector | None, fill: Any = None, *, is_mapped: bo
         FeatureError: a value does not fit its feature.
     """
     feature = feature and feature.decoded()
-    leaves = dict(leaf for leaf in _leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
+    leaves = dict(leaf for leaf in _iter_leaves(feature) if isinstance(leaf[1], ClassLabel) or leaf[1].may_be_missing)
     optional = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
-    values: dict[str, Any] = {path: _value_of(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
+    values: dict[str, Any] = {path: _expand_fill(leaf, default_fill(leaf.dtype)) for path, leaf in optional.items()}
     labels = {}
     if isinstance(fill, Mapping):
         for name, value in fill.items():
             path = record_name(name, feature) if isinstance(name, str) and feature is not None else name
             leaf = leaves.get(path)
             if isinstance(leaf, ClassLabel):
-                labels[path] = _checked(array_maker(leaf.dtype, (), path), value)[()]
+                labels[path] = _call_for_fill(array_maker(leaf.dtype, (), path), value)[()]
             elif isinstance(leaf, Tensor):
-                values[path] = _checked(_fill_value, leaf, value, path)
+                values[path] = _call_for_fill(_convert_fill, leaf, value, path)
             elif is_mapped:
                 values[path] = value if isinstance(value, (bytes, str)) else np.asarray(value)[()]
             else:
                 hint = did_you_mean(path, leaves)
-                raise ValueError(f"fill names {path!r}, which cannot be missing. {_which(optional)}.{hint}")
+                raise ValueError(f"fill names {path!r}, which cannot be missing. {_list_optional(optional)}.{hint}")
     elif fill is not None:
         kind = STRING if isinstance(fill, (str, bytes)) else np.bool_ if isinstance(fill, (bool, np.bool_)) else None
         fixed = {path: leaf for path, leaf in optional.items() if None not in leaf.shape}
-        wanted = {path: leaf for path, leaf in fixed.items() if kind == _kind(leaf)}
+        wanted = {path: leaf for path, leaf in fixed.items() if kind == _fill_kind(leaf)}
         if not wanted:
             raise ValueError(
-                f"fill={fill!r} fits no feature that may be missing. {_which(fixed)}. To pad with it, give "
+                f"fill={fill!r} fits no feature that may be missing. {_list_optional(fixed)}. To pad with it, give "
                 f"pad_value={fill!r}."
             )
         for path, leaf in wanted.items():
-            values[path] = _checked(_fill_value, leaf, fill, path)
-    return Fill(_nested(feature, values), _nested(feature, labels))
+            values[path] = _call_for_fill(_convert_fill, leaf, fill, path)
+    return Fill(_nest_by_feature(feature, values), _nest_by_feature(feature, labels))
 
 
-def arrays_of(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
-    """Returns a nest of True for the single numbers of a dtype; see `Fill`."""
+def mark_array_numbers(feature: FeatureConnector | None, dtype: np.dtype[Any]) -> Nest:
+    """Returns a nest of True for the single numbers of a dtype, which become arrays; see `Fill.arrays`.
+
+    Args:
+        feature: the features of the examples; None if they are unknown.
+        dtype: the dtype of the numbers.
+    """
     feature = feature and feature.decoded()
-    numbers = {path: True for path, leaf in _leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
-    return _nested(feature, numbers)
+    numbers = {path: True for path, leaf in _iter_leaves(feature) if (leaf.shape, leaf.dtype) == ((), dtype)}
+    return _nest_by_feature(feature, numbers)
 
 
-def _leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
-    """Yields the numbers, arrays, texts and class labels that are not in sequences, by name."""
+def _iter_leaves(feature: FeatureConnector | None, path: str = "") -> Iterator[tuple[str, Tensor | ClassLabel]]:
+    """Yields (name with slashes, connector) of the tensors and class labels that are not in sequences.
+
+    Args:
+        feature: a tree of features; None for no features.
+        path: the name of the tree; '' for the top.
+    """
     if isinstance(feature, FeaturesDict):
         for key, child in feature.items():
-            yield from _leaves(child, join(path, key))
+            yield from _iter_leaves(child, join(path, key))
     elif isinstance(feature, (ClassLabel, Tensor)):
         yield path, feature
 
 
-def _nested(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
-    """Returns values by name as a nest with the structure of the features; other names are added to it."""
+def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]) -> Nest:
+    """Returns a nest with the structure of the features and a value, or None, for each.
 
-    def nest(feature: FeatureConnector | None, path: str, rest: dict[str, Any]) -> Nest:
+    Values of names that are not features, which functions of map() add, are added to the nest.
+
+    Args:
+        feature: the features of the examples; None if they are unknown.
+        values: the values, by name with slashes.
+    """
+
+    def nest(feature: FeatureConnector | None, path: str, remaining: dict[str, Any]) -> Nest:
         if not isinstance(feature, FeaturesDict):
-            return rest.pop(path, None)
-        return {key: nest(child, join(path, key), rest) for key, child in feature.items()}
+            return remaining.pop(path, None)
+        return {key: nest(child, join(path, key), remaining) for key, child in feature.items()}
 
     remaining = dict(values)
-    filled = nest(feature, "", remaining)
+    root = nest(feature, "", remaining)
     for path, value in remaining.items():  # values that functions add
-        *steps, last = path.split("/")
-        filled = inner = filled if isinstance(filled, dict) else {}
+        *steps, last_step = path.split("/")
+        root = parent = root if isinstance(root, dict) else {}
         for step in steps:
-            if not isinstance(inner.get(step), dict):
-                inner[step] = {}
-            inner = inner[step]
-        inner[last] = value
-    return filled
+            if not isinstance(parent.get(step), dict):
+                parent[step] = {}
+            parent = parent[step]
+        parent[last_step] = value
+    return root
 
 
-def _fill_value(leaf: Tensor, value: Any, path: str) -> Any:
-    """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array."""
+def _convert_fill(leaf: Tensor, value: Any, path: str) -> Any:
+    """Returns the caller's fill value as a value of a feature; a single number or string fills a whole array.
+
+    Args:
+        leaf: the feature.
+        value: the fill value.
+        path: the name of the feature, for errors.
+
+    Raises:
+        FeatureError: the value does not fit the feature.
+    """
     if leaf.dtype == STRING:
-        return _value_of(leaf, to_bytes(value, path))
+        return _expand_fill(leaf, to_bytes(value, path))
     is_single = np.ndim(value) == 0 and None not in leaf.shape
     shape = () if is_single else leaf.shape
     array = array_maker(leaf.dtype, shape, path, allow_rounding=leaf.dtype.kind not in "biu")(value)
-    return _value_of(leaf, array[()]) if is_single else array
+    return _expand_fill(leaf, array[()]) if is_single else array
 
 
-def _value_of(leaf: Tensor, value: Any) -> Any:
-    """Returns a number or string as a value of the feature; dimensions of any length get length 0."""
+def _expand_fill(leaf: Tensor, value: Any) -> Any:
+    """Returns a value of the feature in which each number or string is `value`; unknown lengths are 0."""
     if leaf.as_str:
         value = to_str(value, "fill")
     if leaf.shape:
@@ -203,7 +246,8 @@ def _value_of(leaf: Tensor, value: Any) -> Any:
     return value if leaf.dtype == STRING else leaf.dtype.type(value)
 
 
-def _checked(make: Callable[..., Any], *args: Any) -> Any:
+def _call_for_fill(make: Callable[..., Any], *args: Any) -> Any:
+    """Returns `make(*args)`; the message of a FeatureError begins with 'fill: '."""
     try:
         return make(*args)
     except FeatureError as error:
@@ -211,26 +255,27 @@ def _checked(make: Callable[..., Any], *args: Any) -> Any:
         raise
 
 
-def _kind(leaf: Tensor) -> Any:
-    """Returns the dtype of strings and bools, None for all numbers."""
+def _fill_kind(leaf: Tensor) -> Any:
+    """Returns the kind of fill value that a feature takes: its dtype for strings and bools, None for all numbers."""
     return leaf.dtype if leaf.dtype in (STRING, np.dtype(np.bool_)) else None
 
 
-def _which(optional: Mapping[str, Any]) -> str:
+def _list_optional(optional: Mapping[str, Any]) -> str:
+    """Returns a clause for errors that lists the features that may be missing; their names are the keys."""
     return (
         f"These may be missing: {', '.join(map(repr, optional))}" if optional else "None of the features may be missing"
     )
 
 
 KEEP: Any = object()
-"""Sentinel for `fill`: keeps None for missing values, in an array of objects, for statistics that count them."""
+"""Sentinel for `fill`: missing values stay None, in an array of objects, for statistics that count them."""
 
 SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
 class Padding:
-    """How arrays of different shapes are padded.
+    """Padding of arrays of different shapes.
 
     Attributes:
         value: padding value for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of
@@ -254,7 +299,14 @@ class Padding:
 
     @classmethod
     def of(cls, pad: bool, value: Any, side: str, length: Any) -> bool | Padding:
-        """Returns the argument `pad` of `stack` from those of `batch()`; any non-default value implies `pad=True`."""
+        """Returns the argument `pad` of `stack` from the arguments of `batch()`.
+
+        Args:
+            pad: whether to pad; any other argument that is not the default implies True.
+            value: the attribute `value`.
+            side: the attribute `side`.
+            length: the attribute `length`.
+        """
         if value is None and side == "right" and length is None:
             return boolean("pad", pad)
         boolean("pad", pad)
@@ -266,13 +318,25 @@ class Padding:
         return {name for part in (self.value, self.length) if isinstance(part, Mapping) for name in part}
 
     def to(self, name: str, length: int) -> Padding:
-        """Returns the same padding with a length for a feature."""
+        """Returns a copy of the padding in which the feature `name` is padded to `length` items.
+
+        Raises:
+            ValueError: the attribute `length` is a number for all features.
+        """
         if self.length is not None and not isinstance(self.length, Mapping):
             raise ValueError("pad_to_boundary=True: expected pad_length as a dict by names, got a number.")
         return replace(self, length={**(self.length or {}), name: length})
 
     def shape(self, arrays: Sequence[Any], path: str) -> tuple[int, ...]:
-        """Returns the shape to which arrays of one rank are padded."""
+        """Returns the shape to which arrays are padded.
+
+        Args:
+            arrays: arrays with the same number of dimensions, at least one.
+            path: the name of the feature.
+
+        Raises:
+            FeatureValueError: an array is longer than the length of the padding.
+        """
         longest = tuple(map(max, zip(*(array.shape for array in arrays))))
         length = self.length.get(path) if isinstance(self.length, Mapping) else self.length
         if length is None or not longest or (len(longest) > 1 and not isinstance(self.length, Mapping)):
@@ -285,7 +349,16 @@ class Padding:
         return (length, *longest[1:])
 
     def filler(self, dtype: np.dtype[Any], path: str, *, is_str: bool = False) -> Any:
-        """Returns the value that pads arrays of a dtype; a `str` for arrays of `str`."""
+        """Returns the value that pads arrays.
+
+        Args:
+            dtype: the dtype of the arrays.
+            path: the name of the feature.
+            is_str: whether the arrays contain `str`, so that the value is a `str` instead of bytes.
+
+        Raises:
+            FeatureValueError: the padding value does not fit the dtype.
+        """
         if is_str:
             filler = self.filler(dtype, path)
             return filler.decode() if isinstance(filler, bytes) else filler
@@ -308,17 +381,17 @@ class Padding:
 def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "", fill: Any = KEEP) -> Any:
     """Returns a batch of examples.
 
-    Numbers and arrays are stacked: the first dimension is the batch. So are lists, tensors of frameworks, and tuples of
-    numbers in a dict, unless `fill` is `KEEP`; other tuples are part of the structure, as dicts are. Strings, and
-    whatever else an example has (nested datasets), make an array of objects; ragged arrays make a ragged array of one
-    level more.
+    Numbers and arrays are stacked: the first dimension is the batch. Lists, tensors of frameworks, and tuples of
+    numbers in a dict are converted to arrays first, unless `fill` is `KEEP`; other tuples are part of the structure, as
+    dicts are. Strings and all other values, such as nested datasets, make an array of objects. Ragged arrays make a
+    ragged array with one more level.
 
     Args:
         examples: the examples, at least one, all of the same structure.
         pad: whether arrays of different shapes are padded at their ends with zeros (strings: b''); or the padding.
-        path: path of the feature, for errors.
-        fill: a nest of values that replace None; see `Fill`. None without such a value is an error, as the dtype would
-            depend on the batch.
+        path: the name of the feature, with slashes, for errors; '' for the whole examples.
+        fill: a nest of values that replace None; see `Fill`. A missing value without a fill value is an error, as the
+            dtype would depend on the batch.
 
     Raises:
         FeatureValueError: arrays have different shapes and `pad` is False, or a value is missing.
@@ -338,16 +411,16 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
                 [example[key] for example in examples],
                 pad=pad,
                 path=f"{path}/{key}" if path else str(key),
-                fill=inner(fill, key),
+                fill=subtree(fill, key),
             )
             for key in first
         }
     if isinstance(first, tuple) and (fill is KEEP or not _is_vector(first, path)):
         return _stack_tuples(examples, pad, path, fill)
     if fill is not KEEP:
-        examples = _filled(examples, fill, path)
-        if any(map(_has_items, examples)):
-            return _stack_items(examples, pad, path)
+        examples = _replace_missing(examples, fill, path)
+        if any(map(_is_array_like, examples)):
+            return _stack_array_likes(examples, pad, path)
         first = examples[0]
     if isinstance(first, np.ndarray):
         return _stack_arrays(examples, pad, path)
@@ -360,13 +433,17 @@ def stack(examples: Sequence[Any], *, pad: bool | Padding = False, path: str = "
         return _stack_numbers(examples)
     if isinstance(first, RaggedArray):
         return _stack_ragged(examples)
-    if pad and all(isinstance(example, list) for example in examples) and not _has_others(examples):
+    if pad and all(isinstance(example, list) for example in examples) and not _has_non_arrays(examples):
         return _stack_lists(examples, pad, path)
-    return objects(examples)
+    return to_object_array(examples)
 
 
 def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill: Any) -> tuple[Any, ...]:
-    """Returns a tuple of the batches of the items of tuples."""
+    """Returns a tuple whose item i is the batch of the items i of all tuples; see `stack` for the arguments.
+
+    Raises:
+        FeatureValueError: the tuples have different lengths.
+    """
     lengths = {len(example) for example in examples}
     if len(lengths) > 1:
         raise FeatureValueError(
@@ -374,35 +451,40 @@ def _stack_tuples(examples: Sequence[Any], pad: bool | Padding, path: str, fill:
             "map(), which pad=True pads."
         )
     columns = enumerate(zip(*examples))
-    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=inner(fill, i)) for i, column in columns)
+    return tuple(stack(column, pad=pad, path=f"{path}[{i}]", fill=subtree(fill, i)) for i, column in columns)
 
 
 def _is_vector(value: tuple[Any, ...], path: str) -> bool:
-    """Returns whether a tuple is stacked as an array of numbers: it contains only numbers, and is in a dict."""
+    """Returns whether a tuple is stacked as an array of numbers: it contains only numbers, and is in a dict.
+
+    Args:
+        value: the tuple.
+        path: its name in the example, which is '' or ends with ']' for a tuple that is not in a dict.
+    """
     is_in_dict = path and not path.endswith("]")
     return bool(
         is_in_dict and value and all(isinstance(item, (bool, int, float, np.number, np.bool_)) for item in value)
     )
 
 
-def _has_items(value: Any) -> bool:
+def _is_array_like(value: Any) -> bool:
     """Returns whether a value is converted to an array and then stacked: a list, tuple or tensor."""
     if isinstance(value, (np.ndarray, np.generic, RaggedArray)):
         return False
     return isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
 
 
-def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of lists, tuples and tensors.
+def _stack_array_likes(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
+    """Returns a batch of lists, tuples and tensors, which are converted to arrays; see `stack` for the arguments.
 
     Raises:
         FeatureValueError: a value cannot be converted to an array of numbers or texts.
     """
     if all(isinstance(value, (list, tuple)) for value in values):
         first = next((value[0] for value in values if value), None)
-        if isinstance(first, np.ndarray) or _has_items(first):
-            return _stack_lists([[_array_of(item, path) for item in value] for value in values], pad, path)
-    arrays = [_array_of(value, path) for value in values]
+        if isinstance(first, np.ndarray) or _is_array_like(first):
+            return _stack_lists([[_to_array(item, path) for item in value] for value in values], pad, path)
+    arrays = [_to_array(value, path) for value in values]
     dtypes = {array.dtype for array in arrays if array.size}
     if dtypes:  # an empty list has no dtype of its own
         dtype = np.dtype(object) if np.dtype(object) in dtypes else np.result_type(*dtypes)
@@ -410,7 +492,7 @@ def _stack_items(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArr
     return _stack_arrays(arrays, pad, path)
 
 
-def _array_of(value: Any, path: str) -> NDArray[Any]:
+def _to_array(value: Any, path: str) -> NDArray[Any]:
     """Returns a value as an array of numbers, or of objects that are all str or all bytes.
 
     Raises:
@@ -436,21 +518,25 @@ def _array_of(value: Any, path: str) -> NDArray[Any]:
     return array
 
 
-def _has_others(lists: Sequence[list[Any]]) -> bool:
-    """Returns whether lists have other items than arrays, or no items at all."""
+def _has_non_arrays(lists: Sequence[list[Any]]) -> bool:
+    """Returns whether any list contains an item that is not an array, or all lists are empty."""
     kinds = {type(item) for items in lists for item in items}
     return kinds != {np.ndarray}
 
 
 def stack_decoded(values: Sequence[Any], *, pad: bool | Padding, path: str, fill: Any) -> Any:
-    """Returns the batch of a feature's decoded values."""
+    """Returns the batch of the decoded values of one feature, also if they are lists of arrays; see `stack`."""
     if fill is not KEEP and any(isinstance(value, list) for value in values):
         return _stack_lists(values, pad, path)
     return stack(values, pad=pad, path=path, fill=fill)
 
 
-def inner(fill: Any, key: Any) -> Any:
-    """Returns the part of a nest below a key; None if it has none."""
+def subtree(fill: Any, key: Any) -> Any:
+    """Returns the nest inside a nest at a key, a name or an index of a tuple; None if there is none.
+
+    >>> subtree({"a": {"b": 0}}, "a"), subtree(None, "a")
+    ({'b': 0}, None)
+    """
     if fill is KEEP:
         return KEEP
     if isinstance(fill, tuple) and isinstance(key, int):
@@ -458,11 +544,16 @@ def inner(fill: Any, key: Any) -> Any:
     return fill.get(key) if isinstance(fill, dict) else None
 
 
-def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
-    """Returns a column with None replaced.
+def _replace_missing(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
+    """Returns a column of values with `fill` in place of None.
+
+    Args:
+        column: the values of one feature.
+        fill: the fill value; None if the feature has none.
+        path: the name of the feature, for errors.
 
     Raises:
-        FeatureValueError: a value is missing and `fill` has none, or lists are among arrays.
+        FeatureValueError: a value is missing and there is no fill value, or lists and arrays are mixed.
     """
     if any(value is None for value in column):
         if fill is None or isinstance(fill, (dict, tuple)):
@@ -472,25 +563,34 @@ def _filled(column: Sequence[Any], fill: Any, path: str) -> Sequence[Any]:
             )
         column = [fill if value is None else value for value in column]
     if len({isinstance(value, list) for value in column}) > 1:
-        _refuse_lists(path)
+        _raise_mixed_lists(path)
     return column
 
 
 def _stack_lists(values: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of lists of arrays, such as those of images: with two more dimensions than an item has.
+    """Returns a batch of lists of arrays, such as lists of images, with two more dimensions than an item.
 
     Items are padded to one shape before lists are padded to one length.
+
+    Args:
+        values: the lists.
+        pad: see `stack`.
+        path: the name of the feature, for errors.
+
+    Raises:
+        FeatureValueError: an item is not an array, or shapes or lengths differ and `pad` is False.
     """
     items = [item for value in values for item in value]
     if not all(isinstance(item, np.ndarray) for item in items):
-        _refuse_lists(path)
+        _raise_mixed_lists(path)
     padding = replace(pad, length=None) if isinstance(pad, Padding) else pad
-    together = _stack_arrays(items, padding, path) if items else np.empty(0)
+    all_items = _stack_arrays(items, padding, path) if items else np.empty(0)
     ends = np.cumsum(list(map(len, values)))
-    return _stack_arrays([together[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
+    return _stack_arrays([all_items[end - len(value) : end] for value, end in zip(values, ends)], pad, path)
 
 
-def _refuse_lists(path: str) -> NoReturn:
+def _raise_mixed_lists(path: str) -> NoReturn:
+    """Raises the FeatureValueError of a batch with lists and arrays; `path` is the name of the feature."""
     raise FeatureValueError(
         f"{path or 'the examples'}: a list, as of items of different shapes, cannot be put in one batch with arrays. "
         "Bring them to one shape with map()."
@@ -498,24 +598,30 @@ def _refuse_lists(path: str) -> NoReturn:
 
 
 def _stack_numbers(numbers: Sequence[Any]) -> NDArray[Any]:
+    """Returns an array of numbers of shape (n,), with the dtype of NumPy scalars; of objects if one is None."""
     if any(number is None for number in numbers):
-        return objects(numbers)
+        return to_object_array(numbers)
     is_of_one_type = len(set(map(type, numbers))) == 1
     return np.array(numbers, getattr(numbers[0], "dtype", None) if is_of_one_type else None)
 
 
 def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDArray[Any]:
-    """Returns a batch of arrays, padded to one shape if `pad` is set; of other values, an array of objects.
+    """Returns a batch of arrays, of shape (n, ...); an array of objects for other values.
+
+    Args:
+        arrays: the arrays.
+        pad: whether arrays of different shapes are padded; see `stack`.
+        path: the name of the feature, for errors.
 
     Raises:
         FeatureValueError: arrays have different shapes and `pad` is False, or they have different ranks.
     """
     if not all(hasattr(array, "shape") for array in arrays):
-        return objects(arrays)
+        return to_object_array(arrays)
     shapes = {array.shape for array in arrays}
     padding = pad if isinstance(pad, Padding) else Padding()
     if len(shapes) == 1 and padding.shape(arrays[:1], path) == arrays[0].shape:
-        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else objects(arrays)
+        return np.stack(arrays) if not arrays[0].dtype.hasobject or arrays[0].ndim else to_object_array(arrays)
     if not pad:
         two_shapes = " and ".join(map(str, sorted(shapes, key=str)[:2]))
         raise FeatureValueError(
@@ -535,16 +641,16 @@ def _stack_arrays(arrays: Sequence[Any], pad: bool | Padding, path: str) -> NDAr
         elif padding.side == "right":
             row[tuple(map(slice, array.shape))] = array
         else:
-            row[tuple(slice(whole - size, None) for whole, size in zip(shape, array.shape))] = array
+            row[tuple(slice(length - size, None) for length, size in zip(shape, array.shape))] = array
     return padded
 
 
 def _stack_ragged(arrays: Sequence[RaggedArray]) -> RaggedArray:
-    """Returns a ragged array of ragged arrays, with one more level."""
+    """Returns a RaggedArray whose rows are the given arrays; it has one more level than they have."""
     flat = [array.flat_values for array in arrays]
-    joined: Any = [item for values in flat for item in values]
+    all_values: Any = [item for values in flat for item in values]
     if all(isinstance(values, np.ndarray) and values.shape[1:] == flat[0].shape[1:] for values in flat):
-        joined = np.concatenate(flat)
+        all_values = np.concatenate(flat)
     levels = zip(*(array.row_lengths for array in arrays))
-    outer = np.array([len(array) for array in arrays], np.int64)
-    return RaggedArray(joined, (outer, *(np.concatenate(level) for level in levels)))
+    outer_lengths = np.array([len(array) for array in arrays], np.int64)
+    return RaggedArray(all_values, (outer_lengths, *(np.concatenate(level) for level in levels)))

@@ -21,8 +21,8 @@ from beam_datasets.features.base import (
     Json,
     RowsEncode,
     Shape,
+    drop_unset,
     dtype_name,
-    if_set,
     int_from_json,
     shape_from_json,
     shape_to_json,
@@ -35,12 +35,12 @@ from beam_datasets.features.numbers import array_maker, bounds_checker, check_ro
 
 
 class Encoding(Enum):
-    """How a Tensor is stored.
+    """Encodings of a Tensor in a record.
 
     Attributes:
-        NONE: as numbers; every integer and bool takes the place of an int64 on the wire, every float that of a float32.
+        NONE: as numbers: integers and bools in a list of int64, floats in a list of float32.
         BYTES: as the bytes of the array, little-endian, in C order.
-        ZLIB: as those bytes, compressed by zlib.
+        ZLIB: as the bytes of the array, compressed by zlib.
     """
 
     NONE = "none"
@@ -52,21 +52,21 @@ class Encoding(Enum):
 class Tensor(Leaf):
     """Numbers or strings of one dtype and a shape.
 
-    Decoded to an array (a NumPy scalar, where the shape is `()`); strings to bytes in an array of objects.
+    Decodes to an array, or to a NumPy scalar if the shape is `()`. Strings decode to bytes, in an array of objects.
 
     Attributes:
         shape: the lengths of the dimensions; None means any length. With more than one None an encoding is needed.
         dtype: a NumPy dtype, scalar type, or name such as 'int64'; np.str_ for strings.
-        encoding: how it is stored, see `Encoding`.
+        encoding: the form in the record; see `Encoding`.
         minimum, maximum: bounds of the values, both inclusive; checked when encoding.
-        optional: None is a value, and decodes to None.
+        optional: whether None is a value, which decodes to None.
         allow_rounding: whether numbers that the dtype, or the float32 of the record, does not hold exactly are rounded
-            to the nearest float it holds. Without it they are an error. It matters when encoding alone, and is not in
+            to the nearest float. If it is False, they are an error. It has an effect only when encoding, and is not in
             features.json.
         parse_text: whether text of numbers is parsed and floats for integers are truncated, as builders of TFDS expect;
-            set by `convert_as_tfds` alone.
-        as_str: whether strings decode to `str` instead of bytes; set by `decode.with_str` alone.
-        doc: what it means.
+            set only by `enable_tfds_conversions`.
+        as_str: whether strings decode to `str` instead of bytes; set only by `decode.with_str`.
+        doc: the documentation of the feature.
     """
 
     shape: Shape = field(kw_only=True)
@@ -86,8 +86,10 @@ class Tensor(Leaf):
         encoding = self.encoding.lower() if isinstance(self.encoding, str) else self.encoding
         shape = to_shape(self.shape)
         optional = boolean("optional", self.optional)
-        self._set(shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional)
-        self._set(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
+        self._set_fields(
+            shape=shape, dtype=to_dtype(self.dtype), encoding=to_member(Encoding, encoding), optional=optional
+        )
+        self._set_fields(allow_rounding=check_rounding(self.allow_rounding, self.dtype))
         if any(length is not None and length < 0 for length in shape):
             raise ValueError(f"shape {shape} has a negative length; None means any length")
         if self.dtype == STRING and self.encoding is not Encoding.NONE:
@@ -95,16 +97,16 @@ class Tensor(Leaf):
 
     @property
     def is_optional(self) -> bool:
-        """Whether None is a value."""
+        """Whether None is a value of the feature."""
         return self.optional
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the shape is stored beside the value, because it cannot be inferred."""
+        """Whether each value's shape is stored beside it, because several unknown lengths cannot be inferred."""
         return self.shape.count(None) > 1
 
     def fast_path(self) -> FastPathSpec | None:
-        """Returns which values the native module encodes; None where there are bounds or zlib."""
+        """Returns the description of the values that the native module encodes; None with bounds or zlib."""
         if self.minimum is not None or self.maximum is not None or self.is_dynamic or self.encoding is Encoding.ZLIB:
             return None
         if self.dtype == STRING:
@@ -117,7 +119,7 @@ class Tensor(Leaf):
     # ------------------------------------------------------------------------------------------- encoding and decoding
 
     def codec(self, path: str) -> Codec:
-        """Returns how values are packed: as numbers, as strings, or as the bytes of the array."""
+        """Returns the conversion between values and the list of the record: of numbers, strings, or bytes of arrays."""
         if self.dtype == STRING:
             return raw.string_codec(self.shape, path, as_str=self.as_str)
         if self.encoding is not Encoding.NONE:
@@ -127,17 +129,17 @@ class Tensor(Leaf):
         return number_codec(self, path)
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns the tensor itself, or the features of its shape and its value."""
-        return self._dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
+        """Returns the tensor itself as the only leaf; for a dynamic shape, the leaves of its shape and its value."""
+        return self._build_dynamic().leaves(name, rank) if self.is_dynamic else super().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value, or the items of sequences.
+        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`.
 
         Raises:
-            FeatureValueError: values could not be read again.
+            FeatureValueError: values could not be read again, as a length cannot be inferred.
         """
         if self.is_dynamic:
-            return self._dynamic().rows_encoder(name, rank)
+            return self._build_dynamic().rows_encoder(name, rank)
         if None in self.shape and 0 in self.shape:
             raise FeatureValueError(
                 f"{name}: {self!r} could be written but not read, as the None cannot be inferred from no values. "
@@ -146,20 +148,21 @@ class Tensor(Leaf):
         return super().rows_encoder(name, rank)
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes one value, or the items of sequences."""
-        return self._dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
+        """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences."""
+        return self._build_dynamic().decoder(name, rank) if self.is_dynamic else super().decoder(name, rank)
 
     def stored(self) -> FeatureConnector:
-        """Returns the tensor itself, or where it is encoded, that of its bytes."""
+        """Returns the connector of the stored form: of the same array, or with an encoding of its bytes."""
         if self.is_dynamic:
-            return self._dynamic().stored()
+            return self._build_dynamic().stored()
         if self.encoding is Encoding.NONE:
-            # What is stored is not what a user's methods make of it, nor text of bytes.
+            # A user's methods and `as_str` change decoded values, not stored ones.
             differs = self.as_str or self.is_overridden()
             return Tensor(shape=self.shape, dtype=self.dtype, optional=self.optional) if differs else self
         return Tensor(shape=(), dtype=STRING, optional=self.optional)
 
-    def _dynamic(self) -> FeatureConnector:
+    def _build_dynamic(self) -> FeatureConnector:
+        """Returns the connector that stores a tensor with several unknown lengths as its shape and its bytes."""
         from beam_datasets.features.wrapped import DynamicTensor
 
         return DynamicTensor(tensor=self)
@@ -167,27 +170,27 @@ class Tensor(Leaf):
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'tensor' and dtype, encoding, shape, and what else differs from the default."""
+        """Returns the key 'tensor', and a dict of dtype, encoding, shape, and other options that are set."""
         bounds = {"minimum": self.minimum, "maximum": self.maximum}
         return "tensor", {
             "dtype": dtype_name(self.dtype),
             "encoding": Encoding(self.encoding).value,
             "shape": shape_to_json(self.shape),
-            **if_set(optional=self.optional),
+            **drop_unset(optional=self.optional),
             **{key: _bound_to_json(key, bound) for key, bound in bounds.items() if bound is not None},
         }
 
     @classmethod
     def from_content(cls, content: Json) -> Tensor:
-        """Returns the Tensor with this content."""
-        return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_options(content))
+        """Returns the Tensor of `content`, the second value of `content_json`."""
+        return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_parse_options(content))
 
     def __repr__(self) -> str:
         encoding = "" if self.encoding is Encoding.NONE else f", encoding={Encoding(self.encoding).value!r}"
-        more = encoding + (", optional=True" if self.optional else "")
-        if type(self) is Tensor and self.shape == () and not more:
+        options = encoding + (", optional=True" if self.optional else "")
+        if type(self) is Tensor and self.shape == () and not options:
             return dtype_name(self.dtype)
-        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)}{more})"
+        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)}{options})"
 
 
 class Scalar(Tensor):
@@ -196,8 +199,8 @@ class Scalar(Tensor):
     Args:
         dtype: see `Tensor`.
         encoding: see `Tensor`.
-        doc: what it means.
-        optional: None is a value, and decodes to None.
+        doc: the documentation of the feature.
+        optional: whether None is a value, which decodes to None.
         minimum: the smallest value.
         maximum: the largest value.
         allow_rounding: see `Tensor`.
@@ -229,12 +232,12 @@ class Scalar(Tensor):
 
     @classmethod
     def from_content(cls, content: Json) -> Scalar:
-        """Returns the Scalar of its content in features.json."""
-        return cls(content["dtype"], **_options(content))
+        """Returns the Scalar of `content`, the second value of `content_json`."""
+        return cls(content["dtype"], **_parse_options(content))
 
 
-def _options(content: Json) -> dict[str, Any]:
-    """Returns the optional arguments of `Tensor` and `Scalar` that features.json contains."""
+def _parse_options(content: Json) -> dict[str, Any]:
+    """Returns the optional arguments of `Tensor` and `Scalar` from their content in features.json."""
     return {
         "encoding": content.get("encoding") or Encoding.NONE,
         "minimum": int_from_json(content.get("minimum")),
@@ -244,19 +247,29 @@ def _options(content: Json) -> dict[str, Any]:
 
 
 def _bound_to_json(key: str, bound: Any) -> str:
+    """Returns a bound as features.json contains it, a string of an integer.
+
+    Args:
+        key: 'minimum' or 'maximum', for the error.
+        bound: the bound.
+
+    Raises:
+        FeatureTypeError: the bound is not an integer.
+    """
     if isinstance(bound, (int, np.integer)):
         return str(int(bound))
     raise FeatureTypeError(f"{key}={bound!r} cannot be saved: features.json has only integers for bounds")
 
 
 class Text(Tensor):
-    """Text, stored as UTF-8; bytes are taken and stored as they are. Decodes to bytes.
+    """Text, stored as UTF-8; bytes are accepted and stored unchanged. Decodes to bytes.
 
     Args:
-        encoder: must be None: texts encoded as numbers, which old datasets have, are not supported.
+        encoder: must be None, as texts encoded as numbers, which old datasets have, are not supported.
         encoder_config: must be None, or have no encoder.
-        doc: what it means.
-        optional: None is a value. features.json cannot say so; hence any Text that a record lacks decodes to None.
+        doc: the documentation of the feature.
+        optional: whether None is a value. features.json does not contain it; hence any Text that a record lacks decodes
+            to None.
     """
 
     PATH: ClassVar[str] = "text_feature.Text"
@@ -269,20 +282,24 @@ class Text(Tensor):
         super().__init__(shape=(), dtype=STRING, doc=doc, optional=optional)
 
     def maybe_build_from_corpus(self, corpus: Any) -> None:
-        """Does nothing: features need not build an encoder. Builders of TFDS call it."""
+        """Does nothing, as Text has no encoder to build from texts. Builders of TFDS call this method."""
 
     @property
     def may_be_missing(self) -> bool:
-        """Returns True, see `optional`."""
+        """True: any Text that a record lacks decodes to None; see `optional`."""
         return True
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'text' and nothing."""
+        """Returns the key 'text' and an empty dict."""
         return "text", {}
 
     @classmethod
     def from_content(cls, content: Json) -> Text:
-        """Returns a Text."""
+        """Returns a Text, which has no options in `content`.
+
+        Raises:
+            ValueError: the content declares an encoder.
+        """
         if content.get("use_encoder"):
             raise ValueError("the dataset has text encoded as numbers by an encoder; that is not supported")
         return cls()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import DocArg, FeatureConnector, Json, if_set, to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, Json, drop_unset, to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
@@ -16,13 +16,13 @@ from beam_datasets.features.wrapped import Wrapped
 
 
 class Translation(FeaturesDict):
-    """A text in each of some languages: a dict from language codes to texts.
+    """A text in a fixed set of languages: a dict from language codes to texts.
 
     Args:
-        languages: the language codes.
-        encoder: must be None, see `Text`.
+        languages: the language codes; each value has a text for each of them.
+        encoder: must be None; see `Text`.
         encoder_config: must be None.
-        doc: what it means.
+        doc: the documentation of the feature.
     """
 
     PATH: ClassVar[str] = "translation_feature.Translation"
@@ -40,25 +40,26 @@ class Translation(FeaturesDict):
         return sorted(self.features)
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'translation' and the languages."""
-        return "translation", if_set(languages=self.languages)
+        """Returns the key 'translation', and {'languages': language codes}."""
+        return "translation", drop_unset(languages=self.languages)
 
     @classmethod
     def from_content(cls, content: Json) -> Translation:
-        """Returns the Translation with this content."""
+        """Returns the Translation of `content`, the second value of `content_json`."""
         return cls(content.get("languages", []))
 
 
 @dataclass(frozen=True, repr=False, init=False)
 class TranslationVariableLanguages(Wrapped):
-    """A text in any number of languages, each with one translation or several.
+    """A text in any number of languages, with one translation or several in each.
 
-    Takes a dict from language codes to a text or to several; decodes to a dict of two arrays, `language` and
-    `translation`, sorted by both.
+    Takes a dict from language codes to a text or a list of texts. Decodes to a dict of two arrays of bytes, `language`
+    and `translation`, sorted by both: {'de': 'Hut', 'en': ['cap', 'hat']} becomes {'language': [b'de', b'en', b'en'],
+    'translation': [b'Hut', b'cap', b'hat']}.
 
     Args:
-        languages: the language codes that may occur; any, if None.
-        doc: what it means.
+        languages: the language codes that may occur; None for any.
+        doc: the documentation of the feature.
     """
 
     language_codes: frozenset[str] | None
@@ -67,7 +68,7 @@ class TranslationVariableLanguages(Wrapped):
 
     def __init__(self, languages: Iterable[str] | None = None, *, doc: DocArg = None) -> None:
         codes = frozenset(to_names("languages", languages)) if languages else None
-        self._set(doc=doc, language_codes=codes)
+        self._set_fields(doc=doc, language_codes=codes)
         super().__post_init__()
 
     @property
@@ -77,49 +78,54 @@ class TranslationVariableLanguages(Wrapped):
 
     @property
     def num_languages(self) -> int | None:
-        """How many language codes may occur; None for any."""
+        """The number of language codes that may occur; None for any number."""
         return None if self.language_codes is None else len(self.language_codes)
 
-    def inner(self) -> FeatureConnector:
-        """Returns the sequence of pairs."""
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the connector of a sequence of dicts {'language': text, 'translation': text}."""
         return Sequence({"language": Text(), "translation": Text()})
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a dict of translations to sorted pairs."""
-        known = self.language_codes
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a dict of translations to a sorted list of {'language': ..., 'translation': ...}.
 
-        def lower(value: Any) -> list[dict[str, Any]]:
+        Args:
+            path: the feature, for errors of the function.
+        """
+        codes = self.language_codes
+
+        def to_pairs(value: Any) -> list[dict[str, Any]]:
+            """Returns the sorted list of {'language': ..., 'translation': ...} of a dict of translations."""
             if not isinstance(value, dict):
                 raise FeatureTypeError(f"{path}: {type(value).__name__} is not a dict from languages to translations")
-            unknown = [language for language in value if known is not None and language not in known]
+            unknown = [language for language in value if codes is not None and language not in codes]
             if unknown:
                 raise FeatureValueError(f"{path}: expected languages of {self.languages}, got {unknown}")
             pairs = []
             for language, texts in value.items():
                 if isinstance(texts, Mapping) or not hasattr(texts, "__iter__"):
                     raise FeatureTypeError(f"{path}: expected texts, got {type(texts).__name__}: {texts!r:.80}")
-                several = [texts] if isinstance(texts, (str, bytes)) else texts
-                pairs += [(to_bytes(language, path), to_bytes(text, path)) for text in several]
+                text_list = [texts] if isinstance(texts, (str, bytes)) else texts
+                pairs += [(to_bytes(language, path), to_bytes(text, path)) for text in text_list]
             return [{"language": language, "translation": text} for language, text in sorted(pairs)]
 
-        return lower
+        return to_pairs
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function that changes nothing: pairs are decoded as pairs."""
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the identity function, as decoded values are the pairs of the inner connector."""
         return lambda value: value
 
-    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
-        """Returns the function that changes nothing."""
+    def from_inner_items_converter(self, path: str, rank: int) -> Callable[[Any], Any]:
+        """Returns the identity function, as decoded values are the pairs of the inner connector."""
         return lambda value: value
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'translation' and the languages."""
-        return "translation", {"variableLanguagesPerExample": True, **if_set(languages=self.languages)}
+        """Returns the key 'translation', and a dict of the language codes, if they are restricted."""
+        return "translation", {"variableLanguagesPerExample": True, **drop_unset(languages=self.languages)}
 
     @classmethod
     def from_content(cls, content: Json) -> TranslationVariableLanguages:
-        """Returns the feature with this content."""
+        """Returns the feature of `content`, the second value of `content_json`."""
         return cls(content.get("languages"))
 
     def __repr__(self) -> str:
-        return repr(self.inner()).replace("Sequence(", "TranslationVariableLanguages(", 1)
+        return repr(self.inner_connector()).replace("Sequence(", "TranslationVariableLanguages(", 1)

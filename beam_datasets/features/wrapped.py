@@ -1,9 +1,9 @@
-"""Connectors that store their values as those of another connector; and connectors that users write.
+"""Connectors that store their values with an inner connector, and base classes for connectors that users write.
 
-Users' connectors have the method names of TensorFlow Datasets. A subclass of `CustomFeature` declares what is stored
-and how values are converted. A subclass of another connector, as `Tensor`, may override `encode_example` and
-`decode_example`. features.json names the class; to read the feature by it, the class must be registered. Nothing is
-imported by that name.
+Users' connectors have the method names of TensorFlow Datasets. A subclass of `CustomFeature` declares the stored form
+and converts values to it and back. A subclass of another connector, such as `Tensor`, may override `encode_example` and
+`decode_example`. features.json contains the name of the class; the class must be registered before the feature can be
+read. Nothing is imported by that name.
 """
 
 from __future__ import annotations
@@ -44,115 +44,151 @@ from beam_datasets.features.base import (
 from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import array_maker, shape_fits
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.raw import array_unpacker, no_items, stack
+from beam_datasets.features.raw import array_unpacker, build_empty_items, stack_items
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Encoding, Tensor
 
 
 @dataclass(frozen=True, repr=False)
 class Wrapped(FeatureConnector):
-    """A connector that turns its values into those of an inner connector, and back."""
+    """A connector that converts its values to those of an inner connector, which stores them, and back."""
 
     @abc.abstractmethod
-    def inner(self) -> FeatureConnector:
-        """Returns the connector that stores the values."""
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the inner connector, which stores the converted values."""
 
     @abc.abstractmethod
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a value to one of the inner connector."""
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a value of this connector to a value of the inner connector.
+
+        Args:
+            path: the feature, for errors of the function.
+        """
 
     @abc.abstractmethod
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a value of the inner connector to one of this."""
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from a value of the inner connector to a value of this connector.
 
-    def lift_rows(self, path: str, rank: int) -> Callable[[Any], Any]:
-        """Returns the function from the inner connector's items of sequences to items of this."""
-        lift, is_array = self.lift(path), has_one_shape(self)
+        Args:
+            path: the feature, for errors of the function.
+        """
 
-        def lift_each(rows: Any) -> Any:
-            lengths = _row_lengths(rows, rank)
-            items: Any = [lift(item) for item in _items(rows, rank, path)]
+    def from_inner_items_converter(self, path: str, rank: int) -> Callable[[Any], Any]:
+        """Returns the function from decoded sequences of the inner connector to sequences of this connector.
+
+        Args:
+            path: the feature, for errors of the function.
+            rank: the number of nested sequences, 1 or more.
+        """
+        from_inner, is_array = self.from_inner_converter(path), has_one_shape(self)
+
+        def convert_items(rows: Any) -> Any:
+            """Returns decoded sequences of the inner connector as sequences of this connector."""
+            lengths = _get_row_lengths(rows, rank)
+            items: Any = [from_inner(item) for item in _flatten_items(rows, rank, path)]
             if is_array:
-                items = _columns(items) if items else self.no_items()
-            return _rows(items, lengths)
+                items = _stack_columns(items) if items else self.build_empty_items()
+            return _restore_rows(items, lengths)
 
-        return lift_each
+        return convert_items
 
-    def no_items(self) -> Any:
-        """Returns the items of an empty sequence as they are decoded: of the type of others."""
-        return _no_items(self.shape, self.dtype)
+    def build_empty_items(self) -> Any:
+        """Returns the decoded form of an empty sequence: an array of shape (0, ...) with the dtype of items."""
+        return _build_empty_columns(self.shape, self.dtype)
 
     @property
     def shape(self) -> Any:
         """The inner connector's shape."""
-        return shape_of(self.inner())
+        return shape_of(self.inner_connector())
 
     @property
     def dtype(self) -> Any:
         """The inner connector's dtype."""
-        return dtype_of(self.inner())
+        return dtype_of(self.inner_connector())
 
     def decoded(self) -> FeatureConnector:
-        """Returns that of the inner connector."""
-        return self.inner().decoded()
+        """Returns the connector of decoded values of the inner connector."""
+        return self.inner_connector().decoded()
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
-        """Returns those of the inner connector."""
-        return self.inner().leaves(name, rank)
+        """Returns the leaves of the inner connector; see `FeatureConnector.leaves`."""
+        return self.inner_connector().leaves(name, rank)
 
     def rows_encoder(self, name: str, rank: int) -> RowsEncode:
-        """Returns the function that encodes one value, or the items of sequences."""
-        encode, lower = self.inner().rows_encoder(name, rank), self.lower(name)
+        """Returns the function that encodes one value for rank 0, or the items of sequences; see `RowsEncode`."""
+        encode, to_inner = self.inner_connector().rows_encoder(name, rank), self.to_inner_converter(name)
 
         def encode_rows(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
-            return encode([lower(item) for item in items], lengths)
+            return encode([to_inner(item) for item in items], lengths)
 
         return encode_rows
 
     def decoder(self, name: str, rank: int = 0) -> Decode:
-        """Returns the function that decodes one value, or the items of sequences."""
-        decode = self.inner().decoder(name, rank)
-        lift = self.lift_rows(name, rank) if rank else self.lift(name)
-        return lambda lists: lift(decode(lists))
+        """Returns the function from the lists of a record to one value for rank 0, or to the items of sequences."""
+        decode = self.inner_connector().decoder(name, rank)
+        from_inner = self.from_inner_items_converter(name, rank) if rank else self.from_inner_converter(name)
+        return lambda lists: from_inner(decode(lists))
 
     def stored(self) -> FeatureConnector:
         """Returns the inner connector's stored form."""
-        return self.inner().stored()
+        return self.inner_connector().stored()
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns what the inner connector says."""
-        return self.inner().content_json()
+        """Returns the key and content of the inner connector in features.json."""
+        return self.inner_connector().content_json()
 
 
-def _row_lengths(rows: Any, rank: int) -> Lengths:
-    """Returns the row lengths of items below `rank` sequences, those of the first column of a dict."""
+def _get_row_lengths(rows: Any, rank: int) -> Lengths:
+    """Returns the row lengths of `rank` nested sequences, outer levels first; () for rank 1.
+
+    Args:
+        rows: decoded sequences; for dicts a dict of columns, whose first column determines the result.
+        rank: the number of nested sequences.
+    """
     if isinstance(rows, dict):
-        return next((_row_lengths(column, rank) for column in rows.values()), ())
+        return next((_get_row_lengths(column, rank) for column in rows.values()), ())
     return rows.row_lengths[: rank - 1] if rank > 1 else ()
 
 
-def _columns(items: list[Any]) -> Any:
-    """Returns items stacked: dicts as a dict of columns."""
+def _stack_columns(items: list[Any]) -> Any:
+    """Returns the items as one array of shape (n, ...), or a list if they have no common shape.
+
+    Dicts become a dict of columns: [{'a': 1}, {'a': 2}] becomes {'a': array([1, 2])} for NumPy values.
+    """
     if items and isinstance(items[0], dict):
-        return {name: _columns([item[name] for item in items]) for name in items[0]}
-    return stack(items)
+        return {name: _stack_columns([item[name] for item in items]) for name in items[0]}
+    return stack_items(items)
 
 
-def _rows(columns: Any, lengths: Lengths) -> Any:
-    """Returns stacked items as sequences below several others have them."""
+def _restore_rows(columns: Any, lengths: Lengths) -> Any:
+    """Returns the items of all innermost sequences as a RaggedArray of these row lengths; unchanged for no lengths.
+
+    Args:
+        columns: the items, one after the other; for dicts a dict of columns, which is converted to one of RaggedArrays.
+        lengths: the row lengths of each level, outer ones first.
+    """
     if isinstance(columns, dict):
-        return {name: _rows(column, lengths) for name, column in columns.items()}
+        return {name: _restore_rows(column, lengths) for name, column in columns.items()}
     return RaggedArray(columns, lengths) if lengths else columns
 
 
-def _items(rows: Any, rank: int, path: str) -> list[Any]:
-    """Returns all items below `rank` sequences in order; a dict of columns becomes a list of dicts."""
+def _flatten_items(rows: Any, rank: int, path: str) -> list[Any]:
+    """Returns all items of `rank` nested sequences, in order.
+
+    Args:
+        rows: decoded sequences; a dict of columns becomes a list of dicts.
+        rank: the number of nested sequences around an item.
+        path: the feature, for errors.
+
+    Raises:
+        FeatureValueError: the columns of a dict have different numbers of items.
+    """
     if isinstance(rows, RaggedArray) and rank > 1:
-        inside = rows.row_lengths[rank - 1 :]  # of items that are sequences themselves
-        return list(RaggedArray(rows.flat_values, inside) if inside else rows.flat_values)
+        item_lengths = rows.row_lengths[rank - 1 :]  # of items that are sequences themselves
+        return list(RaggedArray(rows.flat_values, item_lengths) if item_lengths else rows.flat_values)
     if not isinstance(rows, dict):
         return list(rows)
-    columns = [_items(column, rank, path) for column in rows.values()]
+    columns = [_flatten_items(column, rank, path) for column in rows.values()]
     if len(set(map(len, columns))) > 1:
         counts = dict(zip(rows, map(len, columns)))
         raise FeatureValueError(f"{path}: the record has different numbers of items: {counts}")
@@ -161,12 +197,16 @@ def _items(rows: Any, rank: int, path: str) -> list[Any]:
 
 @dataclass(frozen=True, repr=False)
 class DynamicTensor(Wrapped):
-    """How a Tensor with several unknown lengths is stored: `<name>/shape` and `<name>/value`."""
+    """Storage of a Tensor with several unknown lengths: the lists `<name>/shape` and `<name>/value`.
+
+    Attributes:
+        tensor: the Tensor.
+    """
 
     tensor: Tensor = field(kw_only=True)
 
-    def inner(self) -> FeatureConnector:
-        """Returns the connector of the shape and the bytes."""
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the connector of a dict {'shape': lengths as int64, 'value': bytes of the array}."""
         optional = self.tensor.optional
         return FeaturesDict(
             {
@@ -175,32 +215,38 @@ class DynamicTensor(Wrapped):
             }
         )
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from an array to its shape and bytes."""
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from an array to {'shape': its shape, 'value': its bytes}.
+
+        Raises:
+            FeatureValueError: the Tensor has no encoding.
+        """
         tensor = self.tensor
         if tensor.encoding is Encoding.NONE:
             raise FeatureValueError(f"{path}: a Tensor with several unknown lengths needs encoding='zlib' or 'bytes'")
         make = array_maker(tensor.dtype, tensor.shape, path, allow_rounding=tensor.allow_rounding)
         codec = tensor.codec(path)
 
-        def lower(value: Any) -> dict[str, Any]:
+        def to_inner(value: Any) -> dict[str, Any]:
+            """Returns {'shape': ..., 'value': ...} of an array; both are None for None."""
             if value is None and tensor.optional:
                 return {"shape": None, "value": None}
             array = make(value)
             return {"shape": np.array(array.shape, np.int64), "value": codec.pack(array)[0]}
 
-        return lower
+        return to_inner
 
-    def no_items(self) -> Any:
-        """Returns an empty array."""
-        return no_items(self.tensor.shape, self.tensor.dtype)
+    def build_empty_items(self) -> Any:
+        """Returns an array of shape (0, *shape) of the Tensor's dtype; unknown lengths are 0."""
+        return build_empty_items(self.tensor.shape, self.tensor.dtype)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a shape and bytes to the array."""
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from {'shape': lengths, 'value': bytes} to the array."""
         tensor = self.tensor
         compress = tensor.encoding is Encoding.ZLIB
 
-        def lift(stored: dict[str, Any]) -> Any:
+        def from_inner(stored: dict[str, Any]) -> Any:
+            """Returns the array of {'shape': ..., 'value': ...}; None if it is missing."""
             if stored["value"] is None:
                 return None
             shape = tuple(stored["shape"].tolist())
@@ -208,7 +254,7 @@ class DynamicTensor(Wrapped):
                 raise FeatureValueError(f"{path}: the record has the shape {shape}; the feature has {tensor.shape}")
             return array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
 
-        return lift
+        return from_inner
 
 
 _REGISTERED: dict[str, type[FeatureConnector]] = {}
@@ -216,9 +262,10 @@ _Class = TypeVar("_Class", bound=type[FeatureConnector])
 
 
 def register(kind: _Class) -> _Class:
-    """Registers a class of connectors by its name in features.json, so that datasets with it can be read; returns it.
+    """Registers a class of connectors by its name in features.json, and returns it.
 
-    It may be used as a decorator. Names in an attribute `ALIASES` of the class are registered too.
+    Datasets with features of the class can then be read. The function may be used as a decorator. Names in an attribute
+    `ALIASES` of the class are registered too.
     """
     for name in (class_name(kind), *kind.__dict__.get("ALIASES", ())):
         _REGISTERED[name] = kind
@@ -226,39 +273,50 @@ def register(kind: _Class) -> _Class:
 
 
 def class_name(kind: type[FeatureConnector]) -> str:
-    """Returns the name of a user's class in features.json."""
+    """Returns the name of a user's class in features.json: '<module>.<class>'."""
     module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # the script, in its new processes
     return f"{module}.{kind.__name__}"
 
 
 def from_registered(name: str, content: Json) -> FeatureConnector | None:
-    """Returns the connector of a registered class with this content of features.json; None if there is none.
+    """Returns the connector of a registered class for its content in features.json; None if no class has the name.
+
+    Args:
+        name: the name of the class in features.json.
+        content: the content of the connector in features.json.
 
     Raises:
-        Exception: several classes may be meant, or the class does not make a connector of the content.
+        Exception: several classes may be meant, or the class failed to make a connector from the content.
     """
     kind: Any = _REGISTERED.get(name)
     if kind is None:  # the module may have another root now, or none if it is run as a script
         matches = {
-            each: known for known, each in _REGISTERED.items() if _is_below(name, known) or _is_below(known, name)
+            each: registered_name
+            for registered_name, each in _REGISTERED.items()
+            if _has_class_suffix(name, registered_name) or _has_class_suffix(registered_name, name)
         }
         if len(matches) > 1:
             raise LookupError(f"several registered classes have its name: {', '.join(sorted(matches.values()))}")
         if not matches:
             return None
-        [(kind, known)] = matches.items()
-        if "__main__" in (name.partition(".")[0], known.partition(".")[0]):
+        [(kind, registered_name)] = matches.items()
+        if "__main__" in (name.partition(".")[0], registered_name.partition(".")[0]):
             warnings.warn(
-                f"features.json names the class {name!r}, and the registered class {known!r} is used: one of them was "
-                f"defined by a script, so only the names of the classes are compared. If they are the same class, set "
+                f"features.json names the class {name!r}, and the registered class {registered_name!r} is used: one of "
+                "them was defined by a script, so only the names of the classes are compared. If they are the same "
+                "class, set "
                 f"ALIASES = ({name!r},) in it; if not, register the right one",
                 stacklevel=2,
             )
-    return customised(_made(kind, content))
+    return wrap_overridden(_build_connector(kind, content))
 
 
-def _made(kind: Any, content: Json) -> Any:
-    """Returns the connector that a user's class makes of its content in features.json."""
+def _build_connector(kind: Any, content: Json) -> Any:
+    """Returns the connector that a user's class makes from its content in features.json.
+
+    Raises:
+        Exception: the class failed to make it, or has other arguments than its base class and no `from_json_content`.
+    """
     if hasattr(kind, "from_json_content"):
         return kind.from_json_content(json.loads(content["json"]) if "json" in content else content)
     ours = next(base for base in kind.__mro__ if base.__module__.startswith("beam_datasets."))
@@ -271,9 +329,13 @@ def _made(kind: Any, content: Json) -> Any:
 
 
 def _check_content(feature: FeatureConnector, path: str) -> None:
-    """Raises a FeatureTypeError unless the feature's class makes a connector of what features.json will have of it."""
+    """Checks that the class of a feature makes a connector from the content that features.json will contain.
+
+    Raises:
+        FeatureTypeError: it failed, so other processes could not read the feature; `path` names it.
+    """
     try:
-        _made(type(feature), feature.content_json()[1])
+        _build_connector(type(feature), feature.content_json()[1])
     except Exception as error:
         raise FeatureTypeError(
             f"{path}: the class {class_name(type(feature))!r} does not make a connector of its content in "
@@ -282,13 +344,17 @@ def _check_content(feature: FeatureConnector, path: str) -> None:
         ) from error
 
 
-def _is_below(name: str, other: str) -> bool:
-    """Returns whether a class's name is another one below more packages; `__main__` is any module."""
+def _has_class_suffix(name: str, other: str) -> bool:
+    """Returns whether a class name is `other` with more packages before it; `__main__` stands for any module.
+
+    >>> _has_class_suffix("project.money.Money", "money.Money"), _has_class_suffix("money.Money", "__main__.Money")
+    (True, True)
+    """
     return name.endswith(f".{other.removeprefix('__main__.')}")
 
 
-def customised(feature: FeatureConnector) -> FeatureConnector:
-    """Returns a connector that uses `encode_example` and `decode_example` of a subclass of one of ours."""
+def wrap_overridden(feature: FeatureConnector) -> FeatureConnector:
+    """Returns a connector that calls the overridden `encode_example` and `decode_example` of a user's connector."""
     return feature if isinstance(feature, CustomFeature) else Customised(connector=feature)
 
 
@@ -297,10 +363,10 @@ class TensorInfo:
     """Shape and dtype of values.
 
     Attributes:
-        shape: None in it is any length.
+        shape: the lengths of the dimensions; None means any length.
         dtype: a dtype of NumPy.
         minimum: the lowest value, if there is one.
-        maximum: the highest value.
+        maximum: the highest value, if there is one.
         optional: whether the value may be None.
     """
 
@@ -317,38 +383,40 @@ class TensorInfo:
 
     @property
     def np_dtype(self) -> Any:
-        """The dtype, by the name that TensorFlow Datasets has for NumPy's."""
+        """The dtype as a NumPy dtype; the name is that of TensorFlow Datasets."""
         return to_dtype(self.dtype)
 
 
 def tensor_info(feature: Any) -> Any:
-    """Returns the `TensorInfo` of a feature's values, or a dict of these."""
+    """Returns the `TensorInfo` of a feature's decoded values; a dict of them by name for several features."""
     if isinstance(feature, FeaturesDict):
         return {name: child.get_tensor_info() for name, child in feature.items()}
     if isinstance(feature, Sequence):
-        return _sequence_info(feature.feature.get_tensor_info(), feature.length)
+        return _add_sequence_dimension(feature.feature.get_tensor_info(), feature.length)
     if isinstance(feature, Tensor):
         bounds = {"minimum": feature.minimum, "maximum": feature.maximum, "optional": feature.optional}
         return TensorInfo(feature.shape, feature.dtype, **bounds)
-    return _leaf_info(shape_of(feature), dtype_of(feature))
+    return _build_tensor_infos(shape_of(feature), dtype_of(feature))
 
 
-def _sequence_info(info: Any, length: int | None) -> Any:
+def _add_sequence_dimension(info: Any, length: int | None) -> Any:
+    """Returns the `TensorInfo` of items, or each in a dict, with a first dimension of `length`; None for any length."""
     if isinstance(info, Mapping):
-        return {name: _sequence_info(child, length) for name, child in info.items()}
+        return {name: _add_sequence_dimension(child, length) for name, child in info.items()}
     return replace(info, shape=(length, *info.shape))
 
 
-def _leaf_info(shape: Any, dtype: Any) -> Any:
+def _build_tensor_infos(shape: Any, dtype: Any) -> Any:
+    """Returns the `TensorInfo` of a shape and a dtype; for nested dicts of them, the same dicts of `TensorInfo`."""
     if isinstance(dtype, Mapping):
-        return {name: _leaf_info(shape[name], dtype[name]) for name in dtype}
+        return {name: _build_tensor_infos(shape[name], dtype[name]) for name in dtype}
     return TensorInfo(shape, dtype)
 
 
-def _stored_by(spec: Any) -> FeatureConnector:
-    """Returns the connector that stores what a `TensorInfo`, a connector, or a dict of these describes."""
+def _connector_of_spec(spec: Any) -> FeatureConnector:
+    """Returns the connector of values that a `TensorInfo`, a connector, or a dict of these by name describes."""
     if isinstance(spec, Mapping):
-        return FeaturesDict({name: _stored_by(inner) for name, inner in spec.items()})
+        return FeaturesDict({name: _connector_of_spec(inner) for name, inner in spec.items()})
     if not isinstance(spec, TensorInfo):
         return to_feature(spec)
     is_float = to_dtype(spec.dtype).kind == "f"  # these are rounded, as in TFDS
@@ -357,10 +425,10 @@ def _stored_by(spec: Any) -> FeatureConnector:
 
 
 class CustomFeature(Wrapped):
-    """A connector that a user defines: what is stored, and how a value becomes that and back.
+    """Base class of connectors that users define, with a stored form and conversions to it and back.
 
-    A subclass defines `get_tensor_info` and `encode_example`, and optionally the other methods. Arguments of its
-    constructor are returned by `to_json_content`, so that the connector can be made again from features.json.
+    A subclass defines `get_tensor_info` and `encode_example`, and optionally the other methods. `to_json_content`
+    returns the arguments of its constructor, so that the connector can be made again from features.json.
     Instances with the same content are equal.
 
     Examples:
@@ -377,30 +445,41 @@ class CustomFeature(Wrapped):
 
     @abc.abstractmethod
     def get_tensor_info(self) -> Any:
-        """Returns a `TensorInfo` of decoded values, or a dict of these."""
+        """Returns the `TensorInfo` of decoded values, or a dict of them by name."""
 
     def get_serialized_info(self) -> Any:
-        """Returns what is stored: a `TensorInfo`, a connector, or a dict of these; by default as decoded values."""
+        """Returns the description of the stored form: a `TensorInfo`, a connector, or a dict of these by name.
+
+        The default is `get_tensor_info()`.
+        """
         return self.get_tensor_info()
 
     def to_json_content(self) -> Any:
-        """Returns what JSON must keep of the connector: by default nothing."""
+        """Returns the arguments of the constructor, as a dict of JSON values; by default {}."""
         return {}
 
     @classmethod
     def from_json_content(cls, value: Any, doc: Any = None) -> Self:
-        """Returns the connector that `to_json_content` described: by default `cls(**value)`."""
+        """Returns the connector from `value`, the result of `to_json_content`: by default `cls(**value)`.
+
+        Args:
+            value: the content in features.json.
+            doc: the documentation of the feature.
+        """
         connector = cls(**value)
         return connector.with_doc(doc) if doc else connector  # type: ignore[return-value]
 
-    def _declared(self, declare: Callable[[], Any]) -> FeatureConnector:
-        """Calls a user's method, and returns the connector that its result describes.
+    def _build_declared(self, declare: Callable[[], Any]) -> FeatureConnector:
+        """Returns the connector that the result of a user's method describes.
+
+        Args:
+            declare: `self.get_tensor_info` or `self.get_serialized_info`.
 
         Raises:
             FeatureTypeError: the method raises a TypeError or ValueError, or its result does not describe a feature.
         """
         try:
-            return _stored_by(declare())
+            return _connector_of_spec(declare())
         except (TypeError, ValueError) as error:
             raise FeatureTypeError(
                 f"{self.python_class_name}: what get_tensor_info or get_serialized_info returns is unusable: {error}"
@@ -408,13 +487,13 @@ class CustomFeature(Wrapped):
 
     @property
     def shape(self) -> Any:
-        """Shapes of decoded values."""
-        return shape_of(self._declared(self.get_tensor_info))
+        """The shape of decoded values; a dict of shapes by name for several features."""
+        return shape_of(self._build_declared(self.get_tensor_info))
 
     @property
     def dtype(self) -> Any:
-        """Dtypes of decoded values."""
-        return dtype_of(self._declared(self.get_tensor_info))
+        """The dtype of decoded values; a dict of dtypes by name for several features."""
+        return dtype_of(self._build_declared(self.get_tensor_info))
 
     @property
     def python_class_name(self) -> str:
@@ -423,20 +502,20 @@ class CustomFeature(Wrapped):
 
     def decoded(self) -> FeatureConnector:
         """Returns the connector that `get_tensor_info` describes."""
-        return self._declared(self.get_tensor_info).decoded()
+        return self._build_declared(self.get_tensor_info).decoded()
 
-    def inner(self) -> FeatureConnector:
-        """Returns the connector of what is stored."""
-        return self._declared(self.get_serialized_info)
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the connector of the stored form, which `get_serialized_info` describes."""
+        return self._build_declared(self.get_serialized_info)
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from a value to what is stored."""
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns `encode_example`, the function from a value to its stored form; its errors begin with `path`."""
         _check_content(self, path)
-        return _with_path(self.encode_example, path)
+        return _add_path_to_errors(self.encode_example, path)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns the function from what is stored to a value."""
-        return _decoder(self, path)
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from the stored form to a value, which calls `decode_example` and converts to NumPy."""
+        return _build_numpy_decoder(self, path)
 
     def content_json(self) -> tuple[str, Json]:
         """Returns the key 'jsonFeature' and the content as JSON text."""
@@ -451,7 +530,7 @@ class CustomFeature(Wrapped):
 
     @classmethod
     def from_content(cls, content: Json) -> Self:
-        """Returns the connector with this content."""
+        """Returns the connector of `content`, the second value of `content_json`."""
         return cls.from_json_content(json.loads(content["json"]))
 
     def __eq__(self, other: object) -> bool:
@@ -462,13 +541,17 @@ class CustomFeature(Wrapped):
 
     def __repr__(self) -> str:
         content = self.to_json_content()
-        given = ", ".join(f"{name}={value!r}" for name, value in content.items()) if isinstance(content, dict) else ""
-        return f"{type(self).__name__}({given})"
+        arguments = content.items() if isinstance(content, dict) else ()
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments)})"
 
 
 @dataclass(frozen=True, repr=False)
 class Customised(Wrapped):
-    """A user's subclass of a connector, which overrides `encode_example` or `decode_example`."""
+    """A connector that calls the methods of a user's subclass, which overrides `encode_example` or `decode_example`.
+
+    Attributes:
+        connector: the instance of the user's subclass; its base class stores the values.
+    """
 
     connector: FeatureConnector = field(kw_only=True)
 
@@ -477,60 +560,65 @@ class Customised(Wrapped):
         """The class's name in features.json."""
         return class_name(type(self.connector))
 
-    def inner(self) -> FeatureConnector:
-        """Returns the connector, which encodes what `encode_example` returns."""
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the user's connector, whose base class stores the results of `encode_example`."""
         return self.connector
 
     def decoded(self) -> FeatureConnector:
-        """Returns the features of the connector, as tensors: of an image the user's methods make another array."""
-        return _as_tensors(self.connector.decoded())
+        """Returns the connector with tensors as leaves, as the user's method may make any array from an image."""
+        return _replace_leaves_by_tensors(self.connector.decoded())
 
-    def lower(self, path: str) -> Callable[[Any], Any]:
-        """Returns `encode_example`."""
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the user's `encode_example`; its errors begin with `path`."""
         _check_content(self.connector, path)
-        return _with_path(self.connector.encode_example, path)
+        return _add_path_to_errors(self.connector.encode_example, path)
 
-    def lift(self, path: str) -> Callable[[Any], Any]:
-        """Returns `decode_example`."""
-        return _decoder(self.connector, path)
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function that calls the user's `decode_example` and converts its result to NumPy."""
+        return _build_numpy_decoder(self.connector, path)
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the label files of the connector."""
+        """Returns the texts of the label files of the user's connector, by file name."""
         return self.connector.label_files(prefix)
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> Customised:
-        """Returns the same feature with the label names that `read` finds."""
-        return self._with(connector=self.connector.load_labels(read, prefix))
+        """Returns a copy with the class names of its label files; see `FeatureConnector.load_labels`."""
+        return self._copy_with(connector=self.connector.load_labels(read, prefix))
 
     def __repr__(self) -> str:
         return repr(self.connector)
 
 
-_OF_VALUES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_VALUE_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of a user's function about a value, not about a file or the machine."""
 
 
-def _with_path(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
-    """Returns a user's function that raises a FeatureError with the path of the feature for an error about a value."""
+def _add_path_to_errors(convert: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
+    """Returns the function `convert`, with a FeatureError that begins with `path` in place of errors about a value."""
 
-    def converted(value: Any) -> Any:
+    def convert_with_path(value: Any) -> Any:
+        """Returns `convert(value)`; errors about the value begin with the path."""
         try:
             return convert(value)
         except FeatureError as error:
             raise type(error)(f"{path}: {error}") from error
-        except _OF_VALUES as error:
+        except _VALUE_ERRORS as error:
             kinds = (FeatureKeyError, FeatureOverflowError, FeatureTypeError)
             kind = next((kind for kind in kinds if isinstance(error, kind.__bases__[1])), FeatureValueError)
-            said = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
+            problem = str(error) if type(error) in (TypeError, ValueError) else f"{type(error).__name__}: {error}"
             frame = frames.last_of_author(frames.of(error))
-            raise kind(f"{path}: {said}" + (f" (at {frame})" if frame else "")) from error
+            raise kind(f"{path}: {problem}" + (f" (at {frame})" if frame else "")) from error
 
-    return converted
+    return convert_with_path
 
 
-def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
-    """Returns the function that decodes: `decode_example_np` of a class that has it; tensors become arrays."""
-    decode = _with_path(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
+def _build_numpy_decoder(feature: Any, path: str) -> Callable[[Any], Any]:
+    """Returns the function from the stored form to a NumPy value.
+
+    It calls `decode_example_np` of the feature, or `decode_example` if the class does not define it, and converts
+    TensorFlow tensors to arrays. Errors begin with `path`.
+    """
+    decode = _add_path_to_errors(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
 
     def decode_to_numpy(stored: Any) -> Any:
         value = decode(stored)
@@ -539,15 +627,17 @@ def _decoder(feature: Any, path: str) -> Callable[[Any], Any]:
     return decode_to_numpy
 
 
-def _as_tensors(feature: Any) -> FeatureConnector:
+def _replace_leaves_by_tensors(feature: Any) -> FeatureConnector:
+    """Returns the features with a Tensor of the same shape and dtype in place of each leaf."""
     if isinstance(feature, FeaturesDict):
-        return feature.with_features({name: _as_tensors(child) for name, child in feature.items()})
+        return feature.with_features({name: _replace_leaves_by_tensors(child) for name, child in feature.items()})
     if isinstance(feature, Sequence):
-        return Sequence(_as_tensors(feature.feature), feature.length)
+        return Sequence(_replace_leaves_by_tensors(feature.feature), feature.length)
     return Tensor(shape=feature.shape, dtype=feature.dtype, optional=feature.is_optional)
 
 
-def _no_items(shape: Any, dtype: Any) -> Any:
+def _build_empty_columns(shape: Any, dtype: Any) -> Any:
+    """Returns an empty array of shape (0, *shape); for dicts of shapes and dtypes, a dict of empty arrays."""
     if isinstance(dtype, dict):
-        return {name: _no_items(shape[name], dtype[name]) for name in dtype}
-    return stack([]) if dtype is None else no_items(shape or (), dtype)
+        return {name: _build_empty_columns(shape[name], dtype[name]) for name in dtype}
+    return stack_items([]) if dtype is None else build_empty_items(shape or (), dtype)

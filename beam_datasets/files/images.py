@@ -143,7 +143,7 @@ def _as_pixels(picture: Picture, field: Field, options: ImageOptions, path: str)
     _count_properties(picture, picture.orientation, field, options)
     count(PRINTED, picture.is_cmyk)
     pixels = picture.upright() if options.exif_orientation == "apply" else picture.pixels
-    return np.ascontiguousarray(image_codec.with_channels(pixels, field.channels))
+    return np.ascontiguousarray(image_codec.convert_channels(pixels, field.channels))
 
 
 def _check_image(image: ImageHeader | Picture, field: Field, options: ImageOptions, path: str) -> None:

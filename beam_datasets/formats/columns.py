@@ -1,8 +1,8 @@
-"""The columnar parse: the lists of features of many records, each group of features in one piece.
+"""Columnar parsing: the lists of features of many records, with one column for each group of features.
 
 `parser(groups)` returns the function from records to columns. The native module parses records in canonical form, and
-others after protobuf has written them anew. If it is missing, `parse` here does the same with protobuf and loops: it is
-also the oracle of the tests, and raises the errors.
+others after protobuf has rewritten them. Without the native module, `parse` parses records with protobuf. It is also
+the oracle of the tests, and raises the errors.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.formats.example import Buffer, ExampleError, Kind, message, regular, spans_of
+from beam_datasets.formats.example import Buffer, ExampleError, Kind, canonicalize, parse_message, parse_spans
 from beam_datasets.native import core
 
 KINDS: dict[Kind, int] = {"bytes": 0x0A, "float": 0x12, "int64": 0x1A}
-"""The numbers of the kinds of lists: their tags in a record."""
+"""The number of each kind of list: its tag in a record."""
 ANY, PADDED = -1, -2
-"""Counts: any number of values; any number, filled up with zeros to the longest list."""
+"""Values of `num_values`: any number of values; any number, padded with zeros to the length of the longest list."""
 
 _MAX_VALUES = 2**31 - 1  # of a group that the native module parses
-_KIND_OF = {number: kind for kind, number in KINDS.items()}
+_KINDS_BY_NUMBER = {number: kind for kind, number in KINDS.items()}
 
 Parse: TypeAlias = Callable[[Sequence[Buffer]], tuple[Any, ...]]
-"""From n records to the column of each group; see `parse`."""
+"""A function from n records to a tuple with the column of each group; see `parse`."""
 
 
 class FeatureGroup(NamedTuple):
     """Features of one kind whose lists are parsed in one piece.
 
     Attributes:
-        kind: of the lists, one of `KINDS`.
-        num_values: number of values in each record; or, with one name, `ANY` or `PADDED`.
+        kind: the kind of the lists, a number of `KINDS`.
+        num_values: the number of values of each list; `ANY` or `PADDED` if the group has one name.
         is_optional: whether records may lack the features.
-        names: of the features in the record, as UTF-8.
+        names: the names of the features in the record, as UTF-8.
     """
 
     kind: int
@@ -47,7 +47,7 @@ class FeatureGroup(NamedTuple):
 
 
 def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
-    """Returns the function that parses records; see `parse`."""
+    """Returns the function from records to the column of each group; `parse` describes the columns and errors."""
     in_python = functools.partial(parse, groups)
     names = [name for group in groups for name in group.names]
     is_large = any(group.num_values > _MAX_VALUES for group in groups)
@@ -56,50 +56,56 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
     schema, native = core.schema(groups), core.parse
 
     def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
-        columns: tuple[Any, ...] | None = native(schema, records, _rewritten)
+        columns: tuple[Any, ...] | None = native(schema, records, _canonicalize)
         return in_python(records) if columns is None else columns
 
     return parse_records
 
 
-def _rewritten(record: bytes) -> bytes | None:
-    """Returns a record in canonical form; None if it is not a serialized Example, for `parse` to raise the error."""
+def _canonicalize(record: bytes) -> bytes | None:
+    """Returns a record in canonical form; None if it is not a serialized Example, as `parse` raises the error."""
     try:
-        return regular(record)
+        return canonicalize(record)
     except ExampleError:
         return None
 
 
 def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[Any, ...]:
-    """Returns the column of each group.
+    """Returns the column of each group for n records.
 
-    * numbers, a fixed count: a bytearray of float32 or int64 of shape (names, n, count); if the group is optional a
-      tuple of that and of a list of (name, record) of what is missing, where the numbers are 0
-    * bytes, a fixed count: a list of names * n * count values; None where they are missing
-    * `ANY`: a tuple of the values of all records in order, a bytearray or a list, and a bytearray of n int64: the
-      number of values in each record, -1 if the record lacks the feature. `PADDED`: each list has the same length.
+    * Numbers with a fixed count: a bytearray of float32 or int64 of shape (names, n, count). If the group is optional,
+      a tuple of this bytearray and a list of (index of the name, index of the record) of the missing lists, for which
+      the bytearray contains zeros.
+    * Bytes with a fixed count: a list of names * n * count values; None for missing values.
+    * `ANY`: a tuple of the values of all records in order (a bytearray for numbers, a list for bytes), and a bytearray
+      of n int64: the number of values of each record, -1 if the record lacks the feature.
+    * `PADDED`: as `ANY`, but all lists are padded to the length of the longest one.
+
+    Args:
+        groups: the groups of features to parse.
+        records: serialized tf.train.Examples.
 
     Raises:
         ExampleError: a record is not a serialized tf.train.Example.
         FeatureValueError: a list has another kind or number of values, or is missing.
     """
-    examples = [_features(record) for record in records]
-    return tuple([_column(group, examples) for group in groups])
+    examples = [_parse_features(record) for record in records]
+    return tuple([_build_group_column(group, examples) for group in groups])
 
 
-def _features(record: Buffer) -> Any:
-    """Returns the map from names to Feature messages of a record; it has `get`.
+def _parse_features(record: Buffer) -> Any:
+    """Returns the Feature messages of a record by name, as an object with the method `get(name)`.
 
     Raises:
         ExampleError: the record is not a serialized tf.train.Example.
     """
     try:
-        return message("Example", record).features.feature
+        return parse_message("Example", record).features.feature
     except ExampleError:
-        return _PartlyDamaged(*spans_of(record))
+        return _DamagedFeatures(*parse_spans(record))
 
 
-class _PartlyDamaged:
+class _DamagedFeatures:
     """The features of a record that protobuf refuses as a whole; parsed on request, as some may be intact."""
 
     def __init__(self, record: bytes, spans: dict[bytes, tuple[int, int]]) -> None:
@@ -114,44 +120,59 @@ class _PartlyDamaged:
         """
         span = self._spans.get(name.encode(errors="surrogateescape"))
         try:
-            return None if span is None else message("Feature", self._record[slice(*span)])
+            return None if span is None else parse_message("Feature", self._record[slice(*span)])
         except ExampleError as error:
             raise FeatureValueError(f"{name}: {error}") from error
 
 
-def _column(group: FeatureGroup, examples: list[Any]) -> Any:
-    """Returns the column of a group; `parse` lists its forms.
+def _build_group_column(group: FeatureGroup, examples: list[Any]) -> Any:
+    """Returns the column of a group; `parse` describes its forms.
 
     Args:
-        group: to parse.
-        examples: of each record the map from names to Feature messages.
+        group: the group of features to parse.
+        examples: for each record its Feature messages by name.
     """
-    rows = [_lists(group, name, examples) for name in group.names]
+    rows = [_read_lists(group, name, examples) for name in group.names]
     if group.num_values < 0:
         lists = rows[0]
         counts = np.array([-1 if values is None else len(values) for values in lists], np.int64)
         longest = max(counts.max(initial=0), 0) if group.num_values == PADDED else 0
-        return _joined(group, lists, longest), bytearray(counts.tobytes())
+        return _concatenate_lists(group, lists, longest), bytearray(counts.tobytes())
     missing = [(k, i) for k, lists in enumerate(rows) for i, values in enumerate(lists) if values is None]
-    joined = _joined(group, [values for lists in rows for values in lists], group.num_values)
+    joined = _concatenate_lists(group, [values for lists in rows for values in lists], group.num_values)
     return (joined, missing) if group.is_optional and group.kind != KINDS["bytes"] else joined
 
 
-def _lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
-    """Returns the list of a feature in each record, a repeated field; None where the record lacks it."""
-    key, field_name = name.decode(errors="surrogateescape"), f"{_KIND_OF[group.kind]}_list"
+def _read_lists(group: FeatureGroup, name: bytes, examples: list[Any]) -> list[Any]:
+    """Returns the list of a feature in each record, a repeated field of protobuf; None if the record lacks it.
+
+    Args:
+        group: the group of the feature.
+        name: the name of the feature in the record, as UTF-8.
+        examples: for each record its Feature messages by name.
+
+    Raises:
+        FeatureValueError: a list has another kind or number of values, or is missing and not optional.
+    """
+    key, field_name = name.decode(errors="surrogateescape"), f"{_KINDS_BY_NUMBER[group.kind]}_list"
     lists = []
     for features in examples:
         feature = features.get(key)
         values = None if feature is None else getattr(feature, field_name).value
         if not values or len(values) != group.num_values:
-            values = _checked(group, name, feature, values)
+            values = _check_list(group, name, feature, values)
         lists.append(values)
     return lists
 
 
-def _checked(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
-    """Returns the list of a feature; None if it is missing.
+def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any:
+    """Returns the list of a feature after checking it; None if it is missing.
+
+    Args:
+        group: the group of the feature.
+        name: the name of the feature in the record, as UTF-8.
+        feature: the Feature message; None if the record lacks it.
+        values: the repeated field of the group's kind in the message.
 
     Raises:
         FeatureValueError: the list has another kind or number of values, or it is missing and not optional.
@@ -161,16 +182,22 @@ def _checked(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> Any
         if not group.is_optional:
             raise FeatureValueError(f"{path}: the record does not have this feature, and it is not optional")
         return None
-    if kind != f"{_KIND_OF[group.kind]}_list":
-        raise FeatureValueError(f"{path}: expected a list of {_KIND_OF[group.kind]}, found {kind}")
+    if kind != f"{_KINDS_BY_NUMBER[group.kind]}_list":
+        raise FeatureValueError(f"{path}: expected a list of {_KINDS_BY_NUMBER[group.kind]}, found {kind}")
     if group.num_values >= 0 and len(values) != group.num_values:
         expected = "one" if group.num_values == 1 else str(group.num_values)
         raise FeatureValueError(f"{path}: the record has {len(values)} values, expected {expected}")
     return values
 
 
-def _joined(group: FeatureGroup, lists: list[Any], length: int) -> Any:
-    """Returns the values of all lists in order; fills shorter ones up to `length`, with zeros, or None for bytes."""
+def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> Any:
+    """Returns the values of all lists in order: a bytearray of float32 or int64 for numbers, a list for bytes.
+
+    Args:
+        group: the group of the lists.
+        lists: the lists; None for missing ones.
+        length: the length to which shorter lists are padded, with zeros, or with None for bytes.
+    """
     if any(items is None or len(items) < length for items in lists):
         filler = [None if group.kind == KINDS["bytes"] else 0]
         lists = [[*(items or ()), *filler * (length - len(items or ()))] for items in lists]

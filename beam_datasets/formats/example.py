@@ -1,4 +1,4 @@
-"""The record of a shard: a serialized tf.train.Example, read and written without making protobuf objects.
+"""Records of shards: serialized tf.train.Examples, read and written without protobuf objects.
 
 An Example is a map from names to features, and a feature is one list: of bytes, of float32, or of int64::
 
@@ -8,8 +8,8 @@ An Example is a map from names to features, and a feature is one list: of bytes,
              12 <length> [0a <length> float32 ...]          packed, little-endian
              1a <length> [0a <length> varint ...]           packed
 
-What is written is canonical: entries sorted by the raw UTF-8 of their names, lists packed, empty ones without payload.
-What is read may be any serialization: whatever does not have the regular form is parsed again by protobuf itself.
+Written records are canonical: entries are sorted by the raw UTF-8 of their names, lists are packed, and empty lists
+have no payload. Any serialization can be read: records without the regular form of `scan` are parsed by protobuf.
 Source: https://protobuf.dev/programming-guides/encoding and tensorflow/core/example/{example,feature}.proto.
 """
 
@@ -30,7 +30,7 @@ _SMALL = tuple(bytes((i,)) for i in range(128))
 
 
 class ExampleError(BeamDatasetsError, ValueError):
-    """Bytes are not a serialized tf.train.Example."""
+    """Error of bytes that are not a serialized tf.train.Example."""
 
 
 def varint(number: int) -> bytes:
@@ -53,11 +53,14 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns the unsigned varint at a position, and the position after it.
+    """Returns the unsigned varint at a byte position, and the position after it.
+
+    >>> read_varint(varint(300), 0)
+    (300, 2)
 
     Raises:
-        ExampleError: it has more than ten bytes.
-        IndexError: the data end within it.
+        ExampleError: the varint has more than ten bytes.
+        IndexError: the data end within the varint.
     """
     byte = data[position]
     if byte < 128:
@@ -82,15 +85,15 @@ def encode_varints(values: NDArray[np.int64]) -> bytes:
         return b"".join(map(varint, values.tolist()))
     from beam_datasets.formats.example_pb2 import Int64List  # type: ignore[attr-defined]
 
-    message: bytes = Int64List(value=values.tolist()).SerializeToString()
-    return message[read_varint(message, 1)[1] :]
+    serialized: bytes = Int64List(value=values.tolist()).SerializeToString()
+    return serialized[read_varint(serialized, 1)[1] :]
 
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "list[bytes] | NDArray[np.float32] | NDArray[np.int64]"
 
 Kind: TypeAlias = Literal["bytes", "float", "int64"]
-"""What a list holds."""
+"""The kind of a list: of bytes, of float32, or of int64."""
 
 _ENTRY, _NAME, _FEATURE, _VALUES = b"\x0a", b"\x0a", b"\x12", b"\x0a"
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"
@@ -101,62 +104,68 @@ _DTYPES = {"float": np.float32, "int64": np.int64}
 
 
 def record(entries: bytes) -> bytes:
-    """Returns the record that holds the given entries, one after the other."""
+    """Returns the record of concatenated map entries."""
     return b"\x0a" + varint(len(entries)) + entries
 
 
 def entry(name: bytes, feature: bytes) -> bytes:
-    """Returns the map entry of a name and its serialized feature."""
+    """Returns the map entry of a name, in UTF-8, and a serialized tf.train.Feature."""
     body = name_field(name) + varint(len(feature)) + feature
     return _ENTRY + varint(len(body)) + body
 
 
 def name_field(name: bytes) -> bytes:
-    """Returns the start of an entry, up to the length of the feature."""
+    """Returns the start of the content of a map entry: the tagged name, in UTF-8, and the tag of the feature."""
     return _NAME + varint(len(name)) + name + _FEATURE
 
 
-def _with_head(name: bytes, kind: bytes, payload: bytes) -> bytes:
-    """Returns the entry of a list of one value of bytes, or of packed numbers; copies the payload once."""
+def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
+    """Returns the map entry of a list of one value of bytes, or of packed numbers, with one copy of the payload.
+
+    Args:
+        name: the name of the feature, in UTF-8.
+        kind: the tag of the list, one of `_BYTES`, `_FLOATS` and `_INTS`.
+        payload: the value of bytes, or the packed numbers.
+    """
     size = len(payload)
-    inner = _VALUES + varint(size)
-    outer = kind + varint(len(inner) + size) + inner
-    middle = name_field(name) + varint(len(outer) + size) + outer
-    return b"".join((_ENTRY, varint(len(middle) + size), middle, payload))
+    values_head = _VALUES + varint(size)
+    list_head = kind + varint(len(values_head) + size) + values_head
+    entry_head = name_field(name) + varint(len(list_head) + size) + list_head
+    return b"".join((_ENTRY, varint(len(entry_head) + size), entry_head, payload))
 
 
 def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
-    """Returns the entry of a list.
+    """Returns the map entry of a list.
 
     Args:
-        name: of the feature.
-        kind: of the list.
-        values: bytes, or a contiguous array of shape (n,) of float32 or int64.
+        name: the name of the feature, in UTF-8.
+        kind: the kind of the list.
+        values: a list of bytes, or a contiguous array of shape (n,) of float32 or int64, by the kind.
     """
     if kind == "bytes" and len(values) == 1:
-        return _with_head(name, _BYTES, values[0])
+        return _build_single_entry(name, _BYTES, values[0])
     if kind == "bytes":
         payload = b"".join([_VALUES + varint(len(value)) + value for value in values])
         return entry(name, _BYTES + varint(len(payload)) + payload)
     tag = _FLOATS if kind == "float" else _INTS
     payload = values.astype("<f4", copy=False).tobytes() if kind == "float" else encode_varints(values)
-    return _with_head(name, tag, payload) if payload else entry(name, tag + b"\x00")
+    return _build_single_entry(name, tag, payload) if payload else entry(name, tag + b"\x00")
 
 
 def serialize(features: Mapping[str, Values | Sequence[int] | Sequence[float]]) -> bytes:
-    """Returns the canonical record of named lists.
+    """Returns the canonical record of lists by name.
 
-    A list of bytes, an array of floats, or one of integers. A list of Python numbers counts as an array, an empty list
-    as a list of bytes.
+    A list is a list of bytes, an array of floats, or an array of integers. A list of Python numbers counts as an array,
+    and an empty list as a list of bytes.
 
     >>> serialize({"a": [300]}).hex()
     '0a0d0a0b0a016112061a040a02ac02'
     """
     named = sorted((name.encode("utf-8"), values) for name, values in features.items())
-    return record(b"".join(_serialize_one(name, values) for name, values in named))
+    return record(b"".join(_serialize_list(name, values) for name, values in named))
 
 
-def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
+def _serialize_list(name: bytes, values: Values | Sequence[int] | Sequence[float]) -> bytes:
     """Returns the map entry of a named list whose kind is derived from the values.
 
     Raises:
@@ -176,17 +185,18 @@ def _serialize_one(name: bytes, values: Values | Sequence[int] | Sequence[float]
 
 
 def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
-    """Returns for each name in a regular record where its feature begins and ends.
+    """Returns the byte range [start, stop) of each feature in a regular record, by name, in the order of the record.
 
-    Regular are records of one map whose entries have a name and then a feature, each once: as every known writer makes.
+    A record is regular if it is one map whose entries are a name and then a feature, and each name occurs once. All
+    known writers make regular records.
 
     Raises:
-        IrregularRecord: the record has another form; it may still be a serialized Example, see `regular`.
+        IrregularRecord: the record has another form; it may still be a serialized Example, see `canonicalize`.
     """
     spans: dict[bytes, tuple[int, int]] = {}
     total = len(data)
     try:
-        position = _open(data, total)
+        position = _find_map_start(data, total)
         while position < total:
             if data[position] != 10:
                 raise IrregularRecord(f"byte {position} is not the start of a map entry")
@@ -218,8 +228,13 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
     return spans
 
 
-def _open(data: bytes, total: int) -> int:
-    """Returns where the map begins; it must fill the rest of the record."""
+def _find_map_start(data: bytes, total: int) -> int:
+    """Returns the byte position of the first map entry; the map must fill the rest of the record of `total` bytes.
+
+    Raises:
+        IrregularRecord: the record has another form.
+        IndexError: the record ends within the length of the map.
+    """
     if not total:
         return 0
     size, position = read_varint(data, 1)
@@ -229,10 +244,10 @@ def _open(data: bytes, total: int) -> int:
 
 
 class IrregularRecord(ExampleError):
-    """A record is not of the regular form; protobuf may be able to parse it."""
+    """Error of a record without the regular form of `scan`; protobuf may be able to parse it."""
 
 
-def regular(data: bytes) -> bytes:
+def canonicalize(data: bytes) -> bytes:
     """Returns the canonical record with the features of any serialized Example.
 
     Entries that protobuf merges (a name twice) are merged as it does: the last one counts.
@@ -240,17 +255,21 @@ def regular(data: bytes) -> bytes:
     Raises:
         ExampleError: the bytes are not a serialized Example.
     """
-    example = message("Example", data)
+    example = parse_message("Example", data)
     example.DiscardUnknownFields()
     canonical: bytes = example.SerializeToString(deterministic=True)  # maps are then sorted by key
     return canonical
 
 
-def message(name: str, data: Buffer) -> Any:
-    """Returns the message of a serialized tf.train.`name`.
+def parse_message(name: str, data: Buffer) -> Any:
+    """Returns the protobuf message of a serialized tf.train.`name`.
+
+    Args:
+        name: the name of the message type, such as "Example" or "Feature".
+        data: the serialized message.
 
     Raises:
-        ExampleError: the bytes are not one.
+        ExampleError: the bytes are not a serialized message of this type.
     """
     message_type, decode_error = _message_type(name)
     parsed = message_type()
@@ -263,7 +282,7 @@ def message(name: str, data: Buffer) -> Any:
 
 @functools.cache
 def _message_type(name: str) -> tuple[Any, type[Exception]]:
-    """Returns a class of messages and the error of its parser; protobuf is imported only where it is needed."""
+    """Returns the class of tf.train.`name`, and the error of its parser; imports protobuf at the first call."""
     from google.protobuf.message import DecodeError
 
     from beam_datasets.formats import example_pb2
@@ -271,11 +290,11 @@ def _message_type(name: str) -> tuple[Any, type[Exception]]:
     return getattr(example_pb2, name), DecodeError
 
 
-def values_of(feature: Any, kind: Kind) -> Values:
+def list_of_message(feature: Any, kind: Kind) -> Values:
     """Returns the list of a Feature message: a list of bytes, or an array of float32 or int64.
 
     Raises:
-        ExampleError: it holds a list of another kind.
+        ExampleError: the message contains a list of another kind.
     """
     field_name = feature.WhichOneof("kind")
     if field_name != f"{kind}_list":
@@ -285,9 +304,9 @@ def values_of(feature: Any, kind: Kind) -> Values:
 
 
 def parse(data: Buffer) -> dict[str, Values]:
-    """Returns the named lists of a record: a list of bytes, an array of float32 or an array of int64 each.
+    """Returns the lists of a record by name: each a list of bytes, an array of float32, or an array of int64.
 
-    Names without any list (an empty feature) get an empty list of bytes.
+    A name with an empty feature, which has no list, gets an empty list of bytes.
 
     Raises:
         ExampleError: the bytes are not a serialized Example.
@@ -295,57 +314,56 @@ def parse(data: Buffer) -> dict[str, Values]:
     >>> parse(serialize({"a": [1, 2], "b": [b"x"]}))
     {'a': array([1, 2]), 'b': [b'x']}
     """
-    whole, spans = spans_of(data)
-    out: dict[str, Values] = {}
+    regular_data, spans = parse_spans(data)
+    lists: dict[str, Values] = {}
     for raw, (start, stop) in spans.items():
         try:
             name = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ExampleError(f"the name {raw!r} is not UTF-8") from error
-        out[name] = parse_feature(whole, start, stop)
-    return out
+        lists[name] = parse_feature(regular_data, start, stop)
+    return lists
 
 
 def parse_feature(data: bytes, start: int, stop: int) -> Values:
-    """Returns the list at [start, stop) of a record; an empty feature is an empty list of bytes."""
-    feature = message("Feature", data[start:stop])
+    """Returns the list of the feature in bytes [start, stop) of a record; [] for an empty feature."""
+    feature = parse_message("Feature", data[start:stop])
     kind = feature.WhichOneof("kind")
-    return values_of(feature, kind.removesuffix("_list")) if kind else []
+    return list_of_message(feature, kind.removesuffix("_list")) if kind else []
 
 
-def spans_of(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
-    """Returns a record as bytes of the regular form, and its spans.
+def parse_spans(data: Buffer) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
+    """Returns a record in the regular form of `scan`, and the byte range [start, stop) of each feature in it, by name.
 
     Raises:
         ExampleError: the bytes are not a serialized Example.
     """
-    whole = data if type(data) is bytes else bytes(data)
+    record_bytes = data if type(data) is bytes else bytes(data)
     try:
-        return whole, scan(whole)
+        return record_bytes, scan(record_bytes)
     except IrregularRecord:
-        whole = regular(whole)
-        return whole, scan(whole)
+        record_bytes = canonicalize(record_bytes)
+        return record_bytes, scan(record_bytes)
 
 
 def sort_entries(entries: Iterable[bytes]) -> bytes:
     """Returns serialized map entries joined in the byte order of their names."""
-    whole = b"".join(entries)
-    data = record(whole)
+    data = record(b"".join(entries))
     spans = scan(data)
     return b"".join(entry(name, data[slice(*spans[name])]) for name in sorted(spans))
 
 
-def keep(data: Buffer, names: Collection[bytes]) -> bytes:
-    """Returns the record with only the entries of these names, in their order.
+def filter_entries(data: Buffer, names: Collection[bytes]) -> bytes:
+    """Returns a copy of a record with only the entries of some names, in the order of the record.
 
     >>> from beam_datasets.formats.example import parse, serialize
-    >>> parse(keep(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))
+    >>> parse(filter_entries(serialize({"a": [1], "b": [2], "c": [b"x"]}), {b"a", b"c"}))
     {'a': array([1]), 'c': [b'x']}
 
     Raises:
         ExampleError: the bytes are not a serialized tf.train.Example.
     """
-    whole, spans = spans_of(data)
-    starts = [read_varint(whole, 1)[1] if whole else 0, *(stop for _, stop in spans.values())]
-    kept = [whole[a:b] for name, (a, b) in zip(spans, pairwise(starts)) if name in names]
-    return record(b"".join(kept))
+    regular_data, spans = parse_spans(data)
+    bounds = [read_varint(regular_data, 1)[1] if regular_data else 0, *(stop for _, stop in spans.values())]
+    entries = [regular_data[start:stop] for name, (start, stop) in zip(spans, pairwise(bounds)) if name in names]
+    return record(b"".join(entries))

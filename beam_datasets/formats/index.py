@@ -1,4 +1,4 @@
-"""The index of a shard: where each record begins, and the sort key of each, as arrays that can be mapped into memory.
+"""Index of a shard: the offset and the sort key of each record, as arrays that can be mapped into memory.
 
 A file of little-endian numbers, of 40 + 8 (n + 1) bytes, and 16 n more where the keys are present:
 
@@ -10,10 +10,10 @@ A file of little-endian numbers, of 40 + 8 (n + 1) bytes, and 16 n more where th
     crc       u32       CRC-32C of the offsets
     crc       u32       CRC-32C of the keys
     crc       u32       CRC-32C of the 36 bytes before
-    offsets   u64       n + 1: where each record begins in the shard, and where the last one ends
+    offsets   u64       n + 1 offsets in bytes: the start of each record in the shard, and the end of the last one
     keys      16 bytes  n sort keys, ascending unless bit 2 is set (see `metadata.keys`)
 
-Where stretches of several splits were put one behind the other, keys ascend in each stretch only; bit 2 says so.
+Bit 2 is set if the shard contains stretches of several splits one after the other: keys ascend only in each stretch.
 A change of this layout, or a flag that an older reader must not ignore, raises the version.
 """
 
@@ -38,50 +38,50 @@ _MAGIC = b"BDINDEX"
 _VERSION = 1
 _HEADER = struct.Struct("<7sBQQIIII")
 _HAS_KEYS, _ORDERED, _UNSORTED = 1, 2, 4
-_KNOWN_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
+_VALID_FLAGS = (0, *(_HAS_KEYS | more for more in (0, _ORDERED, _UNSORTED, _ORDERED | _UNSORTED)))
 _OFFSET = np.dtype("<u8")
-_REBUILD = "The index is damaged; delete it to have the shard scanned instead, or restore it"
+_REPAIR_ADVICE = "The index is damaged; delete it to have the shard scanned instead, or restore it"
 
 
 class Index:
-    """Where the records of a shard begin, and their sort keys. Does not change.
+    """Offsets and sort keys of the records of a shard. Immutable.
 
     >>> index = Index([0, 20, 50], [bytes(15) + b"a", bytes(15) + b"b"])
     >>> len(index), index.find(bytes(15) + b"b"), index.find(bytes(16))
     (2, 1, None)
     """
 
-    __slots__ = ("_keys", "_offsets", "_ordered", "_unchecked", "_unsorted")
+    __slots__ = ("_keys", "_offsets", "_ordered", "_pending_keys_check", "_unsorted")
 
     _offsets: NDArray[np.uint64]
     _keys: NDArray[np.uint8] | None
     _ordered: bool
     _unsorted: bool
-    _unchecked: tuple[int, str] | None
-    """Of keys that are not checked yet: their CRC, and the file."""
+    _pending_keys_check: tuple[int, str] | None
+    """(CRC of the keys in the file, path of the file) if the keys have not been checked yet; None otherwise."""
 
     def __init__(
         self, offsets: ArrayLike, keys: ArrayLike | None = None, *, ordered: bool = False, unsorted: bool = False
     ) -> None:
-        """Checks the arrays, and keeps them without a copy where their types fit.
+        """Checks the arrays, and keeps them without a copy if they have the right types.
 
         Args:
-            offsets: n + 1 integers: where each record begins in the shard, and where the last one ends, in bytes.
-            keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for none.
+            offsets: n + 1 integers in bytes: the start of each record in the shard, and the end of the last one.
+            keys: n sort keys, strictly ascending: uint8 of shape (n, 16), or a sequence of `bytes`; None for no keys.
             ordered: whether the keys are ordered integers (`metadata.keys.ordered_key`), not hashes.
             unsorted: whether the keys may be in any order. If they ascend, it has no effect.
 
         Raises:
-            ValueError: the arrays do not fit these words.
+            ValueError: the arrays are invalid.
         """
-        self._offsets = _as_offsets(offsets)
-        self._keys = None if keys is None else _as_keys(keys)
+        self._offsets = _to_offsets(offsets)
+        self._keys = None if keys is None else _to_keys(keys)
         self._ordered = ordered
-        self._unchecked = None
-        problem = _offsets_problem(self._offsets)
-        self._unsorted = unsorted and self._keys is not None and _descent(self._keys) is not None
+        self._pending_keys_check = None
+        problem = _find_offsets_problem(self._offsets)
+        self._unsorted = unsorted and self._keys is not None and _find_descent(self._keys) is not None
         if not problem and self._keys is not None:
-            problem = _keys_problem(self._keys, len(self), self._unsorted)
+            problem = _find_keys_problem(self._keys, len(self), self._unsorted)
         if not problem and ordered and keys is None:
             problem = "ordered=True needs keys that are integers, got no keys"
         if problem:
@@ -89,7 +89,7 @@ class Index:
 
     @property
     def offsets(self) -> NDArray[np.uint64]:
-        """Where each record begins in the shard, and where the last one ends, in bytes; shape (n + 1,)."""
+        """The start of each record in the shard, and the end of the last one, in bytes; shape (n + 1,)."""
         return self._offsets
 
     @property
@@ -99,18 +99,18 @@ class Index:
 
     @property
     def keys(self) -> NDArray[np.uint8] | None:
-        """The sort keys, shape (n, 16), strictly ascending but where `unsorted`; None where they are not present.
+        """The sort keys, of shape (n, 16), strictly ascending unless `unsorted`; None if they are not present.
 
         Raises:
-            MetadataError: the keys in the file are damaged; this is checked at their first use.
+            MetadataError: the keys in the file are damaged. The keys are checked at their first use.
         """
-        if self._unchecked is not None and self._keys is not None:
-            crc, path = self._unchecked
+        if self._pending_keys_check is not None and self._keys is not None:
+            crc, path = self._pending_keys_check
             if (got := crc32c(self._keys.data)) != crc:
-                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-            if problem := _keys_problem(self._keys, len(self), self._unsorted):
-                raise MetadataError(f"{path}: {problem}. {_REBUILD}")
-            self._unchecked = None
+                raise MetadataError(f"{path}: CRC of the keys is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+            if problem := _find_keys_problem(self._keys, len(self), self._unsorted):
+                raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
+            self._pending_keys_check = None
         return self._keys
 
     @property
@@ -125,13 +125,13 @@ class Index:
 
     @property
     def descents(self) -> NDArray[np.int64]:
-        """The records whose key is not less than that of the next one: where it is `unsorted`, and why.
+        """Indices of the records whose key is not less than the key of the next record; empty unless `unsorted`.
 
         Raises:
             MetadataError: the keys in the file are damaged.
         """
         keys = self.keys
-        return np.flatnonzero(_falls(keys)) if self._unsorted and keys is not None else np.empty(0, np.int64)
+        return np.flatnonzero(_mark_descents(keys)) if self._unsorted and keys is not None else np.empty(0, np.int64)
 
     @property
     def shard_size(self) -> int:
@@ -143,12 +143,13 @@ class Index:
         return len(self._offsets) - 1
 
     def find(self, sort_key: bytes, start: int = 0, stop: int | None = None) -> int | None:
-        """Returns the number in the shard of the record that has this sort key; None where there is none.
+        """Returns the index in the shard of the record with a sort key; None if no record in [start, stop) has it.
 
         Args:
-            sort_key: 16 bytes.
-            start: the first record to look at.
-            stop: the record to look before; None for the end. Between the two the keys must ascend.
+            sort_key: the sort key, 16 bytes.
+            start: the index of the first record of the searched range.
+            stop: the index after the last record of the searched range; None for the end of the shard. The keys must
+                ascend in this range.
 
         Raises:
             MetadataError: the keys are not present or damaged.
@@ -166,7 +167,7 @@ class Index:
         return record if record < stop and keys[record].tobytes() == sort_key else None
 
     def to_bytes(self) -> bytes:
-        """Returns the index file."""
+        """Returns the content of the index file."""
         keys = self.keys
         flags = _HAS_KEYS * (keys is not None) | _ORDERED * self._ordered | _UNSORTED * self._unsorted
         key_bytes = b"" if keys is None else keys.data
@@ -176,28 +177,29 @@ class Index:
 
     @classmethod
     def from_bytes(cls, buffer: Buffer, *, path: str) -> Index:
-        """Returns the index that a buffer holds; its arrays are views of the buffer.
+        """Returns the index in a buffer; its arrays are views of the buffer.
 
-        Everything is checked here but the keys, which are at their first use: to read examples needs the offsets only.
+        The keys are checked at their first use, and everything else is checked here, as reading examples needs only the
+        offsets.
 
         Args:
-            buffer: the whole file, for instance mapped into memory.
+            buffer: the content of the file, for instance mapped into memory.
             path: the file, for errors.
 
         Raises:
             MetadataError: the index is damaged, or of a format that this version cannot read.
         """
         view = memoryview(buffer).cast("B")
-        n, flags, keys_crc = _checked(view, path)
+        n, flags, keys_crc = _check_all_but_keys(view, path)
         index = cls.__new__(cls)
         index._offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
         index._ordered = bool(flags & _ORDERED)
         index._unsorted = bool(flags & _UNSORTED)
-        index._keys = index._unchecked = None
+        index._keys = index._pending_keys_check = None
         if flags & _HAS_KEYS:
             keys = np.frombuffer(view, np.uint8, KEY_SIZE * n, _HEADER.size + 8 * (n + 1))
             index._keys = keys.reshape(n, KEY_SIZE)
-            index._unchecked = keys_crc, path
+            index._pending_keys_check = keys_crc, path
         return index
 
     def __repr__(self) -> str:
@@ -205,23 +207,39 @@ class Index:
         return f"Index({len(self)} records, {self.shard_size} bytes, {keys})"
 
 
-def _checked(view: memoryview, path: str) -> tuple[int, int, int]:
-    """Returns the number of records, the flags, and the CRC of the keys; all but the keys was checked."""
-    n, size, flags, offsets_crc, keys_crc = _header(view, path)
+def _check_all_but_keys(view: memoryview, path: str) -> tuple[int, int, int]:
+    """Checks an index file except for its keys, and returns (number of records, flags, CRC of the keys).
+
+    Args:
+        view: the content of the file.
+        path: the file, for errors.
+
+    Raises:
+        MetadataError: the index is damaged, or of a format that this version cannot read.
+    """
+    n, size, flags, offsets_crc, keys_crc = _read_header(view, path)
     offsets = np.frombuffer(view, _OFFSET, n + 1, _HEADER.size)
     if (got := crc32c(offsets.data)) != offsets_crc:
-        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REBUILD}")
-    if problem := _offsets_problem(offsets):
-        raise MetadataError(f"{path}: {problem}. {_REBUILD}")
+        raise MetadataError(f"{path}: CRC of the offsets is {got:#010x}, stored {offsets_crc:#010x}. {_REPAIR_ADVICE}")
+    if problem := _find_offsets_problem(offsets):
+        raise MetadataError(f"{path}: {problem}. {_REPAIR_ADVICE}")
     if (end := int(offsets[-1])) != size:
-        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REBUILD}")
+        raise MetadataError(f"{path}: the last offset is {end}, but the shard's size is {size}. {_REPAIR_ADVICE}")
     return n, flags, keys_crc
 
 
-def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
-    """Returns the number of records, the shard's size, the flags, and the CRCs of the offsets and of the keys."""
+def _read_header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
+    """Checks the header of an index file, and returns its fields.
+
+    The fields are (number of records, size of the shard in bytes, flags, CRC of the offsets, CRC of the keys).
+
+    Raises:
+        MetadataError: the header is damaged, or of a format that this version cannot read.
+    """
     if len(view) < _HEADER.size:
-        raise MetadataError(f"{path} has {len(view)} bytes, but the header of an index has {_HEADER.size}. {_REBUILD}")
+        raise MetadataError(
+            f"{path} has {len(view)} bytes, but the header of an index has {_HEADER.size}. {_REPAIR_ADVICE}"
+        )
     magic, version, n, size, flags, offsets_crc, keys_crc, crc = _HEADER.unpack_from(view)
     if magic != _MAGIC:
         raise MetadataError(f"{path} is not an index: it begins with {bytes(view[:8])!r}, not {_MAGIC!r}")
@@ -231,20 +249,22 @@ def _header(view: memoryview, path: str) -> tuple[int, int, int, int, int]:
             "Upgrade beam_datasets, or delete the index to have the shard scanned instead"
         )
     if (got := crc32c(view[:36])) != crc:
-        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REBUILD}")
-    if flags not in _KNOWN_FLAGS:
-        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_KNOWN_FLAGS} are known. {_REBUILD}")
+        raise MetadataError(f"{path}: CRC of the header is {got:#010x}, stored {crc:#010x}. {_REPAIR_ADVICE}")
+    if flags not in _VALID_FLAGS:
+        raise MetadataError(f"{path}: the flags are {flags:#x}, but {_VALID_FLAGS} are known. {_REPAIR_ADVICE}")
     expected = _HEADER.size + 8 * (n + 1) + (KEY_SIZE * n if flags & _HAS_KEYS else 0)
     if len(view) != expected:
-        raise MetadataError(f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REBUILD}")
+        raise MetadataError(
+            f"{path} has {len(view)} bytes, but an index of {n} records has {expected}. {_REPAIR_ADVICE}"
+        )
     return n, size, flags, offsets_crc, keys_crc
 
 
-def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
+def _to_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
     """Returns the offsets as little-endian uint64, without a copy if they have that type.
 
     Raises:
-        ValueError: they are not a non-empty array of integers of one dimension, or one is negative.
+        ValueError: the argument is not a non-empty array of integers of one dimension, or an offset is negative.
     """
     array: NDArray[Any] = np.asarray(offsets)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -254,39 +274,52 @@ def _as_offsets(offsets: ArrayLike) -> NDArray[np.uint64]:
     return np.ascontiguousarray(array, "<u8")
 
 
-def _as_keys(keys: ArrayLike) -> NDArray[np.uint8]:
-    """Returns the keys as uint8 of shape (n, 16)."""
+def _to_keys(keys: ArrayLike) -> NDArray[np.uint8]:
+    """Returns the keys, an array or a sequence of bytes, as an array of uint8 of shape (n, 16).
+
+    Raises:
+        ValueError: a key has another size, or the array has another shape or dtype.
+    """
     if isinstance(keys, np.ndarray):
         array: NDArray[Any] = keys
     else:
-        joined: list[bytes] = list(keys)  # type: ignore[arg-type]
-        if wrong := [key for key in joined if len(key) != KEY_SIZE]:
-            raise ValueError(f"a sort key has {KEY_SIZE} bytes; got {len(wrong[0])}: {wrong[0]!r}")
-        array = np.frombuffer(b"".join(joined), np.uint8).reshape(-1, KEY_SIZE)
+        key_list: list[bytes] = list(keys)  # type: ignore[arg-type]
+        if invalid_keys := [key for key in key_list if len(key) != KEY_SIZE]:
+            raise ValueError(f"a sort key has {KEY_SIZE} bytes; got {len(invalid_keys[0])}: {invalid_keys[0]!r}")
+        array = np.frombuffer(b"".join(key_list), np.uint8).reshape(-1, KEY_SIZE)
     if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != KEY_SIZE:
         raise ValueError(f"keys are uint8 of shape (n, {KEY_SIZE}); got {array.dtype} of shape {array.shape}")
     return np.ascontiguousarray(array)
 
 
-def _offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
-    """Returns why the offsets are invalid; None if they start at 0 and each record has room for its framing."""
+def _find_offsets_problem(offsets: NDArray[np.uint64]) -> str | None:
+    """Returns the problem of invalid offsets, as a clause; None if they are valid.
+
+    Valid offsets start at 0 and ascend by at least the size of the framing of a record.
+    """
     if offsets[0] != 0:
         return f"the first record begins at byte {offsets[0]}, but must at 0"
     # Compared, not subtracted: a difference of unsigned numbers does not go below 0.
-    wrong = (offsets[1:] < offsets[:-1]) | (offsets[1:] - offsets[:-1] < OVERHEAD)
-    if not wrong.any():
+    is_too_short = (offsets[1:] < offsets[:-1]) | (offsets[1:] - offsets[:-1] < OVERHEAD)
+    if not is_too_short.any():
         return None
-    i = int(wrong.argmax())
+    i = int(is_too_short.argmax())
     return (
         f"record {i} is from byte {offsets[i]} to {offsets[i + 1]}, but a framed record has at least {OVERHEAD} bytes"
     )
 
 
-def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
-    """Returns why the keys are invalid; None if there are `n`, which ascend exactly if `unsorted` is False."""
+def _find_keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None:
+    """Returns the problem of invalid keys, as a clause; None if they are valid.
+
+    Args:
+        keys: the sort keys, of shape (number of keys, 16).
+        n: the number of records, which must be the number of keys.
+        unsorted: whether the keys must not ascend; otherwise they must ascend strictly.
+    """
     if len(keys) != n:
         return f"there are {n} records but {len(keys)} keys"
-    i = _descent(keys)
+    i = _find_descent(keys)
     if unsorted == (i is not None):
         return None
     if i is None:
@@ -297,15 +330,15 @@ def _keys_problem(keys: NDArray[np.uint8], n: int, unsorted: bool) -> str | None
     )
 
 
-def _descent(keys: NDArray[np.uint8]) -> int | None:
-    """Returns the first key that is not less than the next one; None where they ascend, and differ."""
-    wrong = _falls(keys)
-    return int(wrong.argmax()) if wrong.any() else None
+def _find_descent(keys: NDArray[np.uint8]) -> int | None:
+    """Returns the index of the first key that is not less than the next one; None if the keys ascend strictly."""
+    descents = _mark_descents(keys)
+    return int(descents.argmax()) if descents.any() else None
 
 
-def _falls(keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Returns for each key but the last whether it is not less than the next one."""
+def _mark_descents(keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Returns whether each key is not less than the next one, as bools of shape (n - 1,) for keys of shape (n, 16)."""
     halves = keys.view(">u8")
     high, low = halves[:, 0], halves[:, 1]
-    falls: NDArray[np.bool_] = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
-    return falls
+    descents: NDArray[np.bool_] = (high[1:] < high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] <= low[:-1]))
+    return descents

@@ -1,7 +1,8 @@
-"""Records between reading and decoding: checked, and not copied until bytes are asked for.
+"""Blocks of checked records between reading and decoding, and the chunks of files that they are taken from.
 
-With the native module a block holds where its records lie in the buffers that they were read into, and decoders look at
-them there. Without it, it is a list of bytes. Either is a sequence of bytes, with slices and `+=` that are such blocks.
+With the native module, a block contains references to its records in the buffers into which they were read, and
+decoders read them there without a copy. Without it, a block is a list of bytes. Both are sequences of bytes. Slices and
+`+=` give blocks too.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class PlainRecordBlock(list[bytes]):
-    """Records of chunks.
+    """A list of records that are taken from chunks.
 
     Attributes:
-        num_bytes: of all records that were taken.
+        num_bytes: the size in bytes of all records that were taken.
     """
 
     num_bytes = 0
@@ -32,22 +33,23 @@ class PlainRecordBlock(list[bytes]):
     def take(
         self, chunks: dict[int, Any], runs: Ints, firsts: Ints, counts: Ints, at: int, stop: int, most: int, limit: int
     ) -> int:
-        """Adds records, checked, of the visits [at, stop), each to a run; returns the visit where it ended.
+        """Takes checked records of the visits [at, stop) from chunks, and returns the visit at which it ended.
 
-        It ends where the block is full, or at a visit whose next record no chunk has, or is damaged. What is left of
-        that visit is then in `firsts` and `counts`. A chunk whose last record was taken is dropped, and one that
-        has other records than the next; where it can be followed by others of its run (`core.run`), the next is
-        read when it is wanted.
+        A visit reads a number of consecutive records of one run, which is a range of records of a file. The method ends
+        when the block is full, or at a visit whose next record is damaged or in no chunk. `firsts` and `counts` then
+        contain the remaining records of this visit. A chunk is removed from `chunks` when its last record was taken, or
+        when it does not contain the next record. A chunk that can be followed by others of its run (`core.run`) reads
+        the next one on demand.
 
         Args:
-            chunks: by run, what `chunk` returned.
-            runs: of each visit.
-            firsts: the first record of each visit; changed.
-            counts: how many records each visit takes; changed.
-            at: the first visit.
-            stop: the one to end before.
-            most: how many records the block may have.
-            limit: how many bytes they may have together, but for the last.
+            chunks: the current chunk of each run, by the number of the run; see `chunk`. Changed.
+            runs: the number of the run of each visit.
+            firsts: the first record of each visit, by its number in the file. Changed.
+            counts: the number of records of each visit. Changed.
+            at: the index of the first visit.
+            stop: the index after the last visit.
+            most: the greatest number of records in the block.
+            limit: the block is full when its records have this size in bytes, or more.
         """
         while at < stop and len(self) < most and self.num_bytes < limit:
             run, first, num_taken = int(runs[at]), int(firsts[at]), 0
@@ -65,7 +67,15 @@ class PlainRecordBlock(list[bytes]):
         return at
 
     def _take_run(self, chunk: PlainChunk, first: int, count: int, most: int, limit: int) -> int:
-        """Adds the first records of a run that a chunk has, and returns how many."""
+        """Takes consecutive records of one chunk, and returns their number.
+
+        Args:
+            chunk: the chunk, which contains record `first`.
+            first: the first record, by its number in the file.
+            count: the greatest number of records to take.
+            most: the greatest number of records in the block.
+            limit: the block is full when its records have this size in bytes, or more.
+        """
         offsets, index = chunk.offsets, first - chunk.first
         fitting = int(offsets.searchsorted(offsets[index] + (limit - self.num_bytes), "right")) - 1
         end = max(min(fitting, index + count, index + most - len(self)), index + 1)
@@ -77,12 +87,12 @@ class PlainRecordBlock(list[bytes]):
 
 @dataclass(frozen=True, eq=False)
 class PlainChunk:
-    """Framed records, one after another.
+    """A chunk of a file: framed records, one after another.
 
     Attributes:
-        buffer: the bytes that contain them.
-        offsets: n + 1 ascending int64: where each record begins in the buffer, in bytes, and where the last one ends.
-        first: the number of the first of them.
+        buffer: the bytes that contain the records.
+        offsets: n + 1 ascending int64 in bytes: the start of each record in the buffer, and the end of the last one.
+        first: the number in the file of the first record.
     """
 
     buffer: memoryview
@@ -91,17 +101,17 @@ class PlainChunk:
 
     @property
     def stop(self) -> int:
-        """The number of the record after the last of them."""
+        """The number in the file of the record after the last one of the chunk."""
         return self.first + len(self.offsets) - 1
 
     def has(self, record: int) -> bool:
-        """Returns whether a record is among them; those that were left out have no bytes."""
+        """Returns whether the chunk contains a record, by its number in the file; records left out have no bytes."""
         index = record - self.first
         return 0 <= index < len(self.offsets) - 1 and bool(self.offsets[index] != self.offsets[index + 1])
 
 
 chunk: Callable[[memoryview, Ints, int], Any] = PlainChunk if core is None else core.chunk
-"""What records are taken from; see `PlainChunk`."""
+"""Constructor of a chunk, from a buffer, offsets and the number of the first record; see `PlainChunk`."""
 
 if TYPE_CHECKING:
     RecordBlock = PlainRecordBlock

@@ -1,11 +1,11 @@
-"""The TFRecord framing: records as length, CRC of the length, data, CRC of the data; one after another, nothing else.
+"""TFRecord files: records framed as length, CRC of the length, data, CRC of the data, one after another.
 
 A record is a little-endian u64 length, u32 masked CRC-32C of these 8 bytes, the data, u32 masked CRC-32C of the data;
 the mask is a rotation by 15 bits and an addition (TensorFlow: `core/lib/io/record_writer.h`, `core/lib/hash/crc32c.h`).
 An empty file has no records; files concatenate.
 
-The native module does the work where it was built; else `plain_offsets` and `plain_records`, its oracles in tests. They
-return the good records before the first bad one, and what is wrong with that one is said here.
+The native module scans and unframes records. Without it, `plain_offsets` and `plain_records` do; they are also its
+oracles in tests. Both return the good records before the first bad one, whose error this module raises.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MASK_DELTA = 0xA282EAD8
 PIECE_BYTES = 16 << 20  # of a stream, or of a large record, that are read at once
 LARGE_BYTES = 64 << 20  # of a record
 _DAMAGED = "The file is damaged; rebuild or restore it"
-_CUT = "The file is cut off; rebuild or restore it"
+_TRUNCATED = "The file is cut off; rebuild or restore it"
 
 
 class Readable(Protocol):
-    """What `scan_file` reads from; a `storage.Reader` is one."""
+    """A file that `scan_file` can read, such as a `storage.Reader`."""
 
     @property
     def size(self) -> int:
@@ -51,9 +51,9 @@ class Chunk(NamedTuple):
     """Complete, adjacent records of a file.
 
     Attributes:
-        first_record: number in the file of the chunk's first record.
-        start: where the chunk begins in the file, in bytes.
-        offsets: where the records begin, relative to `buffer`, and where the last one ends; shape (n + 1,).
+        first_record: the number in the file of the chunk's first record.
+        start: the offset of the chunk in the file, in bytes.
+        offsets: the start of each record in `buffer`, and the end of the last one, in bytes; shape (n + 1,).
         buffer: the framed records; `offsets[-1]` bytes.
     """
 
@@ -63,16 +63,17 @@ class Chunk(NamedTuple):
     buffer: memoryview
 
     def records(self) -> list[bytes]:
-        """Returns the data of each record; `scan_file` has checked them."""
+        """Returns the data of each record, without a check, as `scan_file` has checked them."""
         return good_records(self.buffer, self.offsets, False)
 
 
 def masked_crc32c(data: Any) -> int:
-    """Returns the masked CRC-32C that a TFRecord contains."""
-    return _masked(crc32c(data))
+    """Returns the masked CRC-32C of data, as a TFRecord contains it."""
+    return _mask_crc(crc32c(data))
 
 
-def _masked(crc: int) -> int:
+def _mask_crc(crc: int) -> int:
+    """Returns the masked form of a CRC-32C: rotated right by 15 bits, plus a constant, modulo 2**32."""
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -87,30 +88,30 @@ def frame(record: Any) -> bytes:
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """Returns `[frame(record) for record in records]`."""
+    """Returns each record with its header and footer, in order."""
     return list(map(frame, records))
 
 
 def scan(buffer: Buffer, *, path: str, offset: int = 0, first_record: int = 0) -> NDArray[np.int64]:
-    """Returns where the records of a buffer begin, and where the last one ends.
+    """Returns the offsets of the records in a buffer, after checking the records.
 
     Args:
-        buffer: whole framed records, up to the end of a file.
+        buffer: complete framed records, up to the end of a file.
         path: the file, for errors.
-        offset: where the buffer begins in the file, in bytes.
-        first_record: number in the file of the buffer's first record.
+        offset: the offset of the buffer in the file, in bytes.
+        first_record: the number in the file of the buffer's first record.
 
     Returns:
-        n + 1 offsets in bytes, relative to the buffer, the first 0 and the last the buffer's size.
+        n + 1 offsets in bytes, relative to the buffer: the start of each record, and the end of the last one.
 
     Raises:
         CorruptRecordError: a CRC differs, or the buffer ends within a record; the first such record is named.
     """
-    view = _as_bytes(buffer)
+    view = _to_byte_view(buffer)
     offsets = good_offsets(view, True)
     end = int(offsets[-1])
     if end < len(view):
-        _raise_bad(view, end, None, path, offset, first_record + len(offsets) - 1)
+        _raise_corrupt_record(view, end, None, path, offset, first_record + len(offsets) - 1)
     return offsets
 
 
@@ -123,49 +124,49 @@ def scan_file(
     chunk_size: int = 8 << 20,
     check: bool = True,
 ) -> Iterator[Chunk]:
-    """Yields the records of a file from byte `start` to its end, a bounded number of bytes at a time.
+    """Yields the records of a file from byte `start` to its end, in chunks of a bounded size.
 
-    A chunk is of about `chunk_size` bytes, or of one record where that is larger. The bytes of a record that a read
-    cuts are read again with the next chunk: less work than joining the pieces, which copies the whole chunk. A record
-    of more than `LARGE_BYTES` is checked piece by piece before: a damaged one is never in memory as a whole.
+    A chunk has about `chunk_size` bytes, or contains one larger record. If a read ends within a record, the bytes of
+    this record are read again with the next chunk, which is faster than joining the pieces. A record of more than
+    `LARGE_BYTES` is first checked piece by piece, so that a damaged one is never in memory completely.
 
     Args:
         reader: the open file.
-        path: its name, for errors.
-        start: where a record begins, in bytes.
-        first_record: number of this record in the file.
-        chunk_size: bytes to read at a time.
-        check: whether to check the CRC of each record's data; that of its length is always checked.
+        path: the file, for errors.
+        start: the offset of a record in the file, in bytes.
+        first_record: the number of this record in the file.
+        chunk_size: the number of bytes to read at a time.
+        check: whether to check the CRC of each record's data; the CRC of its length is always checked.
 
     Raises:
         CorruptRecordError: a CRC differs, or the file ends within a record. All records before it are yielded first.
     """
     size = reader.size
-    want = chunk_size
+    read_size = chunk_size
     while start < size:
-        view = _as_bytes(reader.read(start, min(start + want, size)))
+        view = _to_byte_view(reader.read(start, min(start + read_size, size)))
         offsets = good_offsets(view, check)
         n, end = len(offsets) - 1, int(offsets[-1])
         if n:
             yield Chunk(first_record, start, offsets, view[:end])
         first_record, start = first_record + n, start + end
         if start < size:
-            need, problem = next_size(view[end:], size - start)
-            if check and not problem and need > LARGE_BYTES:
-                problem = _large_problem(reader, start, need)
+            record_size, problem = next_size(view[end:], size - start)
+            if check and not problem and record_size > LARGE_BYTES:
+                problem = _find_large_record_problem(reader, start, record_size)
             if problem:
                 raise CorruptRecordError(problem, path=path, offset=start, record=first_record)
-            want = max(chunk_size, need)
+            read_size = max(chunk_size, record_size)
 
 
 def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yields each record of a stream, such as a compressed file, and where it ends in the stream, in bytes.
+    """Yields (offset of the record's end in bytes, data) of each record of a stream, such as a compressed file.
 
     Args:
-        stream: at the start of a record.
-        path: its name, for errors.
-        offset: where that is, in bytes.
-        first_record: number of this record in the file.
+        stream: a stream, positioned at the start of a record.
+        path: the file, for errors.
+        offset: the offset of this record in the stream, in bytes.
+        first_record: the number of this record in the file.
 
     Raises:
         CorruptRecordError: a CRC differs, or the stream ends within a record. All records before it are yielded first.
@@ -174,7 +175,7 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
         # A damaged length may be any number: only one of the right CRC is read.
         size, problem = next_size(memoryview(header), sys.maxsize if len(header) == HEADER.size else len(header))
         if problem and not offset:
-            problem = not_tfrecord(header) or problem
+            problem = find_signature_problem(header) or problem
         if problem:
             raise CorruptRecordError(problem, path=path, offset=offset, record=first_record)
         framed = header + read_up_to(stream, size - HEADER.size)
@@ -183,8 +184,12 @@ def scan_stream(stream: BinaryIO, path: str, *, offset: int = 0, first_record: i
         yield offset, data
 
 
-def not_tfrecord(head: Buffer) -> str:
-    """Returns what is wrong with the first bytes of a file that is no TFRecord file; '' if it may be one."""
+def find_signature_problem(head: Buffer) -> str:
+    """Returns the problem of a file that is not a TFRecord file, as a clause; '' if it may be one.
+
+    Args:
+        head: the first bytes of the file, 12 or more if it has as many.
+    """
     view = memoryview(head)[: HEADER.size]
     if len(view) == HEADER.size and masked_crc32c(view[:8]) == U32.unpack(view[8:])[0]:
         return ""
@@ -193,7 +198,7 @@ def not_tfrecord(head: Buffer) -> str:
 
 
 def read_up_to(stream: BinaryIO, size: int) -> bytes:
-    """Returns so many bytes of a stream, or fewer at its end; takes no memory for more than there are."""
+    """Returns the next `size` bytes of a stream, or fewer at its end; allocates no more memory than it reads."""
     parts = []
     while size > 0 and (part := stream.read(min(size, PIECE_BYTES))):
         parts.append(part)
@@ -209,28 +214,29 @@ def unframe(
     offset: int = 0,
     first_record: int = 0,
 ) -> list[bytes]:
-    """Returns the data of records whose places are known.
+    """Returns the data of records at given offsets, after checking the records.
 
     Args:
         buffer: framed records, one after another.
-        offsets: n + 1 ascending offsets into the buffer, in bytes: where each record begins, and where the last ends.
+        offsets: n + 1 ascending offsets in the buffer, in bytes: the start of each record, and the end of the last one.
         path: the file, for errors.
-        offset: where the buffer begins in the file, in bytes.
-        first_record: number in the file of the record at `offsets[0]`.
+        offset: the offset of the buffer in the file, in bytes.
+        first_record: the number in the file of the record at `offsets[0]`.
 
     Raises:
         CorruptRecordError: a CRC differs, or a length does not agree with the offsets; the first such record is named.
     """
-    view = _as_bytes(buffer)
+    view = _to_byte_view(buffer)
     records = good_records(view, offsets, True)
-    bad = len(records)
-    if bad < len(offsets) - 1:
-        _raise_bad(view, int(offsets[bad]), int(offsets[bad + 1]), path, offset, first_record + bad)
+    num_good = len(records)
+    if num_good < len(offsets) - 1:
+        start, stop = int(offsets[num_good]), int(offsets[num_good + 1])
+        _raise_corrupt_record(view, start, stop, path, offset, first_record + num_good)
     return records
 
 
 def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
-    """Returns where the good records before the first bad or cut one begin; see `plain_offsets`."""
+    """Returns the offsets of the good records before the first bad or truncated one; see `plain_offsets`."""
     if core is None:
         return plain_offsets(view, check)
     return np.frombuffer(core.scan(view, check), np.int64)
@@ -245,11 +251,13 @@ def good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check:
 
 
 def plain_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
-    """Returns where the good records before the first bad or cut one begin, and where the last of them ends.
+    """Returns the offsets in bytes of the good records before the first bad or truncated one, and the last one's end.
+
+    For n good records, the result has shape (n + 1,), and begins with 0.
 
     Args:
         view: framed records, one after another.
-        check: whether to check the CRC of each record's data; that of its length is always checked.
+        check: whether to check the CRC of each record's data; the CRC of its length is always checked.
     """
     offsets = [0]
     while offsets[-1] + OVERHEAD <= len(view):
@@ -269,8 +277,8 @@ def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check
 
     Args:
         view: framed records, one after another.
-        offsets: where each begins, and where the last one ends; a record that is not inside the view is bad.
-        check: whether to check the CRCs; that the lengths agree with the offsets is always checked.
+        offsets: the start of each record, and the end of the last one, in bytes; a record outside the view is bad.
+        check: whether to check the CRCs; the lengths are always checked against the offsets.
     """
     records: list[bytes] = []
     for start, stop in itertools.pairwise(np.asarray(offsets).tolist()):
@@ -286,74 +294,107 @@ def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check
 
 
 def _has_good_data(view: memoryview, start: int, stop: int) -> bool:
-    """Returns whether the CRC of the data of the record in bytes [start, stop) is the one that follows them."""
+    """Returns whether the data of the framed record in bytes [start, stop) have the CRC that follows them."""
     return bool(masked_crc32c(view[start + HEADER.size : stop - 4]) == U32.unpack_from(view, stop - 4)[0])
 
 
-def _raise_bad(buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int) -> NoReturn:
-    """Raises the error of the bad record in bytes [start, stop) of the buffer, or from `start` on where None."""
+def _raise_corrupt_record(
+    buffer: memoryview, start: int, stop: int | None, path: str, offset: int, record: int
+) -> NoReturn:
+    """Raises the CorruptRecordError of a bad record.
+
+    Args:
+        buffer: framed records.
+        start: the offset of the record in the buffer, in bytes.
+        stop: the offset of its end; None if it is not known.
+        path: the file.
+        offset: the offset of the buffer in the file, in bytes.
+        record: the number of the record in the file.
+    """
     view, space = buffer[max(start, 0) :], None
     if stop is not None:
         view, space = buffer[max(start, 0) : max(stop, 0)], stop - start
-    problem = _header_problem(view, len(view), space) or _data_problem(view)
+    problem = _find_header_problem(view, len(view), space) or _find_data_problem(view)
     problem = problem or "the record was changed while it was read. Read it again"
     raise CorruptRecordError(problem, path=path, offset=offset + start, record=record)
 
 
-def _header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
-    """Returns what is wrong with the header that the view begins with, `left` bytes before the end of the file."""
+def _find_header_problem(view: memoryview, left: int, space: int | None = None) -> str | None:
+    """Returns the problem of a record's header, as a clause; None if the header is good.
+
+    Args:
+        view: bytes that begin with the header.
+        left: the number of bytes from the header to the end of the file.
+        space: the size of the framed record by the offsets, in bytes; None if it is not known.
+    """
     if len(view) < HEADER.size:
-        return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_CUT}"
+        return f"{len(view)} bytes are left, but a record's header has {HEADER.size}. {_TRUNCATED}"
     length, stored = HEADER.unpack_from(view)
     if (got := masked_crc32c(view[:8])) != stored:
         return f"length CRC is {got:#010x}, stored {stored:#010x}. {_DAMAGED}"
     if space is not None and length + OVERHEAD != space:
         return f"the record's length is {length} bytes, but by the offsets it is {space - OVERHEAD}. {_DAMAGED}"
     if length + OVERHEAD > left:
-        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_CUT}"
+        return f"the record has {length} bytes and 4 of CRC, but only {left - HEADER.size} are left. {_TRUNCATED}"
     if length > MAX_RECORD_BYTES:
         return f"the record has {length:,} bytes; no tf.train.Example has more than {MAX_RECORD_BYTES:,}. {_DAMAGED}"
     return None
 
 
-def _data_problem(view: memoryview) -> str | None:
-    """Returns what is wrong with the data of the record that the view begins with, whose header is good."""
+def _find_data_problem(view: memoryview) -> str | None:
+    """Returns the problem of a record's data, as a clause; None if the data are good.
+
+    Args:
+        view: bytes that begin with a complete framed record, whose header is good.
+    """
     stop = HEADER.size + LENGTH.unpack_from(view)[0]
-    return _crc_problem(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
+    return _compare_crc(masked_crc32c(view[HEADER.size : stop]), view[stop : stop + U32.size])
 
 
-def _crc_problem(got: int, stored: Buffer) -> str | None:
-    """Returns what is wrong with the checksum of data, given the stored one."""
+def _compare_crc(got: int, stored: Buffer) -> str | None:
+    """Returns the problem of data with a wrong CRC, as a clause; None if the CRC is right.
+
+    Args:
+        got: the masked CRC of the data.
+        stored: the 4 bytes of the stored masked CRC.
+    """
     (expected,) = U32.unpack(stored)
     return None if got == expected else f"data CRC is {got:#010x}, stored {expected:#010x}. {_DAMAGED}"
 
 
-def _large_problem(reader: Readable, start: int, size: int) -> str | None:
-    """Returns what is wrong with the data of the record of `size` framed bytes at byte `start`, read in pieces."""
+def _find_large_record_problem(reader: Readable, start: int, size: int) -> str | None:
+    """Returns the problem of the data of a large record, which is read in pieces, as a clause; None if they are good.
+
+    Args:
+        reader: the open file.
+        start: the offset of the record in the file, in bytes.
+        size: the size of the framed record, in bytes.
+    """
     crc, stop = 0, start + size - U32.size
     for offset in range(start + HEADER.size, stop, PIECE_BYTES):
         crc = crc32c(reader.read(offset, min(offset + PIECE_BYTES, stop)), crc)
-    return _crc_problem(_masked(crc), reader.read(stop, stop + U32.size))
+    return _compare_crc(_mask_crc(crc), reader.read(stop, stop + U32.size))
 
 
 def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
-    """Returns how many bytes to read for a record that is cut by the view's end, and what is wrong with it.
+    """Returns (number of bytes to read for a truncated record, its problem as a clause or None).
 
-    No more than the file has, so that a wrong length allocates nothing; 0 if the next record cannot be found.
+    The number is at most `left`, so that a wrong length allocates no memory; 0 if the header has a problem.
 
     Args:
-        view: the rest of what was read, which begins with the record; it has one.
-        left: how many bytes the file has from there on.
+        view: the remaining bytes of a read, which begin with the record.
+        left: the number of bytes from the start of the record to the end of the file.
     """
     if len(view) < min(HEADER.size, left):
         return HEADER.size, None
-    problem = _header_problem(view, left)
+    problem = _find_header_problem(view, left)
     if problem:
         return 0, problem
     size = LENGTH.unpack_from(view)[0] + OVERHEAD
-    return size, _data_problem(view) if size <= len(view) else None
+    return size, _find_data_problem(view) if size <= len(view) else None
 
 
-def _as_bytes(buffer: Buffer) -> memoryview:
+def _to_byte_view(buffer: Buffer) -> memoryview:
+    """Returns a one-dimensional memoryview of the bytes of a buffer, without a copy."""
     view = memoryview(buffer)
     return view if view.format == "B" and view.ndim == 1 else view.cast("B")

@@ -33,7 +33,7 @@ import numpy as np
 from beam_datasets import __version__, storage
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InvalidKeyError, ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
-from beam_datasets.features.sequence import below, innermost
+from beam_datasets.features.sequence import iter_nested_features, strip_sequences
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import runs
 from beam_datasets.generate.blocks import FileRange, SpilledBlocks, cuts, size_array
@@ -396,7 +396,7 @@ def fingerprint(builder: Any) -> dict[str, str]:
 
 def _classes_of_builder(builder: Any, features: Any) -> set[type]:
     """Returns the classes of a builder and of its features."""
-    connectors = [innermost(feature) for _, _, feature in below(features)]
+    connectors = [strip_sequences(feature) for _, _, feature in iter_nested_features(features)]
     return {type(builder), *(type(getattr(feature, "connector", feature)) for feature in connectors)}
 
 

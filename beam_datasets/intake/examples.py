@@ -23,10 +23,10 @@ from beam_datasets.formats.example import (
     IrregularRecord,
     Kind,
     Values,
-    message,
+    list_of_message,
+    parse_message,
     read_varint,
     scan,
-    values_of,
     varint,
 )
 from beam_datasets.intake.errors import foreign_errors
@@ -70,7 +70,7 @@ def open_records(path: str) -> io.BufferedReader:
     """
     stream = open_bytes(path)
     head = stream.peek(_HEAD_BYTES) if codec_of(path) is None else b""
-    codec = codec_of_content(head) if tfrecord.not_tfrecord(head) else None
+    codec = codec_of_content(head) if tfrecord.find_signature_problem(head) else None
     is_compressed = codec is not None and (codec is not ZLIB or _is_zlib(head))
     return decompressed(stream, codec, path) if codec is not None and is_compressed else stream
 
@@ -78,7 +78,7 @@ def open_records(path: str) -> io.BufferedReader:
 def _is_zlib(head: bytes) -> bool:
     """Returns whether `head` is the beginning of a zlib-compressed TFRecord file; two magic bytes are not enough."""
     try:
-        return not tfrecord.not_tfrecord(zlib.decompressobj().decompress(head, tfrecord.HEADER.size))
+        return not tfrecord.find_signature_problem(zlib.decompressobj().decompress(head, tfrecord.HEADER.size))
     except zlib.error:
         return False
 
@@ -181,7 +181,7 @@ def _next_block(view: memoryview, start: int, number: int, *, is_end: bool) -> _
         size, problem = tfrecord.next_size(view[stop:], len(view) - stop if is_end else sys.maxsize)
     file_offsets = (offsets + start).tolist()
     if problem and not size:
-        fatal_problem = (tfrecord.not_tfrecord(view) if start + stop == 0 else "") or problem
+        fatal_problem = (tfrecord.find_signature_problem(view) if start + stop == 0 else "") or problem
         return _Step(Block(number, file_offsets, records), start + stop, next_number, 0, fatal_problem)
     if problem:
         block = Block(number, file_offsets, records, problem)
@@ -217,10 +217,11 @@ def lists_of(record: bytes) -> dict[str, Values]:
     lists = _regular_lists(record)
     if lists is None:
         _check_fields(record)
-        features = message("Example", record).features.feature
+        features = parse_message("Example", record).features.feature
         kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
         return {
-            name: values_of(features[name], kind.removesuffix("_list")) if kind else [] for name, kind in kinds.items()
+            name: list_of_message(features[name], kind.removesuffix("_list")) if kind else []
+            for name, kind in kinds.items()
         }
     try:
         return {name.decode(): _read_values(record, *span) for name, span in lists.items()}
@@ -265,7 +266,7 @@ def _check_fields(record: bytes) -> None:
     Raises:
         ExampleError: it has a field that protobuf would ignore.
     """
-    message("Example", record)
+    parse_message("Example", record)
     names: set[bytes] = set()
     for number, wire, start, stop in _fields(record, 0, len(record)):
         if (number, wire) != (1, _LENGTH):
@@ -289,7 +290,7 @@ def _describe_message(record: bytes, number: int, start: int) -> str:
     """
     if number == 2:
         try:
-            lists = sorted(message("SequenceExample", record).feature_lists.feature_list)
+            lists = sorted(parse_message("SequenceExample", record).feature_lists.feature_list)
         except ExampleError:
             lists = []
         if lists:
@@ -441,7 +442,7 @@ def _read_values(data: bytes, kind: int, start: int, stop: int) -> Values:
     if kind == _INTS:
         if stop - start == 1 and data[start] < 128:
             return np.array([data[start]], np.int64)
-        numbers = message("Int64List", b"\x0a" + varint(stop - start) + data[start:stop]).value
+        numbers = parse_message("Int64List", b"\x0a" + varint(stop - start) + data[start:stop]).value
         return np.fromiter(numbers, np.int64, len(numbers))
     values = []
     while start < stop:

@@ -29,7 +29,7 @@ from beam_datasets.errors import (
 from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import Sequence as FeatureSequence
-from beam_datasets.features.sequence import difference
+from beam_datasets.features.sequence import find_difference
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.owners import IN_PROCESS
@@ -376,7 +376,7 @@ def _join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, un
         BeamDatasetsError: the features differ, and either `union_features` is False or no union exists.
     """
     for other in datasets[1:]:
-        if not (problem := difference(info.features, other.info.features)):
+        if not (problem := find_difference(info.features, other.info.features)):
             continue
         way = ", or let those that one of them lacks be missing: --union_features (union_features=True)"
         try:
@@ -820,14 +820,14 @@ def union(one: Any, other: Any, name: str = "") -> Any:
             for child in {**one, **other}
         }
         return FeaturesDict(joined, doc=one.doc)
-    if not difference(one, other):
+    if not find_difference(one, other):
         return one
     if isinstance(one, Tensor) and isinstance(other, Tensor) and (one.shape, one.dtype) == (other.shape, other.dtype):
         loose = [_optional(each, name) for each in (one, other)]
         kinds = [each for each in loose if type(each) is not Text] or loose
-        if not difference(kinds[0], kinds[-1]):
+        if not find_difference(kinds[0], kinds[-1]):
             return kinds[0]
-    raise BeamDatasetsError(f"{difference(one, other, name)}. No feature can store both.")
+    raise BeamDatasetsError(f"{find_difference(one, other, name)}. No feature can store both.")
 
 
 def _optional(feature: Any, name: str) -> Any:

@@ -16,7 +16,14 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
-from beam_datasets.features.sequence import below, difference, dotted, innermost, record_name, steps_by_name
+from beam_datasets.features.sequence import (
+    find_difference,
+    iter_nested_features,
+    join_steps,
+    record_name,
+    steps_by_name,
+    strip_sequences,
+)
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import check_payload, choose_spill_dir
 from beam_datasets.generate.in_process import BLOCK_SIZE, ThisProcess, write_blocks
@@ -285,7 +292,7 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
     spec: dict[str, Any] = {}
     for name in names:
         if name not in known:
-            there = ", ".join(dotted(steps) for _, steps, _ in below(tree)) or "none"
+            there = ", ".join(join_steps(steps) for _, steps, _ in iter_nested_features(tree)) or "none"
             raise BeamDatasetsError(f"{dataset} has no feature {name!r}; it has {there}.{did_you_mean(name, known)}")
         *parents, last = known[name]
         nested: Any = spec
@@ -302,8 +309,8 @@ def record_names(tree: Any) -> frozenset[bytes]:
     Raises:
         BeamDatasetsError: they are unknown, because the class of a feature is unknown.
     """
-    for name, _, feature in below(tree):
-        inner = innermost(feature)
+    for name, _, feature in iter_nested_features(tree):
+        inner = strip_sequences(feature)
         if isinstance(inner, UnknownFeature):
             raise BeamDatasetsError(
                 f"feature {name!r}, {inner!r}, cannot be copied without others, because its class alone knows what of "
@@ -320,7 +327,7 @@ def _check_alike(builders: Collection[ReadOnlyBuilder], trees: Collection[Any]) 
     """
     (first, tree), *others = zip(builders, trees)
     for builder, other in others:
-        if problem := difference(tree, other):
+        if problem := find_difference(tree, other):
             raise BeamDatasetsError(
                 f"{first.info.display_name} and {builder.info.display_name} cannot be put together: {problem}. "
                 "All sources need the same features; --features chooses those that all have."

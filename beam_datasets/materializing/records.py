@@ -368,7 +368,7 @@ class Transform:
             kept = list(kept) if keep is None else [i for i in kept if keep(first + i, data[i])]
             chosen = [data[i] for i in kept]
             if self.names is not None:
-                chosen = [example.keep(record, self.names) for record in chosen]
+                chosen = [example.filter_entries(record, self.names) for record in chosen]
             places = first + np.array(kept, np.intp)
             _check_sizes(whole, records, places, list(map(len, chosen)))  # the collector would leave out large ones
             yield places, chosen

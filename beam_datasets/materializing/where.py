@@ -28,7 +28,7 @@ from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.features.sequence import below
+from beam_datasets.features.sequence import iter_nested_features
 from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]
@@ -263,7 +263,7 @@ def _parameters(node: Any) -> Iterator[str]:
 
 def _with_dots(nodes: list[Any], features: Any) -> str:
     """Returns a hint for a division that is meant as the name of a nested feature; '' if there is none."""
-    nested = {path.lower(): ".".join(steps) for path, steps, _ in below(features) if len(steps) > 1}
+    nested = {path.lower(): ".".join(steps) for path, steps, _ in iter_nested_features(features) if len(steps) > 1}
     for node in nodes:
         names = "/".join(_names_in_divisions(node))
         for path, dotted in sorted(nested.items(), reverse=True):  # the deepest first

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.features.sequence import difference
+from beam_datasets.features.sequence import find_difference
 from beam_datasets.metadata.manifest import Ascent
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.reading.opening import ReadOnlyBuilder
@@ -117,7 +117,7 @@ def builder_from_directories(builder_dirs: Iterable[str | os.PathLike[str]]) -> 
 def _check_alike(first: ReadOnlyBuilder, other: ReadOnlyBuilder) -> None:
     """Refuses directories whose examples cannot be in one dataset."""
     both = f"{first.dataset_dir} and {other.dataset_dir}"
-    if problem := difference(first.info.features, other.info.features):
+    if problem := find_difference(first.info.features, other.info.features):
         raise ValueError(f"{both} have different features, so they cannot be read as one: {problem}.")
     if first.info.disable_shuffling != other.info.disable_shuffling:
         raise ValueError(f"{both} differ in disable_shuffling, so they cannot be read as one dataset.")

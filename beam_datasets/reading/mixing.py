@@ -13,7 +13,7 @@ import numpy as np
 
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer
-from beam_datasets.features.sequence import difference
+from beam_datasets.features.sequence import find_difference
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step
@@ -333,7 +333,7 @@ def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
         if _shape(first._steps[0]) != _shape(dataset._steps[0]):
             problem = f"the first yields {_shape(first._steps[0])}, the second {_shape(dataset._steps[0])}"
         elif first.features is not None and dataset.features is not None:
-            problem = difference(first.features, dataset.features)
+            problem = find_difference(first.features, dataset.features)
         if problem:
             raise ValueError(
                 f"sources {name!r} and {other!r} cannot be mixed: {problem}. Bring both to one form with decoders= or "

@@ -19,7 +19,7 @@ from beam_datasets.advice import advised_getattr, names_foreign_arguments, note_
 from beam_datasets.arguments import boolean, checked_function, integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
-from beam_datasets.features.stacking import same
+from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.checkpoint import check_fingerprint, fingerprint
 from beam_datasets.reading.dataset import Frameworks
 from beam_datasets.reading.elements.links import (
@@ -359,7 +359,7 @@ class Stream:
     def _steps(self) -> tuple[Step, ...]:
         """The steps of the dataset, followed by a `Map` if items may no longer have the features of the dataset."""
         is_changed = any(isinstance(link, (Mapped, Grouping, FlatMapped)) for link in self._links)
-        return (*self._base._steps, Map(same)) if is_changed else self._base._steps
+        return (*self._base._steps, Map(return_unchanged)) if is_changed else self._base._steps
 
     # ----------------------------------------------------------------------------------------------------- read order
 

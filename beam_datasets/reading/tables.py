@@ -13,10 +13,10 @@ from typing import Any
 from beam_datasets.extras import framework
 from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.schema import Struct, Values, schema_of, with_label_names
 from beam_datasets.features.sequence import record_name
-from beam_datasets.features.stored_files import as_columns
+from beam_datasets.features.stored_files import to_column_features
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Batch, Decode, MixedFirst, Raw
 from beam_datasets.reading.index.transforms import Batches
@@ -43,7 +43,7 @@ class RecordBatch(Batch):
         decode: Any = self.steps[0]
         pa, schema = _pyarrow(), self.schema
         types = arrow_schema(pa, schema)
-        columns = ColumnarDecoder(as_columns(chosen(decode.features, decode.decoders))).columns
+        columns = ColumnarDecoder(to_column_features(select_decoded(decode.features, decode.decoders))).columns
 
         def of_records(records: Any) -> Any:
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, columns(records)).flatten(), schema=types)
@@ -92,7 +92,7 @@ def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str
     """Returns the Arrow schema of a dataset's examples, and the dataset of their record batches."""
     len(dataset)  # raises a TypeError if it is endless
     step = _decode_step(dataset)
-    features = chosen(step.features, step.decoders)
+    features = select_decoded(step.features, step.decoders)
     schema = schema_of(features, [record_name(name, features) for name in binary])
     if step.with_ids:
         schema = Struct({**schema.fields, "tfds_id": Values("text")})

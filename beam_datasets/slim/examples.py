@@ -222,7 +222,7 @@ class TFExampleDecoder(_Decoder):
         self._features = dict(keys_to_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
-        feature_map = example.message("Example", data).features.feature
+        feature_map = example.parse_message("Example", data).features.feature
         features = self._features
         return lambda key: features[key].parse(key, feature_map.get(key))
 
@@ -254,7 +254,7 @@ class TFSequenceExampleDecoder(_Decoder):
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
         """Returns a function from a key of the context or of the sequences to its parsed value in a record."""
-        record = example.message("SequenceExample", data)
+        record = example.parse_message("SequenceExample", data)
         context, lists = record.context.feature, record.feature_lists.feature_list
 
         def parse(key: str) -> Any:
@@ -289,7 +289,7 @@ def _read_list(dtype: np.dtype[Any], key: str, feature: Any) -> Any:
     if feature is None or feature.WhichOneof("kind") is None:
         return None
     try:
-        return example.values_of(feature, _KINDS[dtype])
+        return example.list_of_message(feature, _KINDS[dtype])
     except example.ExampleError as error:
         raise FeatureValueError(f"{key}: {error}; its dtype was given as {dtype_name(dtype)}") from error
 

@@ -20,9 +20,9 @@ from beam_datasets.errors import FeatureError, FeatureKeyError, SplitError, did_
 from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequence, UnknownFeature
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen
-from beam_datasets.features.sequence import dotted, record_name
-from beam_datasets.features.stored_files import problem_of, stored_tree
+from beam_datasets.features.compiler import select_decoded
+from beam_datasets.features.sequence import join_steps, record_name
+from beam_datasets.features.stored_files import find_damage, select_stored
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published
@@ -139,8 +139,8 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
         feature: feature of the dataset.
         leaves: leaves of the feature to read.
     """
-    tree = stored_tree(feature, {leaf.path for leaf in leaves})
-    decode = (lambda records: None) if tree is None else ColumnarDecoder(chosen(tree)).columns
+    tree = select_stored(feature, {leaf.path for leaf in leaves})
+    decode = (lambda records: None) if tree is None else ColumnarDecoder(select_decoded(tree)).columns
     one_by_one = {leaf: _tolerant_column(feature, leaf) for leaf in leaves}
 
     def columns(records: list[Any]) -> list[Column]:
@@ -158,10 +158,13 @@ def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[
 
     It raises a FeatureError if a record does not fit the feature: then it stores something else.
     """
-    tree: Any = stored_tree(feature, {leaf.path})
+    tree: Any = select_stored(feature, {leaf.path})
 
     def column(records: list[Any]) -> Column:
-        decode, decode_stored = ColumnarDecoder(chosen(tree)).columns, ColumnarDecoder(chosen(tree.stored())).columns
+        decode, decode_stored = (
+            ColumnarDecoder(select_decoded(tree)).columns,
+            ColumnarDecoder(select_decoded(tree.stored())).columns,
+        )
         good = []
         for number, record in enumerate(records):
             try:
@@ -295,7 +298,7 @@ def add(summary: Summary, leaf: LeafFeature, column: Column, records: NDArray[np
     else:
         _add_bytes(summary, column.values, where, leaf.kind, of_values)
         if file_kind := leaf.feature.file_kind:
-            summary.counts["damaged"] += sum(problem_of(data, file_kind) is not None for data in column.values)
+            summary.counts["damaged"] += sum(find_damage(data, file_kind) is not None for data in column.values)
 
 
 def _add_numbers(summary: Summary, values: NDArray[Any], where: NDArray[np.uint64], records: NDArray[np.int64]) -> None:
@@ -477,7 +480,7 @@ def _select_leaves(leaves: list[LeafFeature], tree: Any, names: abc.Sequence[str
     wanted = [record_name(name.strip("/"), tree) for name in names]
     for name in wanted:
         if not any(leaf.is_below(name) for leaf in leaves):
-            paths = [dotted(leaf.keys) for leaf in leaves]
+            paths = [join_steps(leaf.keys) for leaf in leaves]
             raise FeatureKeyError(
                 f"{dataset} has no feature {name!r} with statistics; it has {', '.join(paths)}."
                 f"{did_you_mean(name, paths)}"

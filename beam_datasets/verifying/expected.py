@@ -16,7 +16,7 @@ from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import apply_decoders, skip_decoding
-from beam_datasets.features.sequence import below, innermost
+from beam_datasets.features.sequence import iter_nested_features, strip_sequences
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
@@ -228,7 +228,11 @@ class Expected:
         tree.load_labels(lambda name: label_files.append(name))
         for name in label_files:
             tree = self._with_labels(tree, name)
-        if unknown := [name for name, _, feature in below(tree) if isinstance(innermost(feature), UnknownFeature)]:
+        if unknown := [
+            name
+            for name, _, feature in iter_nested_features(tree)
+            if isinstance(strip_sequences(feature), UnknownFeature)
+        ]:
             names = ", ".join(unknown)
             self.not_known.append(f"what the features {names} hold: --imports the module that registers their class")
         if catalog.FEATURES_FILE not in self._found:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError, FeatureError, MetadataError, PathNotFoundError, StorageError
-from beam_datasets.features.stored_files import file_check
+from beam_datasets.features.stored_files import damage_finder
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError, parse
 from beam_datasets.formats.index import Index
@@ -140,7 +140,7 @@ class RecordChecks:
         first: check of the first record of each read.
         each: check of each record; None to check only the first ones.
         block: returns whether a list of records passes `each`; None if only `each` can tell.
-        files: finds damaged images and sounds in records; None if there are none. See `file_check`.
+        files: finds damaged images and sounds in records; None if there are none. See `damage_finder`.
     """
 
     first: Check
@@ -153,7 +153,7 @@ class RecordChecks:
         """Returns the checks for features; None for features means that they are not known."""
         if features is None:
             return cls(parse)
-        stored, names, files = decoding_check(features.stored()), names_check(features), file_check(features)
+        stored, names, files = decoding_check(features.stored()), names_check(features), damage_finder(features)
 
         def fits(record: Buffer) -> None:
             names(record)

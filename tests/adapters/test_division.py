@@ -32,7 +32,7 @@ def as_worker(worker: int, num_workers: int, iteration: int) -> Iterator[None]:
     """Lets this process pass for a worker of a DataLoader, or for a process without workers if num_workers is 0."""
     with pytest.MonkeyPatch.context() as patch:
         found = (worker, num_workers, iteration) if num_workers else (0, 1, None)
-        patch.setattr(torch_data, "_worker", lambda: found)
+        patch.setattr(torch_data, "_get_worker", lambda: found)
         yield
 
 
@@ -77,7 +77,7 @@ class Loader:
 
 def _copy(dataset: Divided) -> Divided:
     rebuild, (inner, options) = dataset.__reduce__()
-    assert rebuild is torch_data._divided
+    assert rebuild is torch_data._build_divided
     return type(dataset)(inner, **options)
 
 

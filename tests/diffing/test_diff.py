@@ -25,7 +25,7 @@ from beam_datasets.diffing.features import identical
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.features import RaggedArray
 from beam_datasets.formats import tfrecord
-from beam_datasets.formats.example import entry, record, spans_of
+from beam_datasets.formats.example import entry, parse_spans, record
 from beam_datasets.reading.opening import builder_from_directory
 from tests.cases import cases
 from tests.diffing.versions import FEATURES, PETS, Made, example
@@ -57,7 +57,7 @@ def with_info(**info: Any) -> Made:
 
 def other_serialization(value: dict[str, Any]) -> bytes:
     """Returns the record with its map entries in another order, as other libraries write them."""
-    data, spans = spans_of(features.compile_encoder(FEATURES)(value))
+    data, spans = parse_spans(features.compile_encoder(FEATURES)(value))
     return record(b"".join(entry(name, data[slice(*spans[name])]) for name in sorted(spans, reverse=True)))
 
 
@@ -172,7 +172,7 @@ def copied(tmp_path: Path, version: str, edit: Callable[[dict[bytes, bytes]], di
     for shard in directory.glob("*.tfrecord-*"):
         data = shard.read_bytes()
         records = tfrecord.unframe(data, tfrecord.scan(data, path=""), path="")
-        spans = map(spans_of, records)
+        spans = map(parse_spans, records)
         edited = [edit({name: whole[slice(*span)] for name, span in found.items()}) for whole, found in spans]
         shard.write_bytes(b"".join(tfrecord.frame(record(b"".join(entry(*f) for f in e.items()))) for e in edited))
     return directory

@@ -95,12 +95,12 @@ class Broken(Colour):
         wrong = {"dtype": found.astype(int), "shape": found[:2], "text": "text"}
         return wrong.get(self.problem, found)
 
-    def lift_rows(self, path: str, rank: int) -> Any:
-        lift = super().lift_rows(path, rank)
+    def from_inner_items_converter(self, path: str, rank: int) -> Any:
+        lift = super().from_inner_items_converter(path, rank)
         return (lambda rows: lift(rows)[::-1]) if self.problem == "items" else lift
 
-    def no_items(self) -> Any:
-        return np.zeros(0) if self.problem == "empty" else super().no_items()
+    def build_empty_items(self) -> Any:
+        return np.zeros(0) if self.problem == "empty" else super().build_empty_items()
 
     def to_json_content(self) -> Any:
         return {"problem": self.problem}

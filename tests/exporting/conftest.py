@@ -66,7 +66,7 @@ def plain(feature: Any, value: Any, floats: Callable[[Any], Any] = np.float64) -
     if value is None:
         return None
     if isinstance(feature, F.TranslationVariableLanguages):
-        feature = feature.inner()
+        feature = feature.inner_connector()
     if isinstance(feature, F.FeaturesDict):
         return {name: plain(child, value[name], floats) for name, child in feature.items()}
     if isinstance(feature, F.Sequence):

@@ -19,7 +19,7 @@ from beam_datasets.exporting.writing import _row_groups, arrow_array, arrow_sche
 from beam_datasets.features import compile_decoder
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.schema import schema_of
-from beam_datasets.features.stored_files import as_files
+from beam_datasets.features.stored_files import replace_files_by_bytes
 from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
@@ -33,7 +33,7 @@ def test_any_features_are_columns_of_the_same_values(sample: Any) -> None:
         with pytest.raises(errors.BeamDatasetsError, match=r"so there is nothing to export"):
             schema_of(sample.feature)
         return
-    stored = as_files(sample.feature)
+    stored = replace_files_by_bytes(sample.feature)
     encode, decode = encoder_of(sample.feature), compile_decoder(stored)
     values = [decode(encode(value)) for value in sample.values]
     schema = schema_of(sample.feature, strings_below(sample.feature))
@@ -202,7 +202,7 @@ def test_examples_of_uniform_features_are_not_made_one_by_one(tmp_path: Path, mo
     source = dataset_of(tmp_path, features, examples)
     by_columns = parquet.read_table(export(source, tmp_path / "columns"))
     tree = bd.builder_from_directory(source).info.features
-    decode = compile_decoder(as_files(tree))
+    decode = compile_decoder(replace_files_by_bytes(tree))
     rows = [decode(record) for record in bd.builder_from_directory(source).as_dataset("train").raw()[:]]
     assert by_columns.to_pylist() == arrow_array(pa, schema_of(tree), rows).to_pylist()
     monkeypatch.setattr(ColumnarDecoder, "examples", None)  # it would be an error to call it

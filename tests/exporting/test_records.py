@@ -18,7 +18,7 @@ from beam_datasets import features as F
 from beam_datasets.exporting.writing import json_converter, json_text
 from beam_datasets.features import compile_decoder
 from beam_datasets.features.schema import schema_of
-from beam_datasets.features.stored_files import as_files
+from beam_datasets.features.stored_files import replace_files_by_bytes
 from tests import strategies
 from tests.cases import cases
 from tests.exporting.conftest import MANY, dataset_of, encoder_of, export, plain
@@ -68,7 +68,7 @@ def shortest(array: Any) -> Any:
 def test_any_features_are_the_same_values(sample: Any) -> None:
     if has_empty_dict(sample.feature):
         return
-    stored = as_files(sample.feature)
+    stored = replace_files_by_bytes(sample.feature)
     encode, decode = encoder_of(sample.feature), compile_decoder(stored)
     convert = json_converter(schema_of(sample.feature, strings_below(sample.feature)))
     for value in sample.values:

@@ -236,13 +236,13 @@ def test_batches_have_the_pixels_of_single_images(channels, dtype):
 
 def test_without_libraries(monkeypatch):
     for missing, kind, pattern in (("PIL", "BMP", "need Pillow"), ("imagecodecs", "PNG", "need imagecodecs")):
-        image_codec._imagecodecs.cache_clear()
+        image_codec._import_imagecodecs.cache_clear()
         data = saved(Pillow.fromarray(RGB), kind)
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, missing, None)
             with pytest.raises(MissingDependencyError, match=pattern + r": pip install .*\[image\]'?"):
                 decode(data)
-    image_codec._imagecodecs.cache_clear()
+    image_codec._import_imagecodecs.cache_clear()
 
 
 def test_what_an_image_is_given_as(tmp_path):

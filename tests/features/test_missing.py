@@ -13,7 +13,7 @@ import beam_datasets as bd
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.stacking import fill_of
+from beam_datasets.features.stacking import build_fill
 from beam_datasets.formats import columns
 from tests.cases import cases
 from tests.published import build
@@ -121,7 +121,7 @@ def test_any_batch(present: list[int], native: bool) -> None:
     records = [encode(example_of(i, bits)) for i, bits in enumerate(present)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "core", columns.core if native else None)
-        decode_batch = ColumnarDecoder(FEATURES, pad=True, fill=fill_of(FEATURES).values, batch=True).batch
+        decode_batch = ColumnarDecoder(FEATURES, pad=True, fill=build_fill(FEATURES).values, batch=True).batch
     batch = decode_batch(list(records))
     assert_equal(batch, stacked([replaced(decode(record), STANDS, FEATURES) for record in records]))
     assert dtypes(batch) == dtypes(stacked([replaced(decode(records[0]), STANDS, FEATURES)]))
@@ -260,7 +260,7 @@ def test_a_fill_where_nothing_is_missing() -> None:
     """A value that fits no feature is an error, too."""
     for feature, fill in ((F.FeaturesDict({"a": np.int64}), 5), (F.FeaturesDict({"a": F.Text()}), 5), (None, 5)):
         with pytest.raises(ValueError, match="fits no feature that may be missing"):
-            fill_of(feature, fill)
+            build_fill(feature, fill)
 
 
 def test_lists_of_pictures_of_different_shapes() -> None:
@@ -274,13 +274,13 @@ def test_lists_of_pictures_of_different_shapes() -> None:
         assert isinstance(F.compile_decoder(feature)(record)["pictures"], list)
     empty = encode({"pictures": []})
     assert F.compile_decoder(feature)(empty) == {"pictures": []}
-    decode = ColumnarDecoder(feature, fill=fill_of(feature).values, batch=True).batch
+    decode = ColumnarDecoder(feature, fill=build_fill(feature).values, batch=True).batch
     assert decode(records[:1])["pictures"].shape == (1, 2, 2, 2, 1)
     for some in (records, records[1:]):
         with pytest.raises(FeatureValueError, match="^pictures: arrays of the shapes .* batch with pad=True"):
             decode(some)
     white = [np.full((2, 3, 1), 255, np.uint8), np.full((1, 4, 1), 255, np.uint8), np.full((3, 1, 1), 255, np.uint8)]
-    padded = ColumnarDecoder(feature, fill=fill_of(feature).values, batch=True, pad=True).batch
+    padded = ColumnarDecoder(feature, fill=build_fill(feature).values, batch=True, pad=True).batch
     made = padded([encode({"pictures": white[:2]}), empty, encode({"pictures": white[2:]})])["pictures"]
     assert (made.shape, made.dtype) == ((3, 2, 3, 4, 1), np.uint8)
     expected = np.zeros_like(made)

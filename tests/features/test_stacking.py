@@ -13,7 +13,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureValueError
 from beam_datasets.features import RaggedArray
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import parse, serialize
 from beam_datasets.reading.elements.transforms import Decode, Map, batch_of
@@ -148,7 +148,7 @@ def test_an_error_names_its_item() -> None:
 def assert_an_error(feature: Any, records: list[bytes], error: str) -> None:
     """A batch of the records raises an error, as one of them does."""
     with pytest.raises(FeatureValueError, match=error):
-        ColumnarDecoder(chosen(feature), pad=True, batch=True).batch([memoryview(record) for record in records])
+        ColumnarDecoder(select_decoded(feature), pad=True, batch=True).batch([memoryview(record) for record in records])
     with pytest.raises(FeatureValueError, match=error):
         list(map(F.compile_decoder(feature), records))
 
@@ -171,7 +171,7 @@ def test_values_must_not_wander_from_one_record_to_the_next() -> None:
 def test_lists_of_a_feature_of_an_unknown_class() -> None:
     unknown = F.from_json({"pythonClassName": "other.Feature", "jsonFeature": {}})
     feature = F.FeaturesDict({"u": F.Sequence(unknown), "a": np.int64})
-    decoder = ColumnarDecoder(chosen(feature, {"u": F.decode.SkipDecoding()}))
+    decoder = ColumnarDecoder(select_decoded(feature, {"u": F.decode.SkipDecoding()}))
     record = serialize({"a": [1], "u": [1.5], "u/x": [b"y"], "v": [2]})
     for example in (decoder.one()(record), *decoder.examples([record])):
         assert {name: list(values) for name, values in example["u"].items()} == {"u": [1.5], "u/x": [b"y"]}

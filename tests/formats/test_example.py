@@ -10,7 +10,7 @@ from beam_datasets.formats.example import (
     ExampleError,
     encode_varints,
     entry,
-    keep,
+    filter_entries,
     read_varint,
     record,
     varint,
@@ -116,7 +116,7 @@ RECORDS = {
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
 def test_unusual_records(record):
     assert_same(example.parse(record), {"x": np.array([7], np.int64)})
-    assert list(example.spans_of(record)[1]) == [b"x"]
+    assert list(example.parse_spans(record)[1]) == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_the_named_features_are_left(features, kept, random):
     data = record(b"".join(content for _, content in made))
     expected = record(b"".join(content for name, content in made if name.decode() in kept))
     for buffer in (data, memoryview(data)):
-        assert keep(buffer, {name.encode() for name in kept}) == expected
+        assert filter_entries(buffer, {name.encode() for name in kept}) == expected
     assert features_of(expected) == {name: v.SerializeToString() for name, v in features.items() if name in kept}
 
 
@@ -194,11 +194,11 @@ def test_names_that_stand_there_twice_and_unknown_fields(features, kept, unknown
     data = record(b"".join(entry(name.encode(), value.SerializeToString()) for name, value in features))
     data += b"\x78\x01" * unknown
     whole = features_of(data)
-    got = keep(data, {name.encode() for name in kept})
+    got = filter_entries(data, {name.encode() for name in kept})
     assert features_of(got) == {name: value for name, value in whole.items() if name in kept}
 
 
 def test_what_is_no_record():
     with pytest.raises(ExampleError):
-        keep(b"\x0a\xff", {b"a"})
-    assert keep(b"", {b"a"}) == record(b"")
+        filter_entries(b"\x0a\xff", {b"a"})
+    assert filter_entries(b"", {b"a"}) == record(b"")

@@ -23,11 +23,11 @@ def in_python(make: Callable[[], Any]) -> Any:
 
 def by_connector(feature: Any, record: bytes) -> Any:
     """The example that the connectors make of the lists of a record, without any view."""
-    example.spans_of(record)
+    example.parse_spans(record)
     lists = {}
     for name, kind in ((name, kind) for name, kind in feature.lists("") if kind is not None):
         group = columns.FeatureGroup(columns.KINDS[kind], columns.ANY, True, (name.encode(),))
-        lists[name] = columnar._lists(columns.parse([group], [record])[0], group.kind)[0]
+        lists[name] = columnar._split_lists(columns.parse([group], [record])[0], group.kind)[0]
     return feature.decoder("")(lists)
 
 
@@ -87,7 +87,7 @@ def assert_agree(feature: Any, records: list[bytes], **options: Any) -> None:
         records: at least one.
         **options: of `compile_decoder`.
     """
-    top = compiler.chosen(feature, **options)
+    top = compiler.select_decoded(feature, **options)
     plain = in_python(lambda: columnar.ColumnarDecoder(top))
     native = columnar.ColumnarDecoder(top)
     wanted = [outcome(lambda record=record: plain.one()(record)) for record in records]

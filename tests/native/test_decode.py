@@ -18,7 +18,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import FeatureValueError
 from beam_datasets.features import columnar
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding, SkipDecoding, make_decoder
 from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.columns import ANY, KINDS, FeatureGroup, parse, parser
@@ -111,7 +111,7 @@ def test_names_that_differ_in_one_character_from_those_of_the_record_before(size
 
 def test_a_block_decoder_is_for_small_examples() -> None:
     def small(feature: Any, **options: Any) -> bool:
-        return ColumnarDecoder(chosen(feature, **options)).is_small
+        return ColumnarDecoder(select_decoded(feature, **options)).is_small
 
     assert small({"a": np.int64, "text": F.Text(), "tokens": F.Sequence(np.int64), "image": F.Image(shape=(28, 28, 1))})
     assert not small({"image": F.Image(shape=(512, 512, 3))})
@@ -123,7 +123,7 @@ def test_a_block_decoder_is_for_small_examples() -> None:
 
 
 def test_a_block_decoder_raises_the_error_of_a_record() -> None:
-    decode = ColumnarDecoder(chosen({"a": np.int64})).examples
+    decode = ColumnarDecoder(select_decoded({"a": np.int64})).examples
     with pytest.raises(FeatureValueError, match=r"^a: the record has 2 values, expected one$"):
         decode([example.serialize({"a": [1]}), example.serialize({"a": [1, 2]})])
 
@@ -312,7 +312,7 @@ def test_irregular_records_are_parsed_as_their_canonical_form(forms, missing):
     ]
     rewritten = []
     for form, record_bytes in zip(forms, canonical):
-        whole, spans = example.spans_of(record_bytes)
+        whole, spans = example.parse_spans(record_bytes)
         entries = [example.entry(name, whole[slice(*span)]) for name, span in spans.items()]
         if form == "split":  # in two messages, which protobuf merges
             record_bytes = example.record(entries[0]) + example.record(b"".join(entries[1:]))

@@ -302,12 +302,12 @@ class Torch(Good):
 
 @pytest.mark.parametrize("block", [None, 1, 4])
 def test_mutated_states_of_torch(block: int | None, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_data, "_worker", lambda: (0, 1, None))
+    monkeypatch.setattr(torch_data, "_get_worker", lambda: (0, 1, None))
     of_each(f"torch {block}", Torch(train, block), 100)
 
 
 def test_mutated_states_of_torch_streams(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_data, "_worker", lambda: (0, 1, None))
+    monkeypatch.setattr(torch_data, "_get_worker", lambda: (0, 1, None))
     good, draw = Good(CASES["bucketed"], train), random.Random(1)
     for state in good.states:
         for mutated in [state, *(mutation(state, draw) for _ in range(100))]:

@@ -22,7 +22,7 @@ from beam_datasets.features import compile_decoder
 from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.schema import schema_of, with_label_names
-from beam_datasets.features.stored_files import as_columns
+from beam_datasets.features.stored_files import to_column_features
 from beam_datasets.reading import tables
 from tests import strategies
 from tests.cases import cases
@@ -81,7 +81,7 @@ def test_a_table_is_what_iteration_yields(write: Write, done: Any, size: int) ->
 def test_columns_of_any_features_have_the_values_of_rows(sample: Any) -> None:
     if has_empty_dict(sample.feature) or not sample.values:
         return
-    encode, tree = encoder_of(sample.feature), as_columns(sample.feature)
+    encode, tree = encoder_of(sample.feature), to_column_features(sample.feature)
     records = [encode(value) for value in sample.values]
     columns, examples = ColumnarDecoder(tree).columns(records), list(map(compile_decoder(tree), records))
     schema = schema_of(sample.feature, strings_below(sample.feature))
@@ -94,7 +94,7 @@ def test_columns_of_any_features_have_the_values_of_rows(sample: Any) -> None:
 
 def test_every_kind_of_feature_is_a_column_of_the_same_values() -> None:
     builder = bd.builder_from_directory(MANY)
-    stored = as_columns(builder.info.features)
+    stored = to_column_features(builder.info.features)
     files = {"image": bd.decode.SkipDecoding(), "gray": bd.decode.SkipDecoding(), "vid": bd.decode.SkipDecoding()}
     table = builder.as_dataset("train").to_arrow()
     table.validate(full=True)

@@ -24,8 +24,14 @@ from beam_datasets.exporting.writing import ending_of
 from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset, RaggedArray, Video
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.features.sequence import below, display_names, dotted, innermost, leaves_with_features
-from beam_datasets.features.stored_files import files_in
+from beam_datasets.features.sequence import (
+    display_names,
+    iter_nested_features,
+    join_steps,
+    leaves_with_features,
+    strip_sequences,
+)
+from beam_datasets.features.stored_files import iter_files
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage
@@ -136,8 +142,8 @@ def dataset_page(catalogue: Catalogue, name: str) -> dict[str, Any]:
         "directory": published.dataset_dir,
         "digest": published.digest,
         "features": [
-            (dotted(steps), re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
-            for _, steps, feature in below(info.features)  # what is in a dict has rows of its own
+            (join_steps(steps), re.sub("{.*}", "{...}", " ".join(repr(feature).split())), feature.doc.desc or "")
+            for _, steps, feature in iter_nested_features(info.features)  # what is in a dict has rows of its own
         ],
         "shards": {split: _shard_bars(published, split) for split in info.splits},
         "size_text": size_text,
@@ -304,7 +310,9 @@ def sample_images(
         name of a feature -> the URL and the description of each; '' and the error of an example that cannot be read.
     """
     features = published.info.features
-    paths = [path for path, _, feature in below(features) if isinstance(innermost(feature), PICTURES)]
+    paths = [
+        path for path, _, feature in iter_nested_features(features) if isinstance(strip_sequences(feature), PICTURES)
+    ]
     names = display_names(features)
     images_by_name: dict[str, list[tuple[str, str]]] = {names[path]: [] for path in paths}
     dataset = read(published, expression) if paths else ()
@@ -344,7 +352,7 @@ def media_of(value: Any, leaf: Any) -> list[dict[str, Any]] | None:
         return [{"item": 0, "note": ""}] if isinstance(value, (bytes, np.ndarray)) else None
     if not isinstance(leaf, PICTURES):
         return None
-    return [{"item": number, "note": _unfit(data)} for number, data in enumerate(files_in(value))]
+    return [{"item": number, "note": _unfit(data)} for number, data in enumerate(iter_files(value))]
 
 
 def _unfit(data: bytes) -> str:
@@ -373,12 +381,14 @@ def media(
         FeatureValueError: the image is damaged, or too large.
     """
     features = published.info.features
-    sounds = [leaf for _, _, feature in below(features) if isinstance(leaf := innermost(feature), Audio)]
+    sounds = [
+        leaf for _, _, feature in iter_nested_features(features) if isinstance(leaf := strip_sequences(feature), Audio)
+    ]
     as_files = any(sound.lazy_decode for sound in sounds)  # these need not be decoded, nor what reads them installed
     decoders = stored_features(features) if as_files else skip_decoding(features, UnknownFeature, *PICTURES)
     leaves = leaves_with_features(published.as_dataset(expression, decoders=decoders)[index], features)
     value, leaf = next(((value, leaf) for leaf_path, value, leaf in leaves if leaf_path == path), (None, None))
-    if isinstance(leaf, PICTURES) and item < len(files := list(files_in(value))):
+    if isinstance(leaf, PICTURES) and item < len(files := list(iter_files(value))):
         return _picture(files[item], leaf.frame if isinstance(leaf, Video) else leaf, path, pixels), "image/png"
     if isinstance(leaf, SOUNDS) and value is not None:
         return _sound(value, leaf)

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from beam_datasets.errors import CorruptRecordError, FeatureError, FeatureValueError
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.compiler import chosen, compile_decoder
+from beam_datasets.features.compiler import compile_decoder, select_decoded
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.sequence import NestedDataset
-from beam_datasets.formats.example import Buffer, ExampleError, spans_of
+from beam_datasets.formats.example import Buffer, ExampleError, parse_spans
 from beam_datasets.reading.elements.transforms import UNDECODED as UNDECODED
 from beam_datasets.reading.elements.transforms import Step
 from beam_datasets.reading.index.mixture import Mixture
@@ -155,7 +155,7 @@ def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]],
 
     That is so if examples may be large, or are decoded item by item. For the arguments see `decoding_check`.
     """
-    decoder = ColumnarDecoder(chosen(features, decoders))
+    decoder = ColumnarDecoder(select_decoded(features, decoders))
     if not decoder.is_small:
         return None
 
@@ -250,7 +250,7 @@ def names_check(features: Any) -> Check:
     )  # of classes that are not known, which store any below
 
     def check(record: Buffer) -> None:
-        there = spans_of(record)[1].keys()
+        there = parse_spans(record)[1].keys()
         missing = sorted(expected - there)
         unknown = sorted(name for name in there - lists.keys() if not name.startswith(outer))
         if missing and unknown:

@@ -19,11 +19,11 @@ from beam_datasets.advice import note_value
 from beam_datasets.errors import FeatureError, FeatureValueError, did_you_mean
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder, has_images
-from beam_datasets.features.compiler import chosen
+from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
-from beam_datasets.features.sequence import below, record_name
-from beam_datasets.features.stacking import Fill, Padding, arrays_of, fill_of, same, stack
+from beam_datasets.features.sequence import iter_nested_features, record_name
+from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
 from beam_datasets.reading.blocks import Items, regrouped
@@ -125,7 +125,7 @@ class Decode(Step):
 
     def compile(self) -> Function:
         """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
-        features = chosen(self.features, self.decoders)
+        features = select_decoded(self.features, self.decoders)
         check_supervised_keys(self.supervised_keys, features)
         decode, pick = ColumnarDecoder(features).one(), picker(self.supervised_keys)
         if self.with_ids:
@@ -134,7 +134,7 @@ class Decode(Step):
 
     def compile_block(self) -> Function | None:
         """Returns the function from a list of records; None where they are decoded one by one."""
-        decoder = ColumnarDecoder(chosen(self.features, self.decoders))
+        decoder = ColumnarDecoder(select_decoded(self.features, self.decoders))
         if not decoder.is_small:
             return None
         decode, pick = decoder.examples, picker(self.supervised_keys)
@@ -145,12 +145,12 @@ class Decode(Step):
 
         if self.with_ids:
             return of_pairs
-        return decode if pick is same else lambda items: list(map(pick, decode(items)))
+        return decode if pick is return_unchanged else lambda items: list(map(pick, decode(items)))
 
     def num_threads(self) -> int:
         """Returns on how many threads to decode."""
         threads = usable_cores() if self.threads is None else self.threads
-        features = chosen(self.features, self.decoders)
+        features = select_decoded(self.features, self.decoders)
         return threads if threads > 1 and has_images(features) and not ColumnarDecoder(features).is_small else 1
 
 
@@ -186,11 +186,11 @@ class Batch(Step):
             return None
         relabel = fill.relabeler()
         if len(self.steps) == 1 and not first.with_ids and isinstance(pad, bool):
-            features = chosen(first.features, first.decoders)
+            features = select_decoded(first.features, first.decoders)
             start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
             pick = picker(first.supervised_keys)
             return ThreadExecutor(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
-        rest = compose(self.steps[1:]) if len(self.steps) > 1 else same
+        rest = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
         join = lambda examples: relabel(stack(finish_each(rest, examples), pad=pad, fill=fill.values))  # noqa: E731
         return ThreadExecutor(_of_one(decode_tasks(first.compile()), join), threads, is_whole=True)
 
@@ -200,7 +200,9 @@ class Batch(Step):
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
             apply_steps = compose_many(self.steps)
             return lambda items: self.stack(apply_steps(items))
-        make = ColumnarDecoder(chosen(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True)
+        make = ColumnarDecoder(
+            select_decoded(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True
+        )
         pick, relabel = picker(first.supervised_keys), _picked(self.steps, self.fill).relabeler()
         return lambda items: relabel(pick(make.batch(items)))
 
@@ -331,16 +333,16 @@ def features_of(step: Any) -> Any:
     """Returns the features of the examples that a first step makes; None for records, or if they are not known."""
     while isinstance(step, Batch):
         step = step.steps[0]
-    return chosen(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)
+    return select_decoded(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)
 
 
 def fill_of_steps(steps: tuple[Step, ...], fill: Any) -> Fill:
-    """Returns the replacements for missing values in the items that the steps produce; see `fill_of`."""
+    """Returns the replacements for missing values in the items that the steps produce; see `build_fill`."""
     first, is_mapped = steps[0], len(steps) > 1
     if isinstance(first, Batch):
-        return fill_of(None, fill, is_mapped=is_mapped)
+        return build_fill(None, fill, is_mapped=is_mapped)
     is_mapped |= getattr(first, "decoders", None) is not None
-    return fill_of(features_of(first), fill, is_mapped=is_mapped)
+    return build_fill(features_of(first), fill, is_mapped=is_mapped)
 
 
 def batch_of(
@@ -385,7 +387,7 @@ def _pads_like(fill: Any, features: Any) -> bool:
         or not isinstance(features, FeaturesDict)
     ):
         return False
-    shapes = [(shape_of(feature), dtype_of(feature)) for _, _, feature in below(features)]
+    shapes = [(shape_of(feature), dtype_of(feature)) for _, _, feature in iter_nested_features(features)]
     is_text = isinstance(fill, (str, bytes))
     return any(isinstance(shape, tuple) and None in shape and (dtype == STRING) == is_text for shape, dtype in shapes)
 
@@ -430,9 +432,9 @@ def with_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None
         return steps
     filled = fill_of_steps(steps, fill)
     if arrays is not None:
-        filled = replace(filled, arrays=arrays_of(features_of(steps[0]), arrays))
+        filled = replace(filled, arrays=mark_array_numbers(features_of(steps[0]), arrays))
     step = FillMissing(_picked(steps, filled))
-    return steps if step.fill.example_filler() is same else (*steps, step)
+    return steps if step.fill.example_filler() is return_unchanged else (*steps, step)
 
 
 def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
@@ -578,7 +580,7 @@ def picker(nest: Any) -> Function:
     The whole example for None.
     """
     if nest is None:
-        return same
+        return return_unchanged
     if isinstance(nest, str):
         return lambda example: value_at(example, nest)
     if isinstance(nest, Mapping):
