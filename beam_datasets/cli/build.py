@@ -56,7 +56,6 @@ dataset NAME_OR_FILE
 --storage{STORAGE.format("the store of --data_dir")}
 --dry_run  print what would be built, as `beam-datasets plan` does, and build nothing: a sample of the source is encoded
 --sample SHARE  of the source, for --dry_run; default: 0.01
---prices FILE  CSV of name,value, for --dry_run; default: templates/prices.csv
 --trial N  build the first N examples of each split in a temporary place, show them, and publish nothing
 --overwrite  build a published version again; it is replaced when the new one is complete. On local disks; asks before
 --yes  replace the published version of --overwrite without asking, as is needed where there is no terminal
@@ -309,10 +308,10 @@ def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
 
 
 def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Namespace, units: Any) -> str:
-    """Describes the splits, resources and cost of a run, estimated from a sample of its units.
+    """Describes the splits and resources of a run, estimated from a sample of its units.
 
     Raises:
-        UsageError: an option for shards, `--sample` or `--prices` is invalid.
+        UsageError: an option for shards or `--sample` is invalid.
     """
     with as_usage_errors("build"):
         sharding = ShardingOptions(**given(parsed, ShardingOptions))
@@ -320,9 +319,8 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Nam
         share = estimates.SAMPLE if parsed.sample is None else float(parsed.sample)
         if not 0 < share <= 1:
             raise ValueError(f"--sample: expected a share above 0 and at most 1, got {parsed.sample}.")
-        prices = estimates.read_prices(parsed.prices)
     samples = estimates.take_samples(units, compile_encoder(builder.info.features), share)
-    estimate = estimates.estimate(samples, sharding, prices)
+    estimate = estimates.estimate(samples, sharding)
     rows = [
         [name, s.examples, s.shards, size_text(s.num_bytes - OVERHEAD * s.examples)]
         for name, s in estimate.splits.items()
@@ -339,15 +337,8 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Nam
         f"intermediate files: {size_text(estimate.spilled_bytes)}",
         f"requests to a store: {estimate.reads:,} reads, {estimate.writes:,} writes",
         f"machine hours, of one core: {estimate.core_hours:.2f}",
-        f"cost: {_price(estimate.cost)} for the run, {_price(estimate.cost_a_month)} a month for the version, "
-        "in the prices' unit",
     ]
     return "\n".join(lines)
-
-
-def _price(amount: float) -> str:
-    """Returns an amount of money with two digits; one that they do not show is below them."""
-    return "below 0.01" if 0 < amount < 0.005 else f"{amount:.2f}"
 
 
 def _show_counters(counters: Mapping[str, Any]) -> None:

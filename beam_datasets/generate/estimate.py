@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from beam_datasets import storage
-from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate.plan import MergeLimits, ShardingOptions, choose_shards, level_sizes
 from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together
@@ -22,35 +19,7 @@ BLOCK_BYTES = 64 << 20  # of many
 GROUP_BYTES = 256 << 20
 PROCESS_BYTES = 256 << 20  # of a worker process with Beam, NumPy and a block
 EXAMPLE_BYTES = 75  # of memory, for each example of a group
-PRICES = {
-    "core_hour": 0.05,
-    "thousand_reads": 0.0004,
-    "thousand_writes": 0.005,
-    "gigabyte_month": 0.023,
-    "megabytes_per_core_second": 120.0,
-}
-"""Prices in any currency, and the rate at which one core merges and writes records; templates/prices.csv."""
-
-
-def read_prices(path: str | None) -> dict[str, float]:
-    """Returns `PRICES` with those of a CSV file of `name,value` in their place.
-
-    Raises:
-        BeamDatasetsError: a line is something else.
-    """
-    prices = dict(PRICES)
-    text = storage.read_bytes(path).decode() if path else ""
-    for row in csv.reader(text.splitlines()):
-        if not row or row == ["name", "value"]:
-            continue
-        try:
-            name, value = row
-            prices = {**prices, name: float(value)}
-        except ValueError:
-            name = ""
-        if name not in PRICES:
-            raise BeamDatasetsError(f"{path}: expected lines NAME,NUMBER ({', '.join(PRICES)}), got {row!r}.")
-    return prices
+MOVED_BYTES_PER_SECOND = 120e6  # that one core merges and writes
 
 
 @dataclass(frozen=True)
@@ -126,18 +95,16 @@ class SplitEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated resources and cost of a run.
+    """Estimated resources of a run.
 
     Attributes:
-        splits: those whose source is known.
-        unknown: the others.
-        worker_bytes: memory of a worker process.
-        reads: requests to an object store.
-        writes: requests to an object store.
-        spilled_bytes: size of intermediate files at most.
+        splits: {split: estimate} of the splits whose size of the source is known.
+        unknown: names of the other splits.
+        worker_bytes: memory of a worker process in bytes.
+        reads: number of read requests to an object store.
+        writes: number of write requests to an object store.
+        spilled_bytes: maximum size of intermediate files in bytes.
         core_hours: core hours of all workers together.
-        cost: cost of machines and requests.
-        cost_a_month: cost of the published version per month.
     """
 
     splits: Mapping[str, SplitEstimate]
@@ -147,31 +114,22 @@ class Estimate:
     writes: int
     spilled_bytes: int
     core_hours: float
-    cost: float
-    cost_a_month: float
 
 
-def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions, prices: Mapping[str, float]) -> Estimate:
-    """Returns what a run with spilled payload will take, given samples of the splits."""
+def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions) -> Estimate:
+    """Returns the estimated resources of a run with spilled payload, from samples of the splits."""
     known = {split: sample for split, sample in samples.items() if sample.share and sample.examples}
     splits = {split: _scale_sample(split, sample, sharding) for split, sample in known.items()}
     size = sum(split.num_bytes for split in splits.values())
     moved, reads, writes = map(sum, zip(*(_estimate_io(split) for split in splits.values()), (0, 0, 0)))
     encoding = sum(sample.seconds / (sample.share or 1) for sample in known.values())
-    moving = moved / 1e6 / prices["megabytes_per_core_second"]
-    hours = (encoding + moving) / 3600
+    hours = (encoding + moved / MOVED_BYTES_PER_SECOND) / 3600
     smallest = min((split.num_bytes / split.examples for split in splits.values()), default=1.0)
     return Estimate(
         splits, [split for split in samples if split not in known],
         PROCESS_BYTES + int(EXAMPLE_BYTES * min(GROUP_BYTES, size) / max(smallest, 1.0)),
-        reads, writes, moved, hours, cost_of(hours, reads, writes, prices), size / 1e9 * prices["gigabyte_month"],
+        reads, writes, moved, hours,
     )  # fmt: skip
-
-
-def cost_of(core_hours: float, reads: int, writes: int, prices: Mapping[str, float] = PRICES) -> float:
-    """Returns what machines and requests to an object store cost."""
-    requests = reads * prices["thousand_reads"] + writes * prices["thousand_writes"]
-    return core_hours * prices["core_hour"] + requests / 1000
 
 
 def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:

@@ -40,7 +40,6 @@ from beam_datasets.errors import (
 )
 from beam_datasets.features.features_dict import to_feature
 from beam_datasets.generate import compatibility, runs, shard_writer, units
-from beam_datasets.generate.estimate import cost_of
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import PROGRESS_FILE
@@ -693,10 +692,9 @@ def _make_metadata_files(publication: Publication, columns: Mapping[str, ShardCo
 
 
 def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], requests: storage.Requests) -> bytes:
-    """Returns run.json: times, sizes and costs of the run, as JSON."""
+    """Returns run.json: times, sizes and resources of the run, as JSON."""
     seconds = time.time() - publication.owner.started
     examples = sum(sum(c.num_examples) for c in columns.values())
-    hours = requests.core_seconds / 3600
     report = {
         **_engine_report(publication),
         "job": publication.job,
@@ -709,8 +707,7 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
         "bytes": sum(sum(c.num_bytes) for c in columns.values()),
         "examples_per_second": round(examples / max(seconds, 1e-9), 1),
         "storage": {name: count for name, count in requests._asdict().items() if name != "core_seconds"},
-        "core_hours": round(hours, 6),
-        "cost": round(cost_of(hours, requests.reads, requests.writes), 6),
+        "core_hours": round(requests.core_seconds / 3600, 6),
         "python": platform.python_version(),
         "machine": platform.platform(),
         **({"notes": list(publication.notes)} if publication.notes else {}),

@@ -101,7 +101,7 @@ def test_an_iterable_and_beam_make_the_same_bytes(tmp_path, num_workers):
     assert digests(one) == digests(other)
 
 
-def test_the_report_has_the_processor_time_of_the_run_and_what_it_costs(tmp_path):
+def test_the_report_has_the_processor_time_and_requests_of_the_run(tmp_path):
     def busy():
         began = time.process_time()
         while time.process_time() < began + 0.3:
@@ -112,8 +112,7 @@ def test_the_report_has_the_processor_time_of_the_run_and_what_it_costs(tmp_path
     builder._pairs = lambda _: busy()
     report = json.loads((Path(builder.build(num_workers=1)) / "run.json").read_text())
     assert report["core_hours"] * 3600 >= 0.3
-    wanted = 0.05 * report["core_hours"] + 4e-7 * report["storage"]["reads"] + 5e-6 * report["storage"]["writes"]
-    assert report["cost"] == pytest.approx(wanted, abs=1e-5)
+    assert report["storage"]["writes"] > 0
 
 
 @pytest.mark.slow

@@ -1,10 +1,9 @@
-"""What a run costs: estimates against runs, progress that is reported, and memory."""
+"""Resources of a run: estimates against runs, progress that is reported, and memory."""
 
 import pickle
 import re
 import threading
 import tracemalloc
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,49 +16,34 @@ from beam_datasets import features as F
 from beam_datasets.builders import DatasetBuilder
 from beam_datasets.cli import main
 from beam_datasets.display.text import size_text
-from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate import histogram, plan, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, histogram_of
-from beam_datasets.generate.estimate import PRICES, Sample, estimate, read_prices, take_samples
+from beam_datasets.generate.estimate import Sample, estimate, take_samples
 from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress, measure
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 
-TEMPLATE = Path(__file__).parents[2] / "templates" / "prices.csv"
-
-
-def test_prices(tmp_path):
-    assert read_prices(str(TEMPLATE)) == read_prices(None) == PRICES
-    own = tmp_path / "own.csv"
-    own.write_text("core_hour,2\n")
-    assert read_prices(str(own)) == {**PRICES, "core_hour": 2}
-    for line in ("core_hour", "core_hour,much", "hours,1", "a,b,c"):
-        own.write_text(f"name,value\n{line}\n")
-        with pytest.raises(BeamDatasetsError, match=r"own.csv: expected lines NAME,NUMBER \(core_hour, "):
-            read_prices(str(own))
-
 
 @given(st.integers(1, 10**9), st.integers(20, 10**6), st.floats(0.001, 1), st.floats(0, 1e4), st.integers(2, 100))
 def test_figures_grow_with_the_data(examples, size, share, seconds, factor):
     one, many = (
-        estimate({"train": Sample(share, count, count * size, seconds)}, ShardingOptions(), PRICES)
+        estimate({"train": Sample(share, count, count * size, seconds)}, ShardingOptions())
         for count in (examples, examples * factor)
     )
     assert one.splits["train"].examples == round(examples / share)
-    for name in ("reads", "writes", "spilled_bytes", "core_hours", "cost", "cost_a_month"):
+    for name in ("reads", "writes", "spilled_bytes", "core_hours"):
         assert getattr(one, name) <= getattr(many, name)
     assert many.worker_bytes < 2 << 30
 
 
 def test_a_terabyte():
-    found = estimate({"train": Sample(0.01, 10**7, 10**10, 600.0)}, ShardingOptions(), PRICES)
+    found = estimate({"train": Sample(0.01, 10**7, 10**10, 600.0)}, ShardingOptions())
     assert found.splits["train"].examples == 10**9
     assert 2e6 < found.reads < 6e6
     assert 1e5 < found.writes < 1e6
     assert 15 < found.core_hours < 30
-    assert found.cost_a_month == pytest.approx(23)
 
 
 @pytest.mark.parametrize("share, error", [(1.0, 0.0), (0.1, 0.4)])
@@ -80,14 +64,13 @@ def test_the_command_against_the_run(tmp_path, capsys, share, error):
         size = re.search(rf"^{split} .* {shards} +(\S+ \S+)$", planned, re.MULTILINE)[1]
         assert size == size_text(made.num_bytes) or share < 1  # which `build`, `list` and `info` print, too
     assert "machine hours, of one core: 0.00" in planned
-    assert "cost: below 0.01 for the run" in planned
 
 
 def test_sources_that_are_not_known(tmp_path, monkeypatch):
     monkeypatch.setattr(estimates, "SAMPLE_SECONDS", 0)
     sources = {"train": bd.SourceUnits(["all"], lambda _: ((n, {}) for n in iter(int, 1)))}
     samples = estimates.take_samples(sources, lambda _: b"record")
-    found = estimate(samples, ShardingOptions(), PRICES)
+    found = estimate(samples, ShardingOptions())
     assert (found.unknown, found.splits) == (["train"], {})
 
 
@@ -102,7 +85,7 @@ def test_figures_leave_out_splits_that_are_not_known(tmp_path, capsys):
     assert re.search(r"^test +3 +1", known, re.MULTILINE)
     assert "\nWithout train: only a source" in known.partition("memory of a worker")[0]
     assert "What a run takes is unknown" in unknown
-    assert not re.search("hours|cost|requests", unknown)
+    assert not re.search("hours|requests", unknown)
 
 
 SOURCES = """
