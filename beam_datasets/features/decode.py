@@ -16,6 +16,7 @@ from beam_datasets.features.features_dict import FeaturesDict, to_feature
 from beam_datasets.features.numbers import shape_fits
 from beam_datasets.features.sequence import Sequence, iter_nested_features
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.features.wrapped import Wrapped
 
 
@@ -107,11 +108,13 @@ def skip_decoding(feature: FeatureConnector, *kinds: type[FeatureConnector]) -> 
 def with_str(feature: FeatureConnector) -> FeatureConnector:
     """Returns the features with `Text` and other string tensors that decode to `str` instead of bytes.
 
-    String tensors in dicts and sequences change too. User-defined connectors, and connectors with internal strings,
-    such as `TranslationVariableLanguages`, do not.
+    String tensors in dicts and sequences change too, and those of `TranslationVariableLanguages`. User-defined
+    connectors do not.
     """
     if feature.is_overridden():
         return feature
+    if isinstance(feature, TranslationVariableLanguages):  # its values are those of the inner connector
+        return with_str(feature.inner_connector())
     if isinstance(feature, Sequence):
         return feature.with_feature(with_str(feature.feature))
     if isinstance(feature, FeaturesDict):

@@ -156,8 +156,8 @@ class ReadOnlyBuilder:
             read_config: how to read.
             as_supervised: whether to yield tuples of the features that the dataset's `supervised_keys` name.
             text: what strings decode to: "bytes", as they do with TensorFlow Datasets, or "str", where other bytes than
-                UTF-8 are an error. `decode.SkipDecoding` keeps the bytes of single features; a user's connectors and
-                `TranslationVariableLanguages` always decode to bytes.
+                UTF-8 are an error. `decode.SkipDecoding` keeps the bytes of single features; a user's own connectors
+                always decode as they define it.
 
         Raises:
             SplitError: an expression cannot be read, or does not fit the dataset.
