@@ -12,7 +12,7 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +34,7 @@ from beam_datasets.metadata.names import (
 from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrStr, choose_version
 
 if TYPE_CHECKING:
+    from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.units import SourceUnits
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
@@ -291,7 +292,24 @@ class DatasetBuilder:
         verify_ssl: bool = True,
         max_downloads: int | None = None,
         overwrite: bool = False,
-        **options: Any,
+        num_shards: int | Mapping[str, int] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        max_examples_per_split: int | None = None,
+        ignore_duplicates: bool = False,
+        skip_empty_splits: bool = False,
+        check_images: str | None = None,
+        check_against: str | None = None,
+        resume: bool | str = False,
+        beam_options: Any | Sequence[str] | None = None,
+        num_workers: int | None = None,
+        payload: str | None = None,
+        spill_dir: str | None = None,
+        block_size: int | None = None,
+        shared_disk: bool = False,
+        wait: bool = True,
+        progress: Callable[[Progress], None] | None = None,
+        counters: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> str:
         """Generates the dataset, publishes it and returns its directory.
 
@@ -308,8 +326,31 @@ class DatasetBuilder:
             max_downloads: maximum number of simultaneous downloads; None for MAX_SIMULTANEOUS_DOWNLOADS.
             overwrite: whether a published version is generated again, on a local disk. It stays until the new one is
                 complete, and is deleted then. A process that is reading it may fail, or get examples of both.
-            **options: those of `beam_datasets.beam.generate.generate`: num_shards, min_shard_size,
-                max_shard_size, max_examples_per_split, ignore_duplicates, beam_options, num_workers and others.
+            num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
+                rule.
+            min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
+            max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
+            max_examples_per_split: maximum number of examples of each split: those with the lowest sort keys are kept.
+            ignore_duplicates: whether only the smallest record of the examples with the same key is kept, instead of
+                failing.
+            skip_empty_splits: whether splits without examples are left out instead of failing, unless all are empty.
+            check_images: check of the files that image features are given: "structure" (whether they are whole), or
+                "decode", which also decodes each; None for what the features say.
+            check_against: a published version, or 'latest' for the highest one below this. If the version is too low
+                for the changes, nothing is published, and the result is kept to be published under another number.
+            resume: whether to reuse what failed runs of this version had finished, after its checksums are verified;
+                True fails if the builder has changed since, 'changed' accepts that.
+            beam_options: Beam's pipeline options; without a runner, FnApiRunner with one worker process per core.
+            num_workers: number of worker processes of a local run; 0 for one per core.
+            payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
+                None for inline on Dataflow, spilled elsewhere.
+            spill_dir: directory for spilled records; None for beside the staging directory.
+            block_size: approximate bytes of the blocks in which records are sorted and sent.
+            shared_disk: whether the workers of a remote runner see this machine's paths.
+            wait: whether to wait for the end of the job; False returns when a remote runner has it.
+            progress: called about twice a second of a local run with what was done so far.
+            counters: called after the run with what the builder's own transforms counted: {'namespace/name': an
+                integer, or a set of strings}.
 
         Raises:
             AlreadyPublishedError: the version is published already.
@@ -318,6 +359,27 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
+        options: dict[str, Any] = {
+            "num_shards": num_shards,
+            "min_shard_size": min_shard_size,
+            "max_shard_size": max_shard_size,
+            "max_examples_per_split": max_examples_per_split,
+            "ignore_duplicates": ignore_duplicates,
+            "skip_empty_splits": skip_empty_splits,
+            "check_images": check_images,
+            "check_against": check_against,
+            "resume": resume,
+            "beam_options": beam_options,
+            "num_workers": num_workers,
+            "payload": payload,
+            "spill_dir": spill_dir,
+            "block_size": block_size,
+            "shared_disk": shared_disk,
+            "progress": progress,
+            "counters": counters,
+        }
+        options = {name: value for name, value in options.items() if value is not None and value is not False}
+        options |= {} if wait else {"wait": False}
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
         given = settings = self._downloads
         if settings is None or changed or not verify_ssl:
@@ -325,10 +387,7 @@ class DatasetBuilder:
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         try:
-            if overwrite and self.is_prepared():
-                directory = self._overwrite(options)
-            else:
-                directory = self._generate_and_publish(**options)
+            directory = self._generate_version(self._own_options() | options, overwrite=overwrite)
         except Exception as error:
             settings.check_manual_dir(error)
             raise
@@ -338,6 +397,16 @@ class DatasetBuilder:
         if default := self._default_config():
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
+
+    def _own_options(self) -> dict[str, Any]:
+        """Returns the options of `beam.generate.generate` that this class sets itself, unless the caller gives them."""
+        return {}
+
+    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+        """Generates and publishes the version and returns its directory; a subclass may explain errors."""
+        if overwrite and self.is_prepared():
+            return self._overwrite(options)
+        return self._generate_and_publish(**options)
 
     def _generate_and_publish(self, **options: Any) -> str:
         """Returns the directory; see `beam_datasets.beam.generate.generate`."""

@@ -382,14 +382,18 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
-    def build(self, **options: Any) -> str:
-        """Generates the dataset, and logs what was left out unless `counters` is given; see DatasetBuilder.
+    def _own_options(self) -> dict[str, Any]:
+        """Logs the rows that were left out, unless the caller gives `counters`."""
+        return {**super()._own_options(), "counters": log_left_out}
+
+    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+        """Generates and publishes the version and returns its directory.
 
         Raises:
-            NoExamplesError: there are none; the message says why rows were left out.
+            NoExamplesError: there are none; the message contains the reasons why rows were left out.
         """
         try:
-            return super().build(**{"counters": log_left_out, **options})
+            return super()._generate_version(options, overwrite=overwrite)
         except NoExamplesError as error:
             if not (self._skip_bad and (reasons := self._reasons_of_first_rows())):
                 raise
@@ -476,14 +480,22 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             parse_field(spec)
         super().__init__(**common)
 
-    def build(self, **options: Any) -> str:
-        """Generates the dataset, and records in inputs.json of which files; see FilesBuilder."""
+    def _own_options(self) -> dict[str, Any]:
+        """Returns the files that are read, with their checksums, which are recorded in inputs.json."""
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
         whole = SourceUnits(files, _checksum_of) if self._trial_examples is None else None  # a trial reads few rows
+        return {**super()._own_options(), "inputs": inputs, "checksums": whole}
+
+    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+        """Generates and publishes the version and returns its directory.
+
+        Raises:
+            DuplicateKeyError: two rows have the same key; the message contains the files and lines.
+        """
         try:
-            return super().build(**{"inputs": inputs, "checksums": whole, **options})
+            return super()._generate_version(options, overwrite=overwrite)
         except DuplicateKeyError as error:
             if self._key is None:
                 raise
