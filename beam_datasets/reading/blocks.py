@@ -28,14 +28,14 @@ class Damaged:
     error: CorruptRecordError
 
 
-def intact(blocks: Iterable[Items]) -> Iterator[Items]:
+def stop_at_damaged(blocks: Iterable[Items]) -> Iterator[Items]:
     """Yields the blocks up to the first damaged record, then raises its error.
 
     Raises:
         CorruptRecordError: an item is a damaged record, or a group with one.
     """
     for block in blocks:
-        first_damaged = next(damaged_in(block), None)
+        first_damaged = next(find_damaged(block), None)
         if first_damaged is not None:
             index, damaged = first_damaged
             if index:
@@ -45,17 +45,17 @@ def intact(blocks: Iterable[Items]) -> Iterator[Items]:
         del block  # it would hold its items while the next ones are read
 
 
-def damaged_in(items: Items) -> Iterator[tuple[int, Damaged]]:
+def find_damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
     """Yields the damaged records of a list, or of lists in it, each with its place; blocks of records have none."""
     if type(items) is list:
         for index, item in enumerate(items):
             if type(item) is Damaged:
                 yield index, item
             elif type(item) is list:
-                yield from ((index, damaged) for _, damaged in damaged_in(item))
+                yield from ((index, damaged) for _, damaged in find_damaged(item))
 
 
-def joined(blocks: Iterable[Items]) -> Items:
+def join_blocks(blocks: Iterable[Items]) -> Items:
     """Returns the items of all blocks in one; the first of them may be changed."""
     held: Items = []
     for block in blocks:
@@ -68,7 +68,7 @@ def joined(blocks: Iterable[Items]) -> Items:
     return held
 
 
-def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short: bool = True) -> Iterator[Items]:
+def regroup(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short: bool = True) -> Iterator[Items]:
     """Yields the items in blocks of these counts; the last may have fewer. The blocks given may be changed.
 
     Args:
@@ -76,14 +76,14 @@ def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short:
         counts: of items in a block.
         may_fall_short: whether those before an error come first, in a block with fewer.
 
-    >>> list(map(len, regrouped([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
+    >>> list(map(len, regroup([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
     [1, 4, 4, 4]
     """
     size = next(counts)
     held: Items = []
     try:
         for block in blocks:
-            held = joined((held, block))
+            held = join_blocks((held, block))
             del block  # it would hold its items while the next ones are read
             start = 0
             while start + size <= len(held):
@@ -100,17 +100,17 @@ def regrouped(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short:
         yield held
 
 
-def sizes(item_bytes: float) -> Iterator[int]:
+def block_sizes(item_bytes: float) -> Iterator[int]:
     """Returns without end how many items to handle at once: few at first, for which the first one has to wait.
 
-    >>> found = sizes(item_bytes=1000)
+    >>> found = block_sizes(item_bytes=1000)
     >>> [next(found) for _ in range(5)]
     [1, 8, 64, 256, 256]
     """
-    return growing(1, int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS)), _GROWTH)
+    return growing_sizes(1, int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS)), _GROWTH)
 
 
-def growing(count: int, most: int, factor: int = 2) -> Iterator[int]:
+def growing_sizes(count: int, most: int, factor: int = 2) -> Iterator[int]:
     """Yields a count, then `factor` times as much each time, at most `most`."""
     while True:
         yield count

@@ -13,13 +13,13 @@ from beam_datasets.advice import advised_getattr, note_value
 from beam_datasets.arguments import integer
 from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
-from beam_datasets.reading.blocks import BlockIterator, Items, intact, joined, sizes
+from beam_datasets.reading.blocks import BlockIterator, Items, block_sizes, join_blocks, stop_at_damaged
 from beam_datasets.reading.checkpoint import ReadState, fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, name_at_position
 from beam_datasets.reading.elements.executor import Deferred
 from beam_datasets.reading.elements.transforms import STOPPED
 from beam_datasets.reading.index.progress import Progress, divide_again, stream_of, stream_progress
-from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, whole
+from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, spans_of_range
 
 if TYPE_CHECKING:
     from beam_datasets.reading.dataset import Dataset
@@ -116,11 +116,11 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._process = os.getpid()
         if self._dataset._processes is not None:
             return self._open_processes(self._dataset._processes)
-        where = whole(self._taken, self._operation.length)
+        where = spans_of_range(self._taken, self._operation.length)
         self._read, program = self._operation.blocks(where, self._epoch), self._dataset.program
         self._finish = program.finish
         self._is_decoded = program.decode_block is not None or program.executor is not None
-        self._blocks = program.run(intact(self._read), sizes(self._operation.item_bytes))
+        self._blocks = program.run(stop_at_damaged(self._read), block_sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
@@ -161,7 +161,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
     def values_at(self, positions: list[int]) -> list[Any]:
         """Returns the items at positions, counted from where the iterator began."""
         blocks = [self._operation.fetch(np.array(positions, np.int64), self._epoch)]
-        return self._dataset.decode_many(joined(intact(blocks)))
+        return self._dataset.decode_many(join_blocks(stop_at_damaged(blocks)))
 
     def get_state(self) -> dict[str, Any]:
         """Returns where the iterator is: a small dict that JSON can hold.

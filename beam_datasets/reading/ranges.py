@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
-from beam_datasets.reading.blocks import intact, sizes
+from beam_datasets.reading.blocks import block_sizes, stop_at_damaged
 from beam_datasets.reading.elements.error_location import UNDECODED, place_of
 from beam_datasets.reading.elements.transforms import Map, Program, Step
 from beam_datasets.reading.records.run_reader import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
@@ -89,7 +89,7 @@ def read_range(
     """
     program = Program.compile(steps)
     blocks = read_blocks(run, pool)
-    decoded = itertools.chain.from_iterable(program.run(blocks, sizes(size_of(run, pool) / max(run.take, 1))))
+    decoded = itertools.chain.from_iterable(program.run(blocks, block_sizes(size_of(run, pool) / max(run.take, 1))))
     values = decoded if program.finish is None else map(program.finish, decoded)
     for number in range(run.skip, run.skip + run.take):
         if claim is not None and not claim(number):
@@ -147,6 +147,6 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
     try:
-        yield from intact(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))
+        yield from stop_at_damaged(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))
     finally:
         executor.shutdown(cancel_futures=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.blocks import growing
+from beam_datasets.reading.blocks import growing_sizes
 from beam_datasets.reading.checkpoint import checked
 from beam_datasets.reading.elements.links import Item
 from beam_datasets.reading.elements.transforms import Map, Step
@@ -228,7 +228,7 @@ class MixedStreamIterator(StreamIterator):
     def _source_order(self) -> Iterator[int]:
         """Yields the source of each position, from the current one on."""
         start = self._position
-        for count in growing(_MIN_POSITIONS, _MAX_POSITIONS):
+        for count in growing_sizes(_MIN_POSITIONS, _MAX_POSITIONS):
             yield from self._mixture.pattern.at(np.arange(start, start + count))[0].tolist()
             start += count
 

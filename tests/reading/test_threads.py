@@ -18,7 +18,7 @@ from beam_datasets import features as F
 from beam_datasets.features import image_codec
 from beam_datasets.features.stacking import stack
 from beam_datasets.formats.example import serialize
-from beam_datasets.reading.blocks import sizes
+from beam_datasets.reading.blocks import block_sizes
 from beam_datasets.reading.elements import executor
 from beam_datasets.reading.elements import transforms as decoding
 from beam_datasets.reading.elements.executor import usable_cores
@@ -283,6 +283,6 @@ def test_batches_are_stacked_examples(steps: Any, items: list[Any]) -> None:
 
 def test_a_block_is_decoded_at_once_and_not_all_of_a_long_list() -> None:
     program = Program.compile((Raw(),))
-    lengths = list(map(len, program.run(iter([RECORDS]), sizes(100_000))))
+    lengths = list(map(len, program.run(iter([RECORDS]), block_sizes(100_000))))
     assert (lengths[:3], max(lengths)) == ([1, 2, 2], 2)
-    assert list(map(len, program.run(iter([RECORDS]), sizes(10)))) == [1, 8, 64, 227]
+    assert list(map(len, program.run(iter([RECORDS]), block_sizes(10)))) == [1, 8, 64, 227]

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from beam_datasets.reading.blocks import Items, regrouped
+from beam_datasets.reading.blocks import Items, regroup
 
 Finish: TypeAlias = Callable[[list[Any]], list[Any]]
 Tasks: TypeAlias = "tuple[list[Callable[[], Any]], Finish]"
@@ -140,7 +140,7 @@ class ThreadExecutor:
     def _run(self, blocks: Iterator[Items]) -> Iterator[list[Any]]:
         """Implements `run`: yields the values of each block in order, while threads decode the next blocks."""
         waiting = self._waiting
-        blocks = ([item] for block in blocks for item in block) if self.is_whole else regrouped(blocks, self._sizes())
+        blocks = ([item] for block in blocks for item in block) if self.is_whole else regroup(blocks, self._sizes())
         pool = ThreadPoolExecutor(self.threads, "beam_datasets-decode")  # a thread starts when it has something to do
         error: Exception | None = None
         try:

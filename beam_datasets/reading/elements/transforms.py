@@ -26,7 +26,7 @@ from beam_datasets.features.sequence import iter_nested_features, record_name
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
-from beam_datasets.reading.blocks import Items, regrouped
+from beam_datasets.reading.blocks import Items, regroup
 from beam_datasets.reading.elements.executor import (
     TASK_BYTES,
     Deferred,
@@ -557,7 +557,7 @@ class Program:
         if self.decode_block is None or self.decode_one is None:
             yield from blocks
             return
-        for block in regrouped(blocks, counts):
+        for block in regroup(blocks, counts):
             try:
                 elements = self.decode_block(block)
             except UNDECODED:

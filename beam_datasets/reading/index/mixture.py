@@ -16,9 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.reading.blocks import Damaged, Items, damaged_in, growing
+from beam_datasets.reading.blocks import Damaged, Items, find_damaged, growing_sizes
 from beam_datasets.reading.index.permutations import block_orders
-from beam_datasets.reading.index.transforms import ENDLESS, Operation, Repeat, Spans, collected, limited, positions_of
+from beam_datasets.reading.index.transforms import (
+    ENDLESS,
+    Operation,
+    Repeat,
+    Spans,
+    collect_blocks,
+    limit_spans,
+    positions_of,
+)
 
 Ints = NDArray[np.int64]
 
@@ -248,7 +256,7 @@ class Mixture(Operation):
             for source, source_blocks in enumerate(blocks)
         ]
         try:
-            yield from collected(map(next, map(streams.__getitem__, self._order(parts))))
+            yield from collect_blocks(map(next, map(streams.__getitem__, self._order(parts))))
         finally:  # the traceback of an error of one source may hold the others
             for part in blocks:
                 if isinstance(part, Generator):
@@ -265,8 +273,8 @@ class Mixture(Operation):
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
         """Yields the source of each position."""
-        counts = growing(_MIN_POSITIONS, _MAX_POSITIONS)
-        for positions in map(positions_of, limited((spans for spans, _, _ in parts), counts)):
+        counts = growing_sizes(_MIN_POSITIONS, _MAX_POSITIONS)
+        for positions in map(positions_of, limit_spans((spans for spans, _, _ in parts), counts)):
             yield from self.pattern.at(positions)[0].tolist()
 
     def _tagged(self, source: int, items: Iterator[Any]) -> Iterator[Any]:
@@ -294,6 +302,6 @@ def _of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterat
 
 def _pair(source: int, item: Any) -> Any:
     """Returns an item with its source; a damaged one alone, or a group with one, as others find these."""
-    if type(item) is Damaged or (type(item) is list and next(damaged_in(item), None)):
+    if type(item) is Damaged or (type(item) is list and next(find_damaged(item), None)):
         return item
     return source, item

@@ -27,7 +27,7 @@ from beam_datasets.reading.index.transforms import (
     Shared,
     Slice,
     Spans,
-    limited,
+    limit_spans,
 )
 
 Ints = NDArray[np.int64]
@@ -157,7 +157,7 @@ class _Remaining(Rearranged):
         """Yields the child's items at these positions."""
         max_positions = _MAX_BLOCKS * self._num_untaken
         if self.num_in_blocks > max_positions:  # too many blocks to compute at once
-            spans = limited(spans, repeat(max_positions))
+            spans = limit_spans(spans, repeat(max_positions))
         return self.child.blocks((self._child_spans(*part) for part in spans), epoch)
 
     def _child_spans(self, starts: Ints, counts: Ints) -> Spans:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from beam_datasets.reading.blocks import Items, growing, regrouped
+from beam_datasets.reading.blocks import Items, growing_sizes, regroup
 from beam_datasets.reading.index.division import MAX_POSITION, Share
 from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle
 from beam_datasets.reading.records.prefetch import prefetched
@@ -139,7 +139,7 @@ class Repeat(Operation):
         for starts, counts in spans:
             while len(starts):
                 number = int(starts[0]) // n
-                in_epoch, (starts, counts) = divided_at(starts, counts, (number + 1) * n)
+                in_epoch, (starts, counts) = split_spans(starts, counts, (number + 1) * n)
                 yield number, (in_epoch[0] - number * n, in_epoch[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -168,7 +168,7 @@ class Shuffle(Rearranged):
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items at the positions; see `_fetch_ahead`."""
         num_positions = _MAX_REMOTE_FETCHED if self.is_remote else _MAX_FETCHED
-        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(num_positions))), epoch)
+        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(num_positions))), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -197,7 +197,7 @@ class Window(Rearranged):
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
             return self._streamed(int(starts[0]), spans, epoch)
-        return _fetch_ahead(self, map(positions_of, limited(spans, itertools.repeat(_MAX_SPANS))), epoch)
+        return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(_MAX_SPANS))), epoch)
 
     def _streamed(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields the items of the spans from one shuffled stream of the child, which begins at position `start`."""
@@ -211,7 +211,7 @@ class Window(Rearranged):
             for begin, count in zip(starts.tolist(), counts.tolist()):
                 wanted = itertools.islice(items, begin - position, begin - position + count)
                 position = begin + count
-                yield from collected(wanted)
+                yield from collect_blocks(wanted)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""
@@ -298,8 +298,8 @@ class Shared(Rearranged):
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields this worker's items at positions of its share."""
-        counts = (count * self.share.block for count in growing(_MIN_SPANS, _MAX_SPANS))
-        child_spans = (self.share.stream_ranges(*arrays) for arrays in limited(spans, counts))
+        counts = (count * self.share.block for count in growing_sizes(_MIN_SPANS, _MAX_SPANS))
+        child_spans = (self.share.stream_ranges(*arrays) for arrays in limit_spans(spans, counts))
         return self._items.blocks(child_spans, epoch)
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -331,7 +331,7 @@ class _Padded:
             while len(starts):
                 lap = (int(starts[0]) - n) // size + 1 if starts[0] >= n else 0
                 begin = n + (lap - 1) * size if lap else 0
-                in_lap, (starts, counts) = divided_at(starts, counts, n + lap * size)
+                in_lap, (starts, counts) = split_spans(starts, counts, n + lap * size)
                 yield lap, (in_lap[0] - begin, in_lap[1])
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
@@ -365,7 +365,7 @@ class Batches(Operation):
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
         """Yields lists of the child's items, one per block."""
         blocks = self.child.blocks((self._child_spans(*part) for part in spans), epoch)
-        return ([group] for group in regrouped(blocks, itertools.repeat(self.size), may_fall_short=False))
+        return ([group] for group in regroup(blocks, itertools.repeat(self.size), may_fall_short=False))
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the lists of the child's items at these positions."""
@@ -415,13 +415,13 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
         _check_equal_batches(child, even)
 
 
-def whole(start: int, stop: int) -> Iterator[Spans]:
+def spans_of_range(start: int, stop: int) -> Iterator[Spans]:
     """Yields the positions [start, stop) as spans so short that their products with batch sizes fit 64 bits."""
     for first in range(start, stop, _WHOLE):
         yield np.array([first]), np.array([min(stop - first, _WHOLE)])
 
 
-def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
+def split_spans(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
     """Splits spans at the position `end`, after the first start: returns those before it, and those from it on."""
     num_before = int(np.searchsorted(starts, end))
     excess = int(starts[num_before - 1] + counts[num_before - 1]) - end
@@ -432,7 +432,7 @@ def divided_at(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
     return before, after
 
 
-def limited(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
+def limit_spans(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
     """Regroups spans, so that each group has at most as many positions as the next number of `most`."""
     for starts, counts in spans:
         ends = np.cumsum(counts)
@@ -478,7 +478,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
     return prefetched(calls(), threads=int(shuffled.is_remote))
 
 
-def collected(items: Iterator[Any]) -> Iterator[Items]:
+def collect_blocks(items: Iterator[Any]) -> Iterator[Items]:
     """Groups items into blocks; on an error, yields the items before it and then raises."""
     block: list[Any] = []
     try:

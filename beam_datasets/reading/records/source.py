@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core, note_if_missing
-from beam_datasets.reading.blocks import Damaged, Items, intact, joined, sizes
+from beam_datasets.reading.blocks import Damaged, Items, block_sizes, join_blocks, stop_at_damaged
 from beam_datasets.reading.config import ReadConfig, chosen_files
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.index.interleave import InterleaveOrder
 from beam_datasets.reading.index.permutations import file_order
-from beam_datasets.reading.index.transforms import Operation, Spans, limited, positions_of
+from beam_datasets.reading.index.transforms import Operation, Spans, limit_spans, positions_of
 from beam_datasets.reading.records.run_reader import CHUNK_BYTES, Ranges, RunReader, Visits, ranges_of, read_visits
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ class Source(Operation):
             spans, named = itertools.tee(spans)
         _allow_reading_ahead()
         with contextlib.closing(_Reading(self, _joined(self._visits(spans, epoch)))) as reading:
-            blocks = read_visits(reading, reading.chunk, sizes(self.item_bytes))
+            blocks = read_visits(reading, reading.chunk, block_sizes(self.item_bytes))
             if not self._config.add_tfds_id:
                 yield from blocks
                 return
-            parts = map(positions_of, limited(named, itertools.repeat(_MIN_VISITS)))
+            parts = map(positions_of, limit_spans(named, itertools.repeat(_MIN_VISITS)))
             names = itertools.chain.from_iterable(self._names(*self.places(positions, epoch)) for positions in parts)
             yield from (_with_names(block, names) for block in blocks)
 
@@ -171,7 +171,7 @@ class Source(Operation):
 
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
-        return joined(intact([self._fetch(*self.places_of_indices(indices))]))
+        return join_blocks(stop_at_damaged([self._fetch(*self.places_of_indices(indices))]))
 
     def index_among_read(self, index: int) -> int | None:
         """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
