@@ -1,4 +1,4 @@
-"""Blocks: items that are handed on together, a list or a `RecordBlock`; what is done to them, whatever they hold."""
+"""Blocks of items, each a list or a `RecordBlock`: joining and regrouping them, and iteration over their items."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ Items: TypeAlias = Any
 """A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
 
 BLOCK_BYTES = 256 << 10
-"""About how many bytes the items of a block have: what is made of them is to fit the processor's cache with them."""
+"""Approximate number of bytes of a block's items: small enough that the decoded values fit the processor's cache, too."""
 
 _BLOCK_ITEMS, _GROWTH = 256, 8
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """Stands for a record that is damaged, so that its error is raised when its turn comes, and only then."""
+    """A damaged record in a list of items.
+
+    Its error is raised when the iteration reaches the item.
+
+    Attributes:
+        error: the error of the record.
+    """
 
     error: CorruptRecordError
 
@@ -32,7 +38,7 @@ def stop_at_damaged(blocks: Iterable[Items]) -> Iterator[Items]:
     """Yields the blocks up to the first damaged record, then raises its error.
 
     Raises:
-        CorruptRecordError: an item is a damaged record, or a group with one.
+        CorruptRecordError: an item is a `Damaged`, or a list that contains one.
     """
     for block in blocks:
         first_damaged = next(find_damaged(block), None)
@@ -46,108 +52,131 @@ def stop_at_damaged(blocks: Iterable[Items]) -> Iterator[Items]:
 
 
 def find_damaged(items: Items) -> Iterator[tuple[int, Damaged]]:
-    """Yields the damaged records of a list, or of lists in it, each with its place; blocks of records have none."""
+    """Yields a pair (index, `Damaged`) for each damaged record of a list; a nested list counts as its outermost item.
+
+    A `RecordBlock` has no damaged records.
+    """
     if type(items) is list:
         for index, item in enumerate(items):
             if type(item) is Damaged:
                 yield index, item
             elif type(item) is list:
-                yield from ((index, damaged) for _, damaged in find_damaged(item))
+                yield from ((index, damaged) for _, damaged in find_damaged(item))  # of the outermost list
 
 
 def join_blocks(blocks: Iterable[Items]) -> Items:
-    """Returns the items of all blocks in one; the first of them may be changed."""
-    held: Items = []
+    """Concatenates blocks to one block. Appends to the first non-empty block if the next one has the same type.
+
+    The result is a list if the blocks have different types.
+    """
+    items: Items = []
     for block in blocks:
-        if held and type(held) is not type(block):  # damaged records come in lists
-            held = [*held, *block]
-        elif held:
-            held += block
+        if items and type(items) is not type(block):  # damaged records come in lists
+            items = [*items, *block]
+        elif items:
+            items += block
         else:
-            held = block
-    return held
+            items = block
+    return items
 
 
 def regroup(blocks: Iterable[Items], counts: Iterator[int], *, may_fall_short: bool = True) -> Iterator[Items]:
-    """Yields the items in blocks of these counts; the last may have fewer. The blocks given may be changed.
+    """Yields the items of `blocks` in new blocks with the next number of items from `counts`.
+
+    The last block may have fewer items. The given blocks may be changed.
 
     Args:
-        blocks: of items.
-        counts: of items in a block.
-        may_fall_short: whether those before an error come first, in a block with fewer.
+        blocks: blocks of items, of any lengths.
+        counts: number of items of each new block.
+        may_fall_short: whether, if `blocks` raises an error, the items before it are yielded first, in a smaller block.
 
     >>> list(map(len, regroup([[0] * 10, [0] * 3], iter((1, 4, 4, 4, 4)))))
     [1, 4, 4, 4]
     """
     size = next(counts)
-    held: Items = []
+    items: Items = []
     try:
         for block in blocks:
-            held = join_blocks((held, block))
+            items = join_blocks((items, block))
             del block  # it would hold its items while the next ones are read
             start = 0
-            while start + size <= len(held):
-                group = held if size == len(held) else held[start : start + size]
+            while start + size <= len(items):
+                group = items if size == len(items) else items[start : start + size]
                 start += size
                 size = next(counts)
                 yield group
-            held = held[start:] if start else held
+            items = items[start:] if start else items
     except Exception:
-        if held and may_fall_short:
-            yield held
+        if items and may_fall_short:
+            yield items
         raise
-    if held:
-        yield held
+    if items:
+        yield items
 
 
 def block_sizes(item_bytes: float) -> Iterator[int]:
-    """Returns without end how many items to handle at once: few at first, for which the first one has to wait.
+    """Yields the number of items of each block, endlessly: few at first, so that the first item is available soon.
 
-    >>> found = block_sizes(item_bytes=1000)
-    >>> [next(found) for _ in range(5)]
+    Args:
+        item_bytes: approximate bytes per item. Blocks have about `BLOCK_BYTES` at most, and at least one item.
+
+    >>> sizes = block_sizes(item_bytes=1000)
+    >>> [next(sizes) for _ in range(5)]
     [1, 8, 64, 256, 256]
     """
     return growing_sizes(1, int(min(max(BLOCK_BYTES / max(item_bytes, 1), 1), _BLOCK_ITEMS)), _GROWTH)
 
 
-def growing_sizes(count: int, most: int, factor: int = 2) -> Iterator[int]:
-    """Yields a count, then `factor` times as much each time, at most `most`."""
+def growing_sizes(size: int, max_size: int, factor: int = 2) -> Iterator[int]:
+    """Yields `size`, then `factor` times the previous number each time, at most `max_size`; endlessly.
+
+    >>> sizes = growing_sizes(1, 5)
+    >>> [next(sizes) for _ in range(4)]
+    [1, 2, 4, 5]
+    """
     while True:
-        yield count
-        count = min(factor * count, most)
+        yield size
+        size = min(factor * size, max_size)
 
 
 class PlainBlockIterator:
-    """Hands out the items of blocks one by one and counts them.
+    """Iterator over the items of blocks, which counts the items.
 
-    A subclass defines `_next_block()`, which returns the next block or raises StopIteration, and `_finished(item)`,
-    which returns what is handed out in place of an item if `_finish` is not None. Nobody else may keep a block that is
-    a list: the native type empties it. `_taken` counts the item before `_finished` is called. The subclass may set
-    `_taken` at any time, and `_items` to `()` to drop the block.
+    A subclass defines `_next_block()`, and `_finished(item)` if it sets `_finish`. Nobody else may keep a block that is
+    a list: the native type empties it. The subclass may set `_taken` at any time, and `_items` to `()` to drop the
+    block.
+
+    Attributes:
+        _items: the current block.
+        _finish: if not None, `_finished(item)` is called for each item, and its result is yielded.
+        _taken: number of yielded items, including an item for which `_finished` is being called.
     """
 
     _items: Items = ()
     _finish: Any = None
     _taken = 0
-    _place = 0  # of the next item in the block
+    _index = 0  # of the next item in the block
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        while self._place >= len(self._items):
+        """Returns the next item, or what `_finished` makes of it; raises StopIteration after the last block."""
+        while self._index >= len(self._items):
             self._items = ()  # no items in memory while the next ones are read
             self._items = self._next_block()
-            self._place = 0
-        item = self._items[self._place]
-        self._place += 1
+            self._index = 0
+        item = self._items[self._index]
+        self._index += 1
         self._taken += 1
         return item if self._finish is None else self._finished(item)
 
     def _next_block(self) -> Items:
+        """Returns the next block; raises StopIteration if there are no more."""
         raise NotImplementedError
 
     def _finished(self, item: Any) -> Any:
+        """Returns the value to yield for an item."""
         raise NotImplementedError
 
 
