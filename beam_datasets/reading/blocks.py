@@ -16,7 +16,7 @@ Items: TypeAlias = Any
 """A sequence with slices and `+=`: list[Any] or `RecordBlock`."""
 
 BLOCK_BYTES = 256 << 10
-"""Approximate number of bytes of a block's items: small enough that the decoded values fit the processor's cache, too."""
+"""Approximate number of bytes of a block's items: small enough that the decoded values fit the cache, too."""
 
 _BLOCK_ITEMS, _GROWTH = 256, 8
 

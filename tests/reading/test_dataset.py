@@ -59,7 +59,7 @@ def order_of_source(epoch: int) -> list[int]:
     nonempty = [i for i, length in enumerate(LENGTHS) if length]
     files = [nonempty[i] for i in file_order(len(nonempty), 7, epoch)]
     order = InterleaveOrder(np.array([LENGTHS[file] for file in files]), 3, 2)
-    places = list(zip(*(column.tolist() for column in order.places(range(sum(order.lengths.tolist()))))))
+    places = list(zip(*(column.tolist() for column in order.locate(range(sum(order.lengths.tolist()))))))
     return [int(first[files[file]]) + index for file, index in places]
 
 

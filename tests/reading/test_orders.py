@@ -26,7 +26,7 @@ LENGTHS = st.lists(st.integers(0, 40) | st.sampled_from([0, 16, 32, 48, 300]), m
 
 def locate(order, position):
     """The file and the index in it of one position."""
-    files, indices = order.places([position])
+    files, indices = order.locate([position])
     return int(files[0]), int(indices[0])
 
 
@@ -89,7 +89,7 @@ def test_any_files(lengths, cycle, block, data):
     assert flat(runs_of(order, start, stop)) == expected[start:stop]
     assert flat(runs_of(order)) == expected
     mixed = np.random.default_rng(0).permutation(len(expected))
-    assert list(zip(*(column.tolist() for column in order.places(mixed)))) == [expected[p] for p in mixed]
+    assert list(zip(*(column.tolist() for column in order.locate(mixed)))) == [expected[p] for p in mixed]
     for files, firsts, counts in order.visits(0, len(expected)):
         assert (counts > 0).all()
         goes_on = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])

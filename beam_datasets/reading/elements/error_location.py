@@ -54,7 +54,7 @@ def name_at_indices(steps: tuple[Step, ...], error: Exception, source: Source, i
     """
     with contextlib.suppress(Exception):  # that one would hide the error
         wanted = np.atleast_1d(indices)
-        places = _places(source, *source.places_of_indices(wanted))
+        places = _places(source, *source.locate_indices(wanted))
         _name(steps, error, source.fetch_indices(wanted), places)
 
 
@@ -111,7 +111,7 @@ class _Places:
     length: int
 
     def fetch(self, positions: Ints, epoch: int) -> list[Place]:
-        return _places(self.source, *self.source.places(positions, epoch))
+        return _places(self.source, *self.source.locate(positions, epoch))
 
 
 def _places(source: Source, runs: Ints, records: Ints) -> list[Place]:

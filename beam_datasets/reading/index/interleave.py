@@ -1,11 +1,11 @@
-"""Orders: of interleaved files, as arithmetic: position -> (file, index in file); and shuffled ones, see below.
+"""Order of examples of interleaved files, computed by arithmetic: position -> (file, index in the file).
 
 The order of files is that of tf.data's `interleave`, which TFDS reads with. `cycle_length` slots are visited in turn. A
 visit to an empty slot opens the next file in it; a visit to a file reads up to `block_length` examples. A visit that
 meets the end of its file leaves the slot empty, and only the slot's next visit opens another file there: so a file of a
-multiple of `block_length` examples is visited once more, in vain, before its slot passes on.
+multiple of `block_length` examples is visited once more, without reading anything, before its slot is free.
 
-Why this can be computed without walking through the order. Number the visits 0, 1, 2, ...; visit t belongs to slot
+The order can be computed without iterating over it. Number the visits 0, 1, 2, ...; visit t belongs to slot
 t mod cycle. A file of L examples takes exactly L // block + 1 visits, `cycle` apart, and the next file begins at the
 earliest visit that no file has taken: a heap of the slots' next free visits gives every file's first visit. While files
 remain to be opened each visit reads a full block, except the last visit of each file, which falls short by
@@ -13,8 +13,8 @@ block - L mod block. So the number of examples before visit t is block * t less 
 before t, and both directions are a binary search. When the files run out, the few that are still open are read round by
 round, and the number of examples before round r is a sum over them.
 
-Order is a format: readers resume by position, so another order under the same configuration would break every saved
-state. The tests pin it with what tf.data itself gave.
+The order is a format: readers resume by position, so another order under the same configuration would break every saved
+state. The tests compare it with the order that tf.data itself produced.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-_FIRST_VISITS, _MAX_VISITS = 1024, 4096  # in an array: what is read of a file in one piece ends with it
+_FIRST_VISITS, _MAX_VISITS = 1024, 4096  # visits in an array; a read of a file does not extend beyond its array
 
 
 @dataclass(frozen=True, eq=False)
 class InterleaveOrder:
     """The order in which `cycle_length` files at a time are read, `block_length` examples from each in turn.
 
-    Holds O(files) integers, never a list of examples.
+    A *visit* reads up to `block_length` consecutive examples of one file. The memory is O(files).
 
     Attributes:
-        lengths: (files,) how many examples each file has, in the order in which the files are opened; zero is allowed.
-        cycle_length: how many files are open at a time, at least 1.
-        block_length: how many examples are read from a file at a visit, at least 1.
+        lengths: number of examples of each file, in the order in which the files are opened; zero is allowed; shape
+            (files,).
+        cycle_length: number of files that are open at a time, at least 1.
+        block_length: number of examples that a visit reads, at least 1.
 
     >>> order = InterleaveOrder(np.array([5, 3, 4]), cycle_length=2, block_length=2)
-    >>> files, indices = order.places(range(6))
+    >>> files, indices = order.locate(range(6))
     >>> list(zip(files.tolist(), indices.tolist()))
     [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
     >>> files, firsts, counts = next(order.visits(0, 6))
@@ -61,21 +62,26 @@ class InterleaveOrder:
     def __reduce__(self) -> tuple[Any, ...]:  # without the derived arrays
         return InterleaveOrder, (self.lengths, self.cycle_length, self.block_length)
 
-    def places(self, positions: Sequence[int] | NDArray[Any]) -> tuple[Ints, Ints]:
-        """Returns the arrays (files, indices in their files) of the examples at `positions`, in any order."""
-        visits, within = self._visits(np.asarray(positions, dtype=np.int64))
-        files, firsts, _ = self._read_at(visits)
+    def locate(self, positions: Sequence[int] | NDArray[Any]) -> tuple[Ints, Ints]:
+        """Returns the file of the example at each position, and its index in the file; two arrays.
+
+        Args:
+            positions: positions in [0, sum(lengths)), in any order.
+        """
+        visits, within = self._find_visits(np.asarray(positions, dtype=np.int64))
+        files, firsts, _ = self._examples_of(visits)
         return files, firsts + within
 
     def visits(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Yields arrays (files, first indices, counts) of visits, that together are the examples [start, stop).
+        """Yields the visits that read the positions [start, stop), as arrays (files, first indices, counts).
 
-        Visits in a row to one file are one, as far as they are of the same arrays. Counts are at least 1.
+        Each visit reads the examples [first index, first index + count) of a file; counts are at least 1. Successive
+        visits to one file are merged if they are in the same arrays.
         """
         num_visits = _FIRST_VISITS
         while start < stop:
             count = min(num_visits * self._block, stop - start)
-            files, firsts, counts = self.pieces(np.array([start]), np.array([count]))
+            files, firsts, counts = self.visits_of_ranges(np.array([start]), np.array([count]))
             is_next = (files[1:] == files[:-1]) & (firsts[1:] == (firsts + counts)[:-1])
             if is_next.any():
                 heads = np.flatnonzero(np.append(True, ~is_next))
@@ -83,25 +89,29 @@ class InterleaveOrder:
             yield files, firsts, counts
             start, num_visits = start + count, min(2 * num_visits, _MAX_VISITS)
 
-    def pieces(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
-        """Returns the same arrays for ranges of positions, each given by its start and its count, of at least 1.
+    def visits_of_ranges(self, starts: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+        """Returns the visits that read ranges of positions, as arrays (files, first indices, counts).
 
-        A visit that a range begins or ends in is cut there. Costs as much as the visits of the ranges, not those
-        between them.
+        A visit is cut where a range begins or ends. Successive visits to one file are not merged. The time does not
+        depend on the positions between the ranges.
+
+        Args:
+            starts: first position of each range.
+            counts: number of positions in each range, at least 1.
         """
-        (opening, begins), (closing, lasts) = self._visits(starts), self._visits(starts + counts - 1)
+        (opening, begins), (closing, lasts) = self._find_visits(starts), self._find_visits(starts + counts - 1)
         times = closing - opening + 1
         ends = np.cumsum(times)
         heads = ends - times
-        files, firsts, numbers = self._read_at(np.arange(ends[-1]) + np.repeat(opening - heads, times))
+        files, firsts, numbers = self._examples_of(np.arange(ends[-1]) + np.repeat(opening - heads, times))
         numbers[ends - 1] = lasts + 1
         firsts[heads] += begins
         numbers[heads] -= begins
         is_nonempty = numbers > 0
         return files[is_nonempty], firsts[is_nonempty], numbers[is_nonempty]
 
-    def _visits(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The visits that read positions, and how many examples each visit reads before them."""
+    def _find_visits(self, positions: Ints) -> tuple[Ints, Ints]:
+        """Returns the number of the visit that reads each position, and the index of the position in the visit."""
         tail, in_tail = self._tail, positions >= self._tail.start
         if in_tail.all():
             return tail.visits(positions)
@@ -111,32 +121,34 @@ class InterleaveOrder:
             visits[in_tail], within[in_tail] = tail.visits(positions[in_tail])
         return visits, within
 
-    def _read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
-        """What visits read: (files, first indices, counts)."""
+    def _examples_of(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
+        """Returns the examples that visits read, given the visits' numbers: (files, first indices, counts)."""
         opened, end = self._schedule
         in_tail = visits >= end
         if in_tail.all():
-            return self._tail.read_at(visits)
+            return self._tail.examples_of(visits)
         keys, by_key = self._slots
         files = by_key[np.searchsorted(keys, visits % self._cycle * (end + 1) + visits, side="right") - 1]
         firsts = (visits - opened[files]) // self._cycle * self._block
         counts = np.minimum(self.lengths[files] - firsts, self._block)
         if in_tail.any():
-            files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.read_at(visits[in_tail])
+            files[in_tail], firsts[in_tail], counts[in_tail] = self._tail.examples_of(visits[in_tail])
         return files, firsts, counts
 
     @functools.cached_property
     def _cycle(self) -> int:
+        """Number of slots that get files."""
         return max(1, min(self.cycle_length, len(self.lengths)))  # further slots never get a file
 
     @functools.cached_property
     def _block(self) -> int:
-        whole = int(self.lengths.max(initial=0)) + 1  # reads any file in one visit
-        return whole if self._cycle == 1 else min(self.block_length, whole)
+        """Number of examples per visit."""
+        max_block = int(self.lengths.max(initial=0)) + 1  # reads any file in one visit
+        return max_block if self._cycle == 1 else min(self.block_length, max_block)
 
     @functools.cached_property
     def _schedule(self) -> tuple[Ints, int]:
-        """Each file's first visit, ascending, and the first visit that finds no file left to open."""
+        """The number of each file's first visit, ascending; and of the first visit that has no more file to open."""
         visits = self.lengths // self._block + 1
         if len(visits) and bool((visits == visits[0]).all()):
             rounds, slots = np.divmod(np.arange(len(visits) + 1), self._cycle)
@@ -150,7 +162,10 @@ class InterleaveOrder:
 
     @functools.cached_property
     def _slots(self) -> tuple[Ints, Ints]:
-        """For each file slot * (end + 1) + first visit, ascending: the files of a slot are adjacent; and the files."""
+        """The keys slot * (end + 1) + first visit of the files, ascending, and the file of each key.
+
+        The files of one slot are adjacent.
+        """
         firsts, end = self._schedule
         keys = firsts % self._cycle * (end + 1) + firsts
         files = np.argsort(keys)
@@ -158,9 +173,13 @@ class InterleaveOrder:
 
     @functools.cached_property
     def _shortfalls(self) -> tuple[Ints, Ints]:
-        """For the files that end while others wait, as they end: examples read by then, and the shortfall before.
+        """The shortfalls of the files that end while others are not opened yet, in the order in which they end.
 
-        The second array has one number more: the shortfall when all of them have ended.
+        A visit at which a file ends reads fewer than `_block` examples; the shortfall is the difference.
+
+        Returns:
+            The number of examples read until each file has ended, and the sum of the shortfalls before each file,
+            followed by the sum of all.
         """
         firsts, end = self._schedule
         lasts = firsts + self.lengths // self._block * self._cycle
@@ -171,94 +190,111 @@ class InterleaveOrder:
 
     @functools.cached_property
     def _tail(self) -> _Tail:
+        """The end of the order, once no file is left to open."""
         firsts, end = self._schedule
         start = self._block * end - int(self._shortfalls[1][-1])
-        return _Tail.of(self.lengths, firsts, end, self._cycle, self._block, start)
+        return _Tail.from_schedule(self.lengths, firsts, end, self._cycle, self._block, start)
 
 
 @dataclass(frozen=True)
 class _Tail:
     """The end of the order, when no file is left to open: the files still open are read in rounds.
 
+    A round visits each open file once. A *stretch* consists of consecutive rounds that visit the same files.
+
     Attributes:
-        files: in the order of their visits in a round.
-        done: how many examples of each were read before.
-        left: how many examples of each are left.
-        start: the position where the tail begins.
-        end: the visit that is the first of it.
+        files: the open files, in the order of their visits in a round.
+        num_read: number of examples of each file that were read before the tail.
+        num_left: number of examples of each file in the tail.
+        block: number of examples per visit.
+        start: first position of the tail.
+        first_visit: number of the first visit of the tail.
     """
 
     files: Ints
-    done: Ints
-    left: Ints
+    num_read: Ints
+    num_left: Ints
     block: int
     start: int
-    end: int
+    first_visit: int
 
     @classmethod
-    def of(cls, lengths: Ints, firsts: Ints, end: int, cycle: int, block: int, start: int) -> _Tail:
+    def from_schedule(cls, lengths: Ints, firsts: Ints, end: int, cycle: int, block: int, start: int) -> _Tail:
+        """Returns the tail, given the number of each file's first visit; see `InterleaveOrder._schedule`.
+
+        Args:
+            lengths: number of examples of each file.
+            firsts: number of the first visit of each file.
+            end: number of the first visit of the tail.
+            cycle: number of slots.
+            block: number of examples per visit.
+            start: first position of the tail.
+        """
         files = np.flatnonzero(firsts + lengths // block * cycle >= end)
         files = files[np.argsort((firsts[files] - end) % cycle)]
-        done = -((firsts[files] - end) // cycle) * block  # a block at each visit before `end`
-        return cls(files, done, lengths[files] - done, block, start, end)
+        num_read = -((firsts[files] - end) // cycle) * block  # a block at each visit before `end`
+        return cls(files, num_read, lengths[files] - num_read, block, start, end)
 
     def visits(self, positions: Ints) -> tuple[Ints, Ints]:
-        """The visits that read positions, and how many examples each reads before them."""
-        stretches, rounds, rest = self._rounds(positions - self.start)
-        nth, within = np.divmod(rest, self.block)
+        """Returns the number of the visit that reads each position, and the index of the position in the visit."""
+        stretches, rounds, in_round = self._find_rounds(positions - self.start)
+        nth, within = np.divmod(in_round, self.block)
         closing = rounds == self._closings[stretches]
         for stretch in np.unique(stretches[closing]).tolist():  # of the stretch's last round
             indices = np.flatnonzero(closing & (stretches == stretch))
-            reads = np.minimum(self.left[self._open(stretch)] - self._closings[stretch] * self.block, self.block)
+            reads = np.minimum(
+                self.num_left[self._open_files(stretch)] - self._closings[stretch] * self.block, self.block
+            )
             ends = np.cumsum(reads)
-            nth[indices] = np.searchsorted(ends, rest[indices], side="right")
-            within[indices] = rest[indices] - (ends - reads)[nth[indices]]
+            nth[indices] = np.searchsorted(ends, in_round[indices], side="right")
+            within[indices] = in_round[indices] - (ends - reads)[nth[indices]]
         first, openings, counts = self._stretches
-        return self.end + first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
+        return self.first_visit + first[stretches] + (rounds - openings[stretches]) * counts[stretches] + nth, within
 
-    def read_at(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
-        """What each visit reads: (files, first indices, counts)."""
+    def examples_of(self, visits: Ints) -> tuple[Ints, Ints, Ints]:
+        """Returns the examples that visits read, given the visits' numbers: (files, first indices, counts)."""
         firsts, openings, counts = self._stretches
-        visits = visits - self.end
+        visits = visits - self.first_visit
         stretches = np.searchsorted(firsts, visits, side="right") - 1
         rounds, nth = np.divmod(visits - firsts[stretches], counts[stretches])
-        places = np.empty_like(visits)
+        file_indices = np.empty_like(visits)
         for stretch in np.unique(stretches).tolist():
             in_stretch = stretches == stretch
-            places[in_stretch] = self._open(stretch)[nth[in_stretch]]
-        read = (openings[stretches] + rounds) * self.block
-        return self.files[places], self.done[places] + read, np.clip(self.left[places] - read, 0, self.block)
+            file_indices[in_stretch] = self._open_files(stretch)[nth[in_stretch]]
+        num_before = (openings[stretches] + rounds) * self.block
+        counts = np.clip(self.num_left[file_indices] - num_before, 0, self.block)
+        return self.files[file_indices], self.num_read[file_indices] + num_before, counts
 
-    def _open(self, stretch: int) -> Ints:
-        """The places of the files that the rounds of a stretch read."""
-        return np.flatnonzero(self.left // self.block >= self._closings[stretch])
+    def _open_files(self, stretch: int) -> Ints:
+        """Returns the indices in `files` of the files that the rounds of a stretch read."""
+        return np.flatnonzero(self.num_left // self.block >= self._closings[stretch])
 
     @functools.cached_property
     def _stretches(self) -> tuple[Ints, Ints, Ints]:
-        """For each stretch: the number of its first visit, its first round, and how many files its rounds read."""
+        """Three arrays, shape (stretches,): first visit in the tail, first round, and number of files in a round."""
         openings = np.concatenate([np.zeros(1, np.int64), self._closings[:-1] + 1])
-        counts = len(self.files) - np.searchsorted(np.sort(self.left // self.block), self._closings)
+        counts = len(self.files) - np.searchsorted(np.sort(self.num_left // self.block), self._closings)
         visits = np.cumsum(counts * (self._closings + 1 - openings))
         return np.concatenate([np.zeros(1, np.int64), visits[:-1]]), openings, counts
 
     @functools.cached_property
     def _closings(self) -> Ints:
-        """The rounds in which files end, ascending. Each closes a stretch of rounds that read the same files."""
-        return np.unique(self.left // self.block)
+        """The last round of each stretch, ascending: the rounds in which files end."""
+        return np.unique(self.num_left // self.block)
 
-    def _rounds(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
-        """The stretches and the rounds that read the positions, and how many examples the rounds read before them."""
+    def _find_rounds(self, positions: Ints) -> tuple[Ints, Ints, Ints]:
+        """Returns the stretch and the round that read each position of the tail, and its index in the round."""
         _, openings, counts = self._stretches
-        before = self._before(openings)
-        stretches = np.searchsorted(before, positions, side="right") - 1
-        a_round = counts * self.block  # examples of each round but the stretch's last
-        rounds = openings[stretches] + (positions - before[stretches]) // a_round[stretches]
-        return stretches, rounds, positions - self._before(rounds)
+        starts = self._count_before(openings)
+        stretches = np.searchsorted(starts, positions, side="right") - 1
+        round_sizes = counts * self.block  # examples of each round but the stretch's last
+        rounds = openings[stretches] + (positions - starts[stretches]) // round_sizes[stretches]
+        return stretches, rounds, positions - self._count_before(rounds)
 
-    def _before(self, rounds: Ints) -> Ints:
-        """How many examples are read before each of the rounds."""
-        lefts = np.sort(self.left)
-        ended = np.searchsorted(lefts, rounds * self.block)
-        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(lefts)])
-        before: Ints = sums[ended] + (len(lefts) - ended) * rounds * self.block
-        return before
+    def _count_before(self, rounds: Ints) -> Ints:
+        """Returns the number of examples of the tail that are read before each round."""
+        sorted_lefts = np.sort(self.num_left)
+        num_ended = np.searchsorted(sorted_lefts, rounds * self.block)
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(sorted_lefts)])
+        counts: Ints = sums[num_ended] + (len(sorted_lefts) - num_ended) * rounds * self.block
+        return counts

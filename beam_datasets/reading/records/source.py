@@ -99,14 +99,14 @@ class Source(Operation):
             self._latest = latest = epoch, order, runs
         return latest[1:]
 
-    def places(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:
+    def locate(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:
         """Returns the runs of the records at positions of the read order, and their numbers in their shards."""
         order, runs = self.arrangement(epoch)
-        files, within = order.places(positions)
+        files, within = order.locate(positions)
         record_runs = runs[files]
         return record_runs, within + self.instructions.skip[record_runs]
 
-    def places_of_indices(self, indices: Ints) -> tuple[Ints, Ints]:
+    def locate_indices(self, indices: Ints) -> tuple[Ints, Ints]:
         """Returns the same of the records at indices in [0, length) of the dataset order."""
         run_indices = np.searchsorted(self._firsts, indices, side="right") - 1
         runs = self._in_order[run_indices]
@@ -127,7 +127,7 @@ class Source(Operation):
                 yield from blocks
                 return
             parts = map(positions_of, limit_spans(named, itertools.repeat(_MIN_VISITS)))
-            names = itertools.chain.from_iterable(self._names(*self.places(positions, epoch)) for positions in parts)
+            names = itertools.chain.from_iterable(self._names(*self.locate(positions, epoch)) for positions in parts)
             yield from (_with_names(block, names) for block in blocks)
 
     def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
@@ -147,7 +147,7 @@ class Source(Operation):
             if len(starts) == 1:
                 visits = order.visits(int(starts[0]), int(starts[0] + counts[0]))
             else:
-                visits = iter((order.pieces(starts, counts),))
+                visits = iter((order.visits_of_ranges(starts, counts),))
             yield from ((runs[files], firsts + skip[files], numbers) for files, firsts, numbers in visits)
 
     @property
@@ -157,7 +157,7 @@ class Source(Operation):
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the records at positions of the read order; `Damaged` in the place of a damaged one."""
-        return self._fetch(*self.places(positions, epoch))
+        return self._fetch(*self.locate(positions, epoch))
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
@@ -171,7 +171,7 @@ class Source(Operation):
 
     def fetch_indices(self, indices: Ints) -> Items:
         """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
-        return join_blocks(stop_at_damaged([self._fetch(*self.places_of_indices(indices))]))
+        return join_blocks(stop_at_damaged([self._fetch(*self.locate_indices(indices))]))
 
     def index_among_read(self, index: int) -> int | None:
         """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
