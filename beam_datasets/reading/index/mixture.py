@@ -68,7 +68,7 @@ class Pattern:
         return np.argsort(sources, axis=1, kind="stable")
 
     def before(self, positions: Ints) -> Ints:
-        """Returns how many items of each source are before positions, shape (positions, sources)."""
+        """Returns the number of items of each source before each position, shape (positions, sources)."""
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         is_before = self._offsets(distinct)[rows] < offsets[:, None]
@@ -85,7 +85,7 @@ class Pattern:
         return np.concatenate(sources), np.concatenate(within)
 
     def _at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns the same as `at`, for at most `at_once` positions."""
+        """Implements `at` for at most `at_once` positions."""
         blocks, offsets = np.divmod(positions, self.block)
         distinct, rows = np.unique(blocks, return_inverse=True)
         slots = np.empty((len(distinct), self.block), np.int64)
@@ -113,7 +113,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A sequence of patterns, each of which begins at a position; it has the methods of a `Pattern`.
+    """A sequence of patterns, one after another, with the methods of a `Pattern`.
 
     Attributes:
         starts: the first position of each pattern, ascending; the first one is 0.
@@ -124,14 +124,14 @@ class Schedule:
     patterns: tuple[Pattern, ...]
 
     @functools.cached_property
-    def _taken(self) -> Ints:
+    def _counts_before(self) -> Ints:
         """Number of items of each source before each pattern, shape (patterns, sources)."""
         counts = [
             pattern.before(np.array([stop - start]))[0]
             for start, stop, pattern in zip(self.starts, self.starts[1:], self.patterns)
         ]
-        taken: Ints = np.cumsum([np.zeros(len(self.quotas), np.int64), *counts], axis=0)
-        return taken
+        sums: Ints = np.cumsum([np.zeros(len(self.quotas), np.int64), *counts], axis=0)
+        return sums
 
     @property
     def quotas(self) -> tuple[int, ...]:
@@ -154,11 +154,11 @@ class Schedule:
         return ((number, numbers == number) for number in np.unique(numbers).tolist())
 
     def before(self, positions: Ints) -> Ints:
-        """Returns how many items of each source are before positions, shape (positions, sources)."""
+        """Returns the number of items of each source before each position, shape (positions, sources)."""
         counts = np.empty((len(positions), len(self.quotas)), np.int64)
         for number, mask in self._parts(positions):
             in_pattern = self.patterns[number].before(positions[mask] - self.starts[number])
-            counts[mask] = self._taken[number] + in_pattern
+            counts[mask] = self._counts_before[number] + in_pattern
         return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
@@ -166,13 +166,13 @@ class Schedule:
         sources, within = np.empty_like(positions), np.empty_like(positions)
         for number, mask in self._parts(positions):
             sources[mask], in_pattern = self.patterns[number].at(positions[mask] - self.starts[number])
-            within[mask] = self._taken[number][sources[mask]] + in_pattern
+            within[mask] = self._counts_before[number][sources[mask]] + in_pattern
         return sources, within
 
     def position(self, source: int, number: int) -> int:
         """Returns the position of item `number` of a source; at most `ENDLESS`, which stands for no position."""
-        stage = int(np.searchsorted(self._taken[1:, source], number, side="right"))
-        within = number - int(self._taken[stage, source])
+        stage = int(np.searchsorted(self._counts_before[1:, source], number, side="right"))
+        within = number - int(self._counts_before[stage, source])
         return min(self.starts[stage] + self.patterns[stage].position(source, within), ENDLESS)
 
 
@@ -191,16 +191,16 @@ def quotas_of(weights: Sequence[float]) -> tuple[int, ...]:
     shares = np.array(weights, np.float64) / np.sum(np.array(weights, np.float64))
     sizes = np.arange(1, MAX_BLOCK + 1)
     products = np.outer(sizes, shares)
-    whole = np.rint(products)
-    fits = (np.abs(products - whole) <= 1e-9 * np.maximum(products, 1)).all(axis=1) & (whole >= 1).all(axis=1)
+    rounded = np.rint(products)
+    fits = (np.abs(products - rounded) <= 1e-9 * np.maximum(products, 1)).all(axis=1) & (rounded >= 1).all(axis=1)
     if fits.any():
-        return tuple(whole[np.argmax(fits)].astype(int).tolist())
-    left = MAX_BLOCK - len(shares)  # each source has one; the others by the largest remainder
+        return tuple(rounded[np.argmax(fits)].astype(int).tolist())
+    num_extra = MAX_BLOCK - len(shares)  # each source has one; the others by the largest remainder
     extra = np.maximum(shares * MAX_BLOCK - 1, 0)
-    extra *= left / extra.sum() if extra.sum() else 0
+    extra *= num_extra / extra.sum() if extra.sum() else 0
     quotas = np.floor(extra).astype(int)
     remainders = np.argsort(quotas - extra, kind="stable")
-    quotas[remainders[: left - int(quotas.sum())]] += 1
+    quotas[remainders[: num_extra - int(quotas.sum())]] += 1
     return tuple((quotas + 1).tolist())
 
 
@@ -213,9 +213,9 @@ class Mixture(Operation):
         """Mixes operations.
 
         Args:
-            children: the sources, at least one, none of which is empty.
+            children: the sources, at least one; no source is empty.
             pattern: the source of each position; it has the same number of sources.
-            stop: when an epoch ends: "first", "all" or "never".
+            stop: condition that ends an epoch: "first" source has ended, "all" sources have ended, or "never".
             is_tagged: whether items are pairs of the number of the source and the source's item.
             text: description of the mixture, for a state's fingerprint.
 
@@ -245,14 +245,14 @@ class Mixture(Operation):
         super().__init__(length, mean, (text,))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the sources' items; each source is read as a stream of its own."""
-        parts, *source_parts = itertools.tee(self._below(spans), len(self.children) + 1)
+        """Yields the sources' items at these positions; each source is read in ascending order by its own iterator."""
+        parts, *source_parts = itertools.tee(self._divide_spans(spans), len(self.children) + 1)
         blocks = [
-            child.blocks(_of_source(source, tee), epoch)
+            child.blocks(_spans_of_source(source, tee), epoch)
             for source, (child, tee) in enumerate(zip(self.children, source_parts))
         ]
         streams = [
-            self._tagged(source, itertools.chain.from_iterable(source_blocks))
+            self._tag_items(source, itertools.chain.from_iterable(source_blocks))
             for source, source_blocks in enumerate(blocks)
         ]
         try:
@@ -262,23 +262,29 @@ class Mixture(Operation):
                 if isinstance(part, Generator):
                     part.close()
 
-    def _below(self, spans: Iterator[Spans]) -> Iterator[tuple[Spans, Ints, Ints]]:
-        """Yields spans, and of each source the first position in each and their number; shape (spans, sources)."""
-        most = self.pattern.at_once
+    def _divide_spans(self, spans: Iterator[Spans]) -> Iterator[tuple[Spans, Ints, Ints]]:
+        """Maps spans of the mixture to spans of its sources.
+
+        Yields:
+            Spans of the mixture; the first position in each source of each span; and the number of positions. The two
+            arrays have the shape (spans, sources).
+        """
+        max_spans = self.pattern.at_once
         for starts, counts in spans:
-            for start in range(0, len(starts), most):
-                part = starts[start : start + most], counts[start : start + most]
+            for start in range(0, len(starts), max_spans):
+                part = starts[start : start + max_spans], counts[start : start + max_spans]
                 firsts, stops = self.pattern.before(part[0]), self.pattern.before(part[0] + part[1])
                 yield part, firsts, stops - firsts
 
     def _order(self, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[int]:
-        """Yields the source of each position."""
+        """Yields the source of each position, given the results of `_divide_spans`."""
         counts = growing_sizes(_MIN_POSITIONS, _MAX_POSITIONS)
         for positions in map(positions_of, limit_spans((spans for spans, _, _ in parts), counts)):
             yield from self.pattern.at(positions)[0].tolist()
 
-    def _tagged(self, source: int, items: Iterator[Any]) -> Iterator[Any]:
-        return (_pair(source, item) for item in items) if self.is_tagged else items
+    def _tag_items(self, source: int, items: Iterator[Any]) -> Iterator[Any]:
+        """Returns the items of a source, as pairs (source, item) if `is_tagged`."""
+        return (_pair_with_source(source, item) for item in items) if self.is_tagged else items
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
         """Returns the sources' items at these positions."""
@@ -286,22 +292,22 @@ class Mixture(Operation):
         fetched: list[Any] = [None] * len(positions)
         for source in np.unique(sources).tolist():
             indices = np.flatnonzero(sources == source)
-            items = self._tagged(source, iter(self.children[source].fetch(within[indices], epoch)))
+            items = self._tag_items(source, iter(self.children[source].fetch(within[indices], epoch)))
             for index, item in zip(indices.tolist(), items):
                 fetched[index] = item
         return fetched
 
 
-def _of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[Spans]:
-    """Yields the spans of one source."""
+def _spans_of_source(source: int, parts: Iterator[tuple[Spans, Ints, Ints]]) -> Iterator[Spans]:
+    """Yields the spans of one source, given the results of `_divide_spans`."""
     for _, firsts, counts in parts:
         is_nonempty = counts[:, source] > 0
         if is_nonempty.any():
             yield firsts[is_nonempty, source], counts[is_nonempty, source]
 
 
-def _pair(source: int, item: Any) -> Any:
-    """Returns an item with its source; a damaged one alone, or a group with one, as others find these."""
+def _pair_with_source(source: int, item: Any) -> Any:
+    """Returns (source, item); the item itself if it is `Damaged` or a list with a `Damaged`, which readers look for."""
     if type(item) is Damaged or (type(item) is list and next(find_damaged(item), None)):
         return item
     return source, item
