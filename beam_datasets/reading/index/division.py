@@ -24,15 +24,15 @@ MAX_POSITION = 1 << 61
 """Exclusive limit of positions, epochs and numbers of workers: sums of a few of them fit 64 bits."""
 
 DEFAULT_BLOCK = 16
-"""Examples in a block of a worker by default; as many as are read from a file at a visit by default."""
+"""Default number of examples in a worker's block; equal to the default number that a visit reads from a file."""
 
-_MIN_ROUNDS = 64  # of blocks of the default size; blocks are smaller where there would be fewer
+_MIN_ROUNDS = 64  # minimum number of blocks per worker; if there would be fewer, the default block is smaller
 _ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True)
 class UnfinishedBlocks:
-    """Blocks that workers have partly taken, each as many items of its block.
+    """Blocks that workers have partly taken. All workers have taken the same number of items of their blocks.
 
     Attributes:
         worker_count: number of workers, at least 1.
@@ -45,6 +45,7 @@ class UnfinishedBlocks:
     taken: int
 
     def __post_init__(self) -> None:
+        """Checks the numbers; raises a TypeError or a ValueError."""
         for name in ("worker_count", "block", "taken"):
             number = integer(name, getattr(self, name), at_least=1, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
@@ -52,7 +53,7 @@ class UnfinishedBlocks:
             raise ValueError(f"taken must be less than block, {self.block}, got {self.taken}")
 
     def in_examples(self, batch_size: int) -> UnfinishedBlocks:
-        """Returns the same blocks counted in examples, if each position is a batch of `batch_size` examples."""
+        """Converts numbers of batches to numbers of examples, if each position is a batch of `batch_size` examples."""
         return UnfinishedBlocks(self.worker_count, self.block * batch_size, self.taken * batch_size)
 
 
@@ -61,7 +62,7 @@ class Share:
     """The stream positions of one of several workers.
 
     Attributes:
-        worker_index: in [0, worker_count).
+        worker_index: number of the worker, in [0, worker_count).
         worker_count: number of workers, at least 1.
         start: the stream position at which these workers began; all positions before it were taken by others.
         block: number of consecutive positions in a block, at least 1.
@@ -84,6 +85,7 @@ class Share:
     end: int | None = None
 
     def __post_init__(self) -> None:
+        """Checks the numbers; raises a TypeError or a ValueError."""
         for name, least in (("worker_index", None), ("worker_count", 1), ("start", 0), ("block", 1)):
             number = integer(name, getattr(self, name), at_least=least, at_most=MAX_POSITION)
             object.__setattr__(self, name, number)
@@ -92,12 +94,12 @@ class Share:
 
     @classmethod
     def even(cls, worker_index: int, worker_count: int, length: int, block: int | None = None) -> Share:
-        """Returns a share of a finite stream, of which no worker has more than one position more than another.
+        """Returns the share of a worker of a finite stream; the shares of two workers differ by at most one position.
 
         Args:
-            worker_index: in [0, worker_count).
+            worker_index: number of the worker, in [0, worker_count).
             worker_count: number of workers, at least 1.
-            length: of the stream.
+            length: number of positions of the stream.
             block: number of consecutive positions in a block, up to the last round. None is `DEFAULT_BLOCK`, or a
                 smaller power of two if there would be less than 64 rounds.
         """
@@ -108,7 +110,7 @@ class Share:
         return cls(worker_index, worker_count, block=block, end=length)
 
     def with_length(self, length: int) -> Share:
-        """Returns the same division of a stream of another length."""
+        """Returns this worker's share of a stream with `length` positions, divided in the same way."""
         return self if self.end is None else replace(self, end=length)
 
     @property
@@ -125,7 +127,7 @@ class Share:
         return Share(self.worker_index, self.worker_count, start)
 
     def stream_positions(self, numbers: Ints) -> Ints:
-        """Returns the stream position of each of the worker's items, given by their numbers 0, 1, 2, ... there."""
+        """Maps the worker's items, given by their numbers 0, 1, 2, ... in the share, to their stream positions."""
         rounds, within = np.divmod(numbers, self.block)
         positions: Ints = self.start + (rounds * self.worker_count + self.worker_index) * self.block + within
         if self.end is not None:
@@ -187,7 +189,7 @@ class Share:
 
         Args:
             taken: number of items.
-            length: of the stream; None if it does not end before.
+            length: number of positions of the stream; None if it does not end before `taken` items.
 
         Returns:
             The position up to which the stream is taken, and the unfinished blocks that begin there, if any.

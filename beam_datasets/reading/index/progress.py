@@ -43,9 +43,9 @@ class Progress:
     """The items of a stream that are taken.
 
     Attributes:
-        position: all items of the stream before this position are taken.
-        unfinished: blocks that begin at the position and are partly taken; and, of the items that remained then, how
-            many are taken, where the next unfinished blocks begin.
+        position: position in the stream; all items before it are taken.
+        unfinished: pairs (blocks, count), oldest first. The first blocks begin at `position` and are partly taken. Of
+            the items that remain after them, `count` are taken; there the next unfinished blocks begin.
     """
 
     position: int = 0
@@ -89,7 +89,7 @@ class Progress:
         return progress if blocks is None else replace(progress, unfinished=(*progress.unfinished, (blocks, 0)))
 
     def simplified(self, stream: Operation) -> Progress:
-        """Returns the same progress without unfinished blocks that are completely taken by now."""
+        """Returns this progress without unfinished blocks that are completely taken by now."""
         for index, remaining in enumerate(self._divisions(stream)):
             position = remaining.child_position(self.unfinished[index][1])
             if position is not None:
@@ -101,7 +101,7 @@ class Progress:
         return self
 
     def num_taken_of_block(self, operation: Operation) -> int:
-        """Returns how many items of its current block a worker has taken, if it continues the same division.
+        """Returns the number of items of its current block that a worker has taken, if it continues this division.
 
         Returns:
             The number of the worker's items (examples, or batches); 0 if the workers are between blocks, or divide the
@@ -121,7 +121,7 @@ class Progress:
         return replace(self, unfinished=self.unfinished[:-1])
 
     def _divisions(self, stream: Operation) -> Iterator[_Remaining]:
-        """Yields the items remaining after each of the unfinished blocks, of those remaining after the ones before."""
+        """Yields, for each of the unfinished blocks, the operation with the items that remain after them."""
         position = self.position
         for blocks, count in self.unfinished:
             stream = remaining = _Remaining(stream, position, blocks)
@@ -263,7 +263,7 @@ def _progress_of_first_worker(operation: Operation, taken: int) -> tuple[int, Un
 
 
 def _of_first_worker(operation: Operation) -> Operation:
-    """Returns the same operation for worker 0, which has at least as many items as any other worker."""
+    """Converts the operation of a worker to that of worker 0, which has at least as many items as any other worker."""
     if isinstance(operation, Batches):
         return Batches(_of_first_worker(operation.child), operation.size, operation.drop_remainder)
     if isinstance(operation, _ResumedShare):

@@ -39,7 +39,7 @@ _BLOCK = 32  # default number of items per block
 _FETCH_BYTES, _MAX_FETCHED = 4 << 20, 1 << 12  # bytes and number of items fetched at once
 _REMOTE_FETCH_BYTES, _MAX_REMOTE_FETCHED = 16 << 20, 1 << 14  # more of remote files: near items are one request
 _MIN_SPANS, _MAX_SPANS = 1 << 10, 1 << 14  # spans of a worker computed at once, fewest at first
-_WHOLE = 1 << 32
+_MAX_SPAN = 1 << 32  # positions in a span of a whole range
 _DENSE = 1.25  # a window is read as a stream if that reads at most this many items per wanted item
 
 
@@ -53,6 +53,7 @@ class Operation(ABC):
     """
 
     def __init__(self, length: int, item_bytes: float, texts: tuple[str, ...]) -> None:
+        """Sets the attributes; see the class."""
         self.length = length
         self.item_bytes = item_bytes
         self.texts = texts
@@ -134,7 +135,7 @@ class Repeat(Operation):
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
 
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (repetition, positions in it); several times for a repetition if its positions arrive in pieces."""
+        """Yields (repetition, positions in it). A repetition is yielded several times if several `spans` are in it."""
         n = self.child.length
         for starts, counts in spans:
             while len(starts):
@@ -161,6 +162,7 @@ class Shuffle(Rearranged):
     """All items in a pseudorandom permutation, computed position by position."""
 
     def __init__(self, child: Operation, seed: int) -> None:
+        """Shuffles the items of a child, which must be finite, with any integer as seed."""
         self.child = child
         self._seed = seed
         super().__init__(child.length, child.item_bytes, (*child.texts, f"shuffle(seed={seed})"))
@@ -179,6 +181,7 @@ class Window(Rearranged):
     """The items shuffled within a moving window of `window` items."""
 
     def __init__(self, child: Operation, seed: int, window: int) -> None:
+        """Shuffles the items of a child; see `WindowShuffle` for the seed and the window."""
         self.child = child
         self._seed = seed
         self._window = window
@@ -196,13 +199,20 @@ class Window(Rearranged):
         starts, counts = first
         spans = itertools.chain((first,), spans)
         if int(starts[-1] + counts[-1] - starts[0]) <= _DENSE * int(counts.sum()):
-            return self._streamed(int(starts[0]), spans, epoch)
+            return self._stream_blocks(int(starts[0]), spans, epoch)
         return _fetch_ahead(self, map(positions_of, limit_spans(spans, itertools.repeat(_MAX_SPANS))), epoch)
 
-    def _streamed(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the items of the spans from one shuffled stream of the child, which begins at position `start`."""
+    def _stream_blocks(self, start: int, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
+        """Yields the items at the positions of the spans, while it reads all items of the child once, in order.
+
+        Args:
+            start: the first position of the spans.
+            spans: ascending ranges of shuffled positions.
+            epoch: at least 0.
+        """
 
         def read(first: int) -> Iterator[Any]:
+            """Yields the child's items from position `first` on."""
             to_end = np.array([first]), np.array([self.length - first])
             return itertools.chain.from_iterable(self.child.blocks(iter((to_end,)), epoch))
 
@@ -274,7 +284,7 @@ class Shared(Rearranged):
         super().__init__(length, child.item_bytes, (*child.texts, text))
 
     def in_blocks(self, size: int) -> Shared:
-        """Returns the same share with blocks of `size` items, if it has the default block size; otherwise itself."""
+        """Returns this share with blocks of `size` items if it has the default block size; otherwise returns itself."""
         share = self.share
         if share.end is None:
             return self
@@ -284,7 +294,7 @@ class Shared(Rearranged):
         return Shared(self.child, Share.even(share.worker_index, share.worker_count, share.end, size))
 
     def on(self, child: Operation) -> Shared:
-        """Returns the same share of another child, which has the last items of the epoch; padding still uses `full`."""
+        """Returns this worker's share of another child, which has the last items of the epoch; pads from `full`."""
         return Shared(child, self.share.with_length(child.length), self.even, self.full)
 
     def of_first_worker(self, child: Operation) -> Shared:
@@ -293,7 +303,7 @@ class Shared(Rearranged):
 
     @property
     def _items(self) -> Operation | _Padded:
-        """The items of all workers, followed by those that `even="pad"` adds."""
+        """The items of all workers, followed by the items that `even="pad"` adds."""
         return self.child if self.num_shared <= self.child.length else _Padded(self.child, self.full)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
@@ -315,6 +325,7 @@ class _Padded:
     """The last items of an epoch, followed by endless repetitions of the whole epoch."""
 
     def __init__(self, last: Operation, full: Operation) -> None:
+        """Concatenates the items of `last` and endless repetitions of `full`."""
         self._last = last
         self._full = full
 
@@ -353,6 +364,13 @@ class Batches(Operation):
     """Lists of `size` consecutive items; the last one of an epoch may be shorter, or is dropped."""
 
     def __init__(self, child: Operation, size: int, drop_remainder: bool) -> None:
+        """Groups the items of a child.
+
+        Args:
+            child: the items to group.
+            size: number of items in a list, at least 1.
+            drop_remainder: whether to drop a shorter last list.
+        """
         self.child = child
         self.size = size
         length = child.length
@@ -416,13 +434,29 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
 
 
 def spans_of_range(start: int, stop: int) -> Iterator[Spans]:
-    """Yields the positions [start, stop) as spans so short that their products with batch sizes fit 64 bits."""
-    for first in range(start, stop, _WHOLE):
-        yield np.array([first]), np.array([min(stop - first, _WHOLE)])
+    """Yields the positions [start, stop) as spans of at most 2**32 positions, whose products with batch sizes fit int64.
+
+    >>> [(starts.tolist(), counts.tolist()) for starts, counts in spans_of_range(3, 10)]
+    [([3], [7])]
+    """
+    for first in range(start, stop, _MAX_SPAN):
+        yield np.array([first]), np.array([min(stop - first, _MAX_SPAN)])
 
 
 def split_spans(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
-    """Splits spans at the position `end`, after the first start: returns those before it, and those from it on."""
+    """Splits spans at a position.
+
+    Args:
+        starts: start of each range of positions, ascending.
+        counts: number of positions in each range.
+        end: the position, greater than the first start.
+
+    Returns:
+        The spans of the positions before `end`, and the spans of the positions from `end` on.
+
+    >>> [list(map(np.ndarray.tolist, spans)) for spans in split_spans(np.array([0, 10]), np.array([5, 5]), 12)]
+    [[[0, 10], [5, 2]], [[12], [3]]]
+    """
     num_before = int(np.searchsorted(starts, end))
     excess = int(starts[num_before - 1] + counts[num_before - 1]) - end
     before, after = (starts[:num_before], counts[:num_before]), (starts[num_before:], counts[num_before:])
@@ -432,25 +466,34 @@ def split_spans(starts: Ints, counts: Ints, end: int) -> tuple[Spans, Spans]:
     return before, after
 
 
-def limit_spans(spans: Iterator[Spans], most: Iterator[int]) -> Iterator[Spans]:
-    """Regroups spans, so that each group has at most as many positions as the next number of `most`."""
+def limit_spans(spans: Iterator[Spans], max_counts: Iterator[int]) -> Iterator[Spans]:
+    """Divides spans into parts; the number of positions in each part is at most the next number of `max_counts`.
+
+    >>> parts = limit_spans(iter([(np.array([0, 10]), np.array([3, 3]))]), iter([2, 9]))
+    >>> [(starts.tolist(), counts.tolist()) for starts, counts in parts]
+    [([0], [2]), ([2, 10], [1, 3])]
+    """
     for starts, counts in spans:
         ends = np.cumsum(counts)
-        done, total = 0, int(ends[-1])
-        while done < total:
-            stop = min(done + next(most), total)
-            first, last = np.searchsorted(ends, [done, stop - 1], side="right").tolist()
-            firsts, numbers = starts[first : last + 1].copy(), counts[first : last + 1].copy()
-            skip = done - int(ends[first] - counts[first])
-            firsts[0] += skip
-            numbers[0] -= skip
-            numbers[-1] -= int(ends[last]) - stop
-            yield firsts, numbers
-            done = stop
+        start, total = 0, int(ends[-1])  # of a part, in the positions of the spans
+        while start < total:
+            stop = min(start + next(max_counts), total)
+            first, last = np.searchsorted(ends, [start, stop - 1], side="right").tolist()
+            part_starts, part_counts = starts[first : last + 1].copy(), counts[first : last + 1].copy()
+            skip = start - int(ends[first] - counts[first])
+            part_starts[0] += skip
+            part_counts[0] -= skip
+            part_counts[-1] -= int(ends[last]) - stop
+            yield part_starts, part_counts
+            start = stop
 
 
 def positions_of(spans: Spans) -> Ints:
-    """Expands spans to an array of their positions."""
+    """Expands spans to an array of their positions.
+
+    >>> positions_of((np.array([0, 10]), np.array([2, 3]))).tolist()
+    [0, 1, 10, 11, 12]
+    """
     starts, counts = spans
     ends = np.cumsum(counts)
     positions: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
@@ -458,9 +501,15 @@ def positions_of(spans: Spans) -> Ints:
 
 
 def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: int) -> Iterator[Items]:
-    """Yields the items at positions, fetched in blocks that grow to a number of bytes and items; prefetched if remote.
+    """Yields the items at positions in blocks. For remote files, the next block is fetched ahead in a thread.
 
-    The number is larger for remote files: the more items are fetched at once, the nearer they are to each other.
+    The blocks grow up to a number of bytes and items. It is larger for remote files: the more items are fetched at
+    once, the nearer they are to each other.
+
+    Args:
+        shuffled: the shuffle, which has the source of each position.
+        positions: arrays of shuffled positions.
+        epoch: at least 0.
     """
     max_bytes, max_items, growth = _FETCH_BYTES, _MAX_FETCHED, 2
     if shuffled.is_remote:  # each fetch waits for the store
@@ -468,6 +517,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
     max_fetched = int(min(max(max_bytes / max(shuffled.item_bytes, 1), 1), max_items))
 
     def calls() -> Iterator[Any]:
+        """Yields functions that fetch the next block."""
         count = min(_BLOCK, max_fetched)
         for batch in positions:
             sources, start = shuffled.sources(batch, epoch), 0
@@ -479,7 +529,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
 
 
 def collect_blocks(items: Iterator[Any]) -> Iterator[Items]:
-    """Groups items into blocks; on an error, yields the items before it and then raises."""
+    """Groups items into lists of 32; if `items` raises an error, yields the items before it, then raises the error."""
     block: list[Any] = []
     try:
         for item in items:
