@@ -20,7 +20,7 @@ from beam_datasets.diffing.result import KINDS, ChangeKind, DatasetDiff, Example
 from beam_datasets.errors import CorruptRecordError, MetadataError, SplitError, StoreOptionsError, did_you_mean
 from beam_datasets.metadata.manifest import KeyRule
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.elements.error_location import UNDECODED, place_of
+from beam_datasets.reading.elements.error_location import UNDECODED, describe_location
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.reading.ranges import read_blocks
 from beam_datasets.reading.records.shards import Shard, ShardPool, read_index
@@ -403,7 +403,7 @@ class SplitRecords:
     def place_of(self, index: int) -> str:
         """Returns what names the record at an index: its file, byte and number."""
         number, record = self._place(index)
-        return place_of(self._shard(number), record)
+        return describe_location(self._shard(number), record)
 
     def _pool(self, shard: int) -> ShardPool:
         """Returns the pool of one shard: a file that is mapped counts as memory until it is closed."""

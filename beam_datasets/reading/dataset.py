@@ -18,7 +18,7 @@ from beam_datasets.advice import (
 from beam_datasets.arguments import boolean, checked_function, index_of, indices_of, integer
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import fingerprint
-from beam_datasets.reading.elements.error_location import UNDECODED, name_at_indices
+from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_indices
 from beam_datasets.reading.elements.transforms import (
     Batch,
     Map,
@@ -646,7 +646,7 @@ class Dataset(Frameworks):
                 return self.decode_one(source.fetch_index(wanted))
             return self.decode_many(source.fetch_indices(wanted))
         except UNDECODED as error:
-            name_at_indices(self._steps, error, source, wanted)
+            add_location_of_indices(self._steps, error, source, wanted)
             raise
 
     def find(self, key: Any) -> int | None:

@@ -15,7 +15,7 @@ from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.reading.blocks import BlockIterator, Items, block_sizes, join_blocks, stop_at_damaged
 from beam_datasets.reading.checkpoint import ReadState, fingerprint
-from beam_datasets.reading.elements.error_location import UNDECODED, name_at_position
+from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_position
 from beam_datasets.reading.elements.executor import Deferred
 from beam_datasets.reading.elements.transforms import STOPPED
 from beam_datasets.reading.index.progress import Progress, divide_again, stream_of, stream_progress
@@ -156,7 +156,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
             raise
 
     def _name_record(self, error: Exception, item: Any | None = None) -> None:
-        name_at_position(self._dataset._steps, error, self._operation, self._taken, self._epoch, item)
+        add_location_of_position(self._dataset._steps, error, self._operation, self._taken, self._epoch, item)
 
     def values_at(self, positions: list[int]) -> list[Any]:
         """Returns the items at positions, counted from where the iterator began."""

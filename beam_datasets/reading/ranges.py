@@ -17,7 +17,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.reading.blocks import block_sizes, stop_at_damaged
-from beam_datasets.reading.elements.error_location import UNDECODED, place_of
+from beam_datasets.reading.elements.error_location import UNDECODED, describe_location
 from beam_datasets.reading.elements.transforms import Map, Program, Step
 from beam_datasets.reading.records.run_reader import CHUNK_BYTES, RunReader, Visits, ranges_of, read_visits
 
@@ -97,7 +97,7 @@ def read_range(
         try:
             value = next(values)
         except UNDECODED as error:
-            location = place_of(pool.open(run.filename, run.examples_in_shard), number)
+            location = describe_location(pool.open(run.filename, run.examples_in_shard), number)
             raise type(error)(f"{location}: {error}") from error
         yield number, value
 

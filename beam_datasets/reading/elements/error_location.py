@@ -1,7 +1,7 @@
-"""Which record it was that does not decode: worked out where that is an error, so that reading keeps nothing for it.
+"""Location of the record behind a decoding error. It is computed after the error, so that reading stores no locations.
 
-The positions of an order are mapped as they are where items are fetched (`Operation.fetch`), on places of records in
-the stead of records. What an error of a batch is about is found by decoding its records one by one.
+`Operation.fetch` maps a position to a record; with `_LocationSource` in place of the source, it maps the position to
+the location of the record. To find the record that causes the error of a batch, its records are decoded one by one.
 """
 
 from __future__ import annotations
@@ -36,67 +36,89 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Check = Callable[[Buffer], object]
 
-Place: TypeAlias = "tuple[Source, int, int]"
-"""The source of a record, its run there, and its number in the shard."""
+Location: TypeAlias = "tuple[Source, int, int]"
+"""(source of a record, number of its run in the source, number of the record in the shard)."""
 
 
-def name_at_indices(steps: tuple[Step, ...], error: Exception, source: Source, indices: Any) -> None:
-    """Puts the place of a record that does not decode at the end of an error's text.
+def add_location_of_indices(steps: tuple[Step, ...], error: Exception, source: Source, indices: Any) -> None:
+    """Appends the location of the record that does not decode to the text of a decoding error.
 
-    It is the first record, of those at an index or several in dataset order, that raises the error. Another error is
-    left as it is: one of examples that do not fit in a batch, or of a function given to `map()`.
+    It is the first of the records at `indices` whose decoding raises the same error. If there is no such record, the
+    error stays unchanged: examples that do not fit in a batch, or an error of a function given to `map()`.
 
     Args:
-        steps: what is made of the records, the first of which decodes.
-        error: what was raised.
-        source: of the records.
-        indices: in it.
+        steps: transforms of the records; the first one decodes.
+        error: the error, whose `args` are changed.
+        source: source of the records.
+        indices: an index in dataset order, or an array of them.
     """
-    with contextlib.suppress(Exception):  # that one would hide the error
-        wanted = np.atleast_1d(indices)
-        places = _places(source, *source.locate_indices(wanted))
-        _name(steps, error, source.fetch_indices(wanted), places)
+    with contextlib.suppress(Exception):  # another error would hide the decoding error
+        index_array = np.atleast_1d(indices)
+        locations = _to_locations(source, *source.locate_indices(index_array))
+        _add_location_in_item(steps, error, source.fetch_indices(index_array), locations)
 
 
-def name_at_position(
+def add_location_of_position(
     steps: tuple[Step, ...], error: Exception, operation: Operation, position: int, epoch: int, item: Any | None = None
 ) -> None:
-    """Does the same for the record at a position of an operation, or for the first of the item there that raises it."""
-    with contextlib.suppress(Exception):  # that one would hide the error
-        location = _on_places(operation).fetch(np.array([position]), epoch)[0]
+    """Appends the location of the record that does not decode to the text of a decoding error.
+
+    Args:
+        steps: transforms of the items; the first one decodes.
+        error: the error, whose `args` are changed.
+        operation: the operation that yielded the item.
+        position: position of the item.
+        epoch: epoch of the item.
+        item: the item: a record or nested lists of records, in which the first record that raises the same error is
+            searched. None for the record at the position.
+    """
+    with contextlib.suppress(Exception):  # another error would hide the decoding error
+        location = _replace_sources(operation).fetch(np.array([position]), epoch)[0]
         if item is None:
-            _add(error, location)
+            _add_location(error, location)
         else:
-            _name(steps, error, item, location)
+            _add_location_in_item(steps, error, item, location)
 
 
-def _name(steps: tuple[Step, ...], error: Exception, item: Any, place: Any) -> None:
-    """Appends to `error` the location of the first record of an item whose decoding raises the same error."""
+def _add_location_in_item(steps: tuple[Step, ...], error: Exception, item: Any, locations: Any) -> None:
+    """Appends to `error` the location of the first record of an item whose decoding raises the same error.
+
+    Args:
+        steps: transforms of the items; the first one decodes.
+        error: the error, whose `args` are changed.
+        item: a record, or nested lists of records.
+        locations: the location of each record, in the structure of the item.
+    """
     check = steps[0].compile_check()
-    for record, of_record in _pairs(item, place):
+    for record, location in _pair_with_locations(item, locations):
         try:
             touch(check(record))
-        except UNDECODED as same:
-            if _said(same) == _said(error):
-                _add(error, of_record)
+        except UNDECODED as record_error:
+            if _type_and_text(record_error) == _type_and_text(error):
+                _add_location(error, location)
                 return
 
 
-def _add(error: Exception, place: Place) -> None:
-    (source, run, record), instructions = place, place[0].instructions
+def _add_location(error: Exception, location: Location) -> None:
+    """Appends a location to the text of an error."""
+    source, run, record = location
+    instructions = source.instructions
     shard = source.pool.open(instructions.filename(run), int(instructions.examples_in_shard[run]))
-    error.args = (f"{str(error).removesuffix('.')}. It is in {place_of(shard, record)}",)
+    error.args = (f"{str(error).removesuffix('.')}. It is in {describe_location(shard, record)}",)
 
 
-def _said(error: Exception) -> tuple[type[Exception], str]:
-    """Returns what two errors of the same cause have in common: not the addresses of objects, as Pillow names one."""
+def _type_and_text(error: Exception) -> tuple[type[Exception], str]:
+    """Returns the type and the text of an error without addresses of objects, which the texts of Pillow contain."""
     return type(error), re.sub(r"\b0x[0-9a-fA-F]+", "", str(error))
 
 
-def place_of(shard: Shard, record: int) -> str:
-    """Returns the file, the byte where it can be known, and the number of a record, for errors."""
+def describe_location(shard: Shard, record: int) -> str:
+    """Describes the location of a record for errors: "<path>, byte <offset> (record <number>)".
+
+    The byte is missing if the shard has no index and is remote or damaged.
+    """
     offsets = shard.known_offsets
-    if offsets is None and shard.reader.descriptor is not None:  # a remote one would be fetched to its end for it
+    if offsets is None and shard.reader.descriptor is not None:  # a remote shard would be fetched to its end
         with contextlib.suppress(CorruptRecordError):
             offsets = shard.offsets
     byte = "" if offsets is None else f", byte {offsets[record]}"
@@ -104,62 +126,76 @@ def place_of(shard: Shard, record: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Fetches places of records, as a source fetches records."""
+class _LocationSource:
+    """A stand-in for a source that fetches the locations of records instead of the records.
+
+    Attributes:
+        source: the source.
+        length: number of records of the source.
+    """
 
     source: Source
     length: int
 
-    def fetch(self, positions: Ints, epoch: int) -> list[Place]:
-        return _places(self.source, *self.source.locate(positions, epoch))
+    def fetch(self, positions: Ints, epoch: int) -> list[Location]:
+        """Returns the location of the record at each position of the read order."""
+        return _to_locations(self.source, *self.source.locate(positions, epoch))
 
 
-def _places(source: Source, runs: Ints, records: Ints) -> list[Place]:
-    return [(source, *location) for location in zip(runs.tolist(), records.tolist())]
+def _to_locations(source: Source, runs: Ints, records: Ints) -> list[Location]:
+    """Converts arrays of run numbers and record numbers to a list of locations."""
+    return [(source, *numbers) for numbers in zip(runs.tolist(), records.tolist())]
 
 
-def _on_places(operation: Any) -> Any:
-    """Returns the same operations on the places of the sources' records."""
+def _replace_sources(operation: Any) -> Any:
+    """Returns a copy of a tree of operations with each source replaced by a `_LocationSource`."""
     if isinstance(operation, Source):
-        return _Places(operation, operation.length)
-    same = copy.copy(operation)
+        return _LocationSource(operation, operation.length)
+    operation_copy = copy.copy(operation)
     if isinstance(operation, Mixture):
-        same.children, same.is_tagged = tuple(map(_on_places, operation.children)), False
+        operation_copy.children = tuple(map(_replace_sources, operation.children))
+        operation_copy.is_tagged = False
     else:
-        same.child = _on_places(operation.child)
-    return same
+        operation_copy.child = _replace_sources(operation.child)
+    return operation_copy
 
 
-def _pairs(item: Any, place: Any) -> Iterator[tuple[Any, Place]]:
-    """Yields records with their places, of a record or of lists of records, in each other."""
-    if isinstance(place, tuple):
-        yield item, place
+def _pair_with_locations(item: Any, location: Any) -> Iterator[tuple[Any, Location]]:
+    """Yields pairs (record, location) of an item, a record or nested lists, and its locations in the same structure."""
+    if isinstance(location, tuple):
+        yield item, location
         return
-    for items, places in zip(item, place):
-        yield from _pairs(items, places)
+    for inner_item, inner_location in zip(item, location):
+        yield from _pair_with_locations(inner_item, inner_location)
 
 
 def decoding_check(features: Any, decoders: Any = None) -> Check:
-    """Returns the function that raises an ExampleError or a FeatureError if a record does not decode entirely.
+    """Returns a function that decodes a record entirely, and raises an ExampleError or a FeatureError if it cannot.
 
     Args:
         features: the features of the dataset.
-        decoders: for some of them, as in `as_dataset`.
+        decoders: decoders that replace those of some features; see `ReadOnlyBuilder.as_dataset`.
     """
     decode = compile_decoder(features, decoders=decoders)
     return lambda record: touch(decode(record))
 
 
 def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]], bool] | None:
-    """Returns the function that returns whether records all decode; None if they must be checked one by one.
+    """Returns a function from a list of records to whether all of them decode.
 
-    That is so if examples may be large, or are decoded item by item. For the arguments see `decoding_check`.
+    Args:
+        features: the features of the dataset.
+        decoders: see `decoding_check`.
+
+    Returns:
+        The function; None if the records must be checked one by one, as examples may be large.
     """
     decoder = ColumnarDecoder(select_decoded(features, decoders))
     if not decoder.is_small:
         return None
 
     def check(records: list[Buffer]) -> bool:
+        """Returns whether all records decode."""
         try:
             decoder.examples(records)
         except (FeatureError, ExampleError):
@@ -171,10 +207,10 @@ def block_check(features: Any, decoders: Any = None) -> Callable[[list[Buffer]],
 
 @dataclass(frozen=True)
 class Undecoded:
-    """Stands for a value that does not decode.
+    """A placeholder for a value that does not decode.
 
     Attributes:
-        problem: why not.
+        problem: the text of the error.
     """
 
     problem: str
@@ -184,48 +220,57 @@ class Undecoded:
 
 
 def tolerant_decoder(features: Any) -> Callable[[Buffer], Any]:
-    """Returns the function from a record to its example, with an `Undecoded` in place of what does not decode.
+    """Returns a function from a record to its example, with an `Undecoded` in place of each value that does not decode.
 
-    Each feature that is not in a sequence is decoded by itself, if not all of them decode together.
+    If a record does not decode, each feature that is not in a sequence is decoded separately.
 
     Args:
-        features: of the dataset, as they are to be decoded.
+        features: the features of the dataset, with the decoders that are used.
     """
     decode = compile_decoder(features)
-    partly: list[Callable[[Buffer], Any]] = []  # compiled when it is needed
+    partial_decoders: list[Callable[[Buffer], Any]] = []  # none or one: compiled when it is needed
 
-    def example(record: Buffer) -> Any:
+    def decode_example(record: Buffer) -> Any:
+        """Returns the example of a record."""
         try:
-            decoded = decode(record)
-            touch(decoded)
+            example = decode(record)
+            touch(example)
         except UNDECODED:
-            partly[:] = partly or [_partial_decoder(features, ())]
-            return partly[0](record)
-        return decoded
+            partial_decoders[:] = partial_decoders or [_partial_decoder(features, ())]
+            return partial_decoders[0](record)
+        return example
 
-    return example
+    return decode_example
 
 
-def _partial_decoder(features: Any, steps: tuple[str, ...]) -> Callable[[Buffer], Any]:
-    """Returns the same function for what the steps lead to, which decodes one feature after the other."""
-    at: Any = functools.reduce(operator.getitem, steps, features)
-    if isinstance(at, FeaturesDict):
-        children = {name: _partial_decoder(features, (*steps, name)) for name in at}
+def _partial_decoder(features: Any, path: tuple[str, ...]) -> Callable[[Buffer], Any]:
+    """Returns a function from a record to the value of one feature, or to an `Undecoded`.
+
+    The features of a `FeaturesDict` are decoded one by one, to a dict of values.
+
+    Args:
+        features: the features of the dataset.
+        path: the names that lead to the feature; empty for the whole example.
+    """
+    feature: Any = functools.reduce(operator.getitem, path, features)
+    if isinstance(feature, FeaturesDict):
+        children = {name: _partial_decoder(features, (*path, name)) for name in feature}
         return lambda record: {name: child(record) for name, child in children.items()}
     spec: Any = True
-    for step in reversed(steps):
-        spec = {step: spec}
+    for name in reversed(path):
+        spec = {name: spec}
     decode = compile_decoder(features, partial=spec)
 
-    def value(record: Buffer) -> Any:
+    def decode_value(record: Buffer) -> Any:
+        """Returns the value of the feature."""
         try:
-            decoded = functools.reduce(operator.getitem, steps, decode(record))
-            touch(decoded)
+            value = functools.reduce(operator.getitem, path, decode(record))
+            touch(value)
         except UNDECODED as error:
             return Undecoded(str(error))
-        return decoded
+        return value
 
-    return value
+    return decode_value
 
 
 def touch(example: Any) -> None:
@@ -239,20 +284,21 @@ def touch(example: Any) -> None:
 
 
 def names_check(features: Any) -> Check:
-    """Returns the function that raises a FeatureValueError if a feature has another name in a record.
+    """Returns a function that raises a FeatureValueError if a record has a feature with another name.
 
-    An optional feature that is absent decodes without an error, so decoding alone does not find that.
+    The error is raised if the record both lacks a feature and has an unknown one. Decoding does not find that, because
+    an optional feature that is absent decodes without an error.
     """
     lists = {name.encode(): kind for name, kind in features.lists("")}
     expected = frozenset(name for name, kind in lists.items() if kind is not None)
-    outer = tuple(
-        name + b"/" for name in lists.keys() - expected
-    )  # of classes that are not known, which store any below
+    # a feature of an unknown class may store lists with any names below its own
+    prefixes = tuple(name + b"/" for name in lists.keys() - expected)
 
     def check(record: Buffer) -> None:
-        there = parse_spans(record)[1].keys()
-        missing = sorted(expected - there)
-        unknown = sorted(name for name in there - lists.keys() if not name.startswith(outer))
+        """Checks the names of the lists of a record."""
+        record_names = parse_spans(record)[1].keys()
+        missing = sorted(expected - record_names)
+        unknown = sorted(name for name in record_names - lists.keys() if not name.startswith(prefixes))
         if missing and unknown:
             raise FeatureValueError(
                 f"it has {', '.join(name.decode(errors='replace') for name in unknown)}, which the features do not "

@@ -434,7 +434,7 @@ def _check_equal_batches(operation: Operation, even: Even) -> None:
 
 
 def spans_of_range(start: int, stop: int) -> Iterator[Spans]:
-    """Yields the positions [start, stop) as spans of at most 2**32 positions, whose products with batch sizes fit int64.
+    """Yields the positions [start, stop) as spans of at most 2**32 positions; products with batch sizes fit int64.
 
     >>> [(starts.tolist(), counts.tolist()) for starts, counts in spans_of_range(3, 10)]
     [([3], [7])]
