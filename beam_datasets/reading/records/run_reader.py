@@ -130,7 +130,7 @@ class RunReader:
             chunk = self._turn_to((np.array([first]), np.array([first + 1])))
             places = chunk.offsets[first - chunk.first_record :][:2]
             offset = chunk.start + int(places[0])
-            if self._may_read_again(first) and self.shard.forget(offset):
+            if self._may_read_again(first) and self.shard.drop_cached(offset):
                 self._scan = None
                 return
             tfrecord.unframe(chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first)
@@ -218,7 +218,7 @@ class RunReader:
 
     def _may_scan_again(self, offset: int) -> bool:
         """Returns whether lengths around a byte may be good in the store; once for each place."""
-        if offset == self._scanned_again or not self.shard.forget(offset):
+        if offset == self._scanned_again or not self.shard.drop_cached(offset):
             return False
         self._scanned_again = offset
         return True

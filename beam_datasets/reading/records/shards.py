@@ -1,8 +1,8 @@
-"""Shards as they are read: opened when they are needed, a few kept open, and never believed without a check.
+"""Shards, opened on demand and always validated, and `ShardPool`, which keeps the most recent shards open.
 
-A shard's index says where its records are; without one (as in a directory that TFDS wrote) they are found by walking
-through the file, once. What is recorded of a shard, what its index says and what the file has must agree: where they do
-not, that is an error, and no example is read.
+The index of a shard contains the offsets of its records. Without an index (as in a directory that TFDS wrote), the file
+is scanned once to find them. The dataset's metadata, the index and the file must agree; if they do not, an error is
+raised, and no example is read.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 INDEX_SUFFIX = ".index"
 SCAN_BYTES = 1 << 20
-"""How much is read at a time of a shard that has no index."""
+"""Number of bytes that are read at a time when a shard without an index is scanned."""
 
-_MAX_ATTEMPTS = 5  # to get good bytes from a store that answers with others each time
+_MAX_ATTEMPTS = 5  # to read valid bytes from a store that returns different ones each time
 _MAX_OPEN = 100  # shards; each needs at most two file descriptors, and a process often has 1024
-_MAX_FOUND = 256 << 20  # bytes of indexes, and of offsets of shards without one, that are not open
-_NUM_BYTES = 24  # of a record in an index
+_MAX_INDEX_BYTES = 256 << 20  # maximum bytes of the indexes, and offsets, of shards that are not open
+_BYTES_PER_RECORD = 24  # of an index
 
 _run = getattr(core, "run", None)
 _read_record = getattr(core, "read_record", None)
@@ -46,38 +46,41 @@ _read_records = getattr(core, "read_records", None)
 
 
 class Shard:
-    """An open shard. Threads may share it; its file is closed when nobody has it any more.
+    """An open shard. Threads may share it; its file is closed when the object is deleted.
 
     Attributes:
         path: the file.
-        num_records: in the file, as the dataset's metadata say; checked against the index, or as the file is read.
-        index: None where the shard has none.
-        is_plain: whether it is a file of this machine with an index, which a process can go on reading after a fork.
+        num_records: number of records in the file according to the dataset's metadata; checked against the index, or
+            when the file is read.
+        index: the index of the shard; None if there is none.
+        reader: reader of the file.
+        is_plain: whether it is a local file with an index, which a forked process can continue to read.
     """
 
     def __init__(
         self, path: str, num_records: int, *, indexed: bool = True, cached_index: Index | NDArray[Any] | None = None
     ) -> None:
-        """Opens the shard and, where there is one, its index.
+        """Opens the shard and its index, if there is one.
 
         Args:
             path: the file.
-            num_records: in the file.
+            num_records: number of records in the file.
             indexed: whether there may be an index.
-            cached_index: the index, or the offsets, that it had before; not used where the file has another size now.
+            cached_index: the index, or the offsets, of an earlier `Shard` of this file; ignored if the size of the file
+                has changed.
 
         Raises:
-            StorageError: the file cannot be read; PathNotFoundError where it is missing.
-            MetadataError: the index is damaged, or is not of this shard.
+            StorageError: the file cannot be read; PathNotFoundError if it is missing.
+            MetadataError: the index is damaged, or belongs to another shard.
         """
         self.path = path
         self.num_records = num_records
         self.index = None if not indexed else cached_index if isinstance(cached_index, Index) else read_index(path)
         self.reader = caching.cached(storage.open_reader(path))
-        if cached_index is not None and _size(cached_index) != self.reader.size:
+        if cached_index is not None and _shard_size(cached_index) != self.reader.size:
             cached_index, self.index = None, read_index(path) if indexed else None
         self._offsets: NDArray[Any] | None = None
-        self._scanning = threading.Lock()
+        self._scan_lock = threading.Lock()
         if self.index is not None:
             _check_count(self.index, path, num_records)
             self._offsets = self.index.offsets
@@ -91,51 +94,61 @@ class Shard:
             )
 
     def __del__(self) -> None:
+        """Closes the file, if it was opened."""
         reader = self.__dict__.get("reader")
         if reader is not None:
             reader.close()
 
     @property
     def known_offsets(self) -> NDArray[Any] | None:
-        """Where each record begins, and where the last one ends; None while that would take a walk through the file."""
+        """The `offsets`; None if the file would have to be scanned to find them."""
         return self._offsets
 
     @property
     def offsets(self) -> NDArray[Any]:
-        """The same, found if need be; shape (num_records + 1,).
+        """The byte offset of each record, followed by the end of the last one; shape (num_records + 1,), uint64.
+
+        Scans the file if the shard has no index.
 
         Raises:
-            CorruptRecordError: the file is damaged, or has another number of records than recorded.
+            CorruptRecordError: the file is damaged, or its number of records is not `num_records`.
         """
         if self._offsets is None:
-            with self._scanning:
+            with self._scan_lock:
                 if self._offsets is None:
-                    parts = self._scanned()
+                    parts = self._scan_offsets()
                     self._offsets = np.append(np.concatenate(parts), self.reader.size).astype(np.uint64)
         return self._offsets
 
-    def _scanned(self) -> list[NDArray[Any]]:
-        """Returns the offsets of all records; reads them again if lengths are damaged, which the store may not have."""
+    def _scan_offsets(self) -> list[NDArray[Any]]:
+        """Scans the file; returns arrays of the byte offsets of all records, without the end of the last one.
+
+        If a length is damaged, reads the file again, as the damage may be in the cache and not in the store.
+        """
         for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 return [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
             except CorruptRecordError as error:
-                if not self.forget(error.offset):
+                if not self.drop_cached(error.offset):
                     raise
         return [chunk.offsets[:-1] + chunk.start for chunk in self.scan()]
 
-    def forget(self, offset: int) -> bool:
-        """Removes what a cache has of the shard around a byte; returns whether the store may have other bytes there."""
+    def drop_cached(self, offset: int) -> bool:
+        """Removes the bytes near an offset of the shard from the cache.
+
+        Returns:
+            Whether the store may have other bytes there, so that it makes sense to read them again.
+        """
         start = min(max(offset - SCAN_BYTES, 0), self.reader.size)
         stop = min(offset + SCAN_BYTES, self.reader.size)
         return start < stop and self.reader.read_anew(start, stop) is not None
 
     def scan(self) -> Iterator[tfrecord.Chunk]:
-        """Yields all records, a bounded number of bytes at a time; their data are not checked.
+        """Yields all records in chunks of bounded size. The checksums of the data are not checked.
 
         Raises:
-            CorruptRecordError: a length is damaged, the file ends in a record, or has another number of records than
-                recorded. It comes before the last records do.
+            CorruptRecordError: a length is damaged, the file ends within a record, or its number of records is not
+                `num_records`. It is raised before the last records are yielded.
         """
         num_scanned = 0
         for chunk in tfrecord.scan_file(self.reader, self.path, chunk_size=SCAN_BYTES, check=False):
@@ -154,6 +167,11 @@ class Shard:
     def _raise_count(self, offset: int, found: str, record: int | None = None) -> None:
         """Raises the error for a shard whose number of records differs from the one in the metadata.
 
+        Args:
+            offset: the byte at which the difference was noticed.
+            found: what the file has instead, for the text.
+            record: number of the record there; None for `num_records`.
+
         Raises:
             CorruptRecordError: always.
         """
@@ -166,10 +184,16 @@ class Shard:
         )
 
     def run(self, first: int, stop: int, chunk_bytes: int) -> Any:
-        """Returns what a block takes records of [first, stop) from, and reads them by itself, a chunk at a time.
+        """Returns a native run of the records [first, stop), from which `RecordBlock.take` reads the file itself.
 
-        None where it has to be given the chunks: without the native module or offsets, and where the file is remote and
-        the first record is not in the cache.
+        Args:
+            first: number of the first record.
+            stop: number of the record after the last one.
+            chunk_bytes: maximum number of bytes to read at a time.
+
+        Returns:
+            The run; None if `take` must be given chunks: without the native module or offsets, or if the file is remote
+            and the first record is not in the cache.
         """
         if _run is None or self._offsets is None or not self.reader.is_near(self._offsets.item(first)):
             return None
@@ -179,10 +203,12 @@ class Shard:
         return _run(self, -1, self._offsets, first, stop, chunk_bytes, *pieces)
 
     def pieces_of(self, ranges: tuple[Ints, Ints]) -> Ints:
-        """Returns the numbers of the pieces of the cache with records of ranges, ascending; none if `run` reads none.
+        """Returns the numbers of the pieces of the cache that contain records of ranges, ascending.
+
+        The result is empty if `run` cannot read from a cache.
 
         Args:
-            ranges: the first record of each, and the one after its last.
+            ranges: the first record of each range, and the record after its last one.
         """
         if _run is None or self._offsets is None or self.reader.pieces is None:
             return np.empty(0, np.int64)
@@ -194,10 +220,10 @@ class Shard:
         return np.flatnonzero(np.cumsum(changes))
 
     def read_one(self, record: int) -> bytes:
-        """Returns the data of one record, checked.
+        """Returns the data of the record with a number, after checking its checksums.
 
         Raises:
-            CorruptRecordError: it is damaged.
+            CorruptRecordError: the record is damaged.
         """
         if _read_record is not None and self._offsets is not None:
             descriptor = self.reader.descriptor
@@ -207,68 +233,72 @@ class Shard:
         offsets = self.offsets
         start, stop = offsets.item(record), offsets.item(record + 1)
 
-        def unframed(data: Buffer) -> bytes:
+        def unframe_record(data: Buffer) -> bytes:
             return tfrecord.unframe(data, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
-        return checked(self.reader, start, stop, unframed)
+        return read_checked(self.reader, start, stop, unframe_record)
 
     def read_many(self, records: Ints) -> list[bytes]:
-        """Returns the data of records in ascending order, checked; adjacent ones alone are read in one piece.
+        """Returns the data of records, after checking their checksums.
+
+        Args:
+            records: numbers of the records, ascending, at least one. Only adjacent records are read in one request.
 
         Raises:
-            CorruptRecordError: one of them is damaged.
+            CorruptRecordError: a record is damaged.
         """
         if len(records) == 1:
             return [self.read_one(int(records[0]))]
         offsets, descriptor = self.offsets, self.reader.descriptor
-        is_stretch = records[-1] - records[0] < len(records)  # then one read is faster than one for each record
-        if _read_records is not None and descriptor is not None and not is_stretch:
-            read: list[bytes] = _read_records(descriptor, offsets, records)
-            if len(read) == len(records):
-                return read
+        is_contiguous = records[-1] - records[0] < len(records)  # then one read is faster than one for each record
+        if _read_records is not None and descriptor is not None and not is_contiguous:
+            native_payloads: list[bytes] = _read_records(descriptor, offsets, records)
+            if len(native_payloads) == len(records):
+                return native_payloads
         payloads: list[bytes] = []
         cuts = np.flatnonzero(np.diff(records) != 1) + 1
         firsts, lasts = records[np.append(0, cuts)], records[np.append(cuts, len(records)) - 1]
         starts, stops = offsets[firsts].tolist(), offsets[lasts + 1].tolist()
         buffers = self.reader.read_many(list(zip(starts, stops)))
         for first, last, buffer in zip(firsts.tolist(), lasts.tolist(), buffers):
-            places = offsets[first : last + 2].astype(np.int64)
-            start = int(places[0])
-            payloads += tfrecord.unframe(buffer, places - start, path=self.path, offset=start, first_record=first)
+            bounds = offsets[first : last + 2].astype(np.int64)
+            start = int(bounds[0])
+            payloads += tfrecord.unframe(buffer, bounds - start, path=self.path, offset=start, first_record=first)
         return payloads
 
 
 class ShardPool:
-    """Opens the shards of a dataset, and keeps the last ones open. Threads may share it; pickled, it keeps none.
+    """A pool of the most recently opened shards of a dataset. Threads may share it; pickling drops the shards.
 
     Attributes:
-        directory: where the shards are.
-        indexed: whether they may have indexes.
+        directory: directory of the shards.
+        indexed: whether the shards may have indexes.
     """
 
     def __init__(self, directory: str, *, indexed: bool = True) -> None:
+        """Creates an empty pool; see the class for the arguments."""
         self.directory = directory
         self.indexed = indexed
-        self._forget()
+        self._reset()
 
     def open(self, filename: str, num_records: int) -> Shard:
-        """Returns a shard; it stays usable while the caller has it.
+        """Returns an open shard. It remains usable for the caller after the pool has dropped it.
 
         Args:
-            filename: of the shard, relative to the directory.
-            num_records: in the file.
+            filename: file name of the shard, relative to the directory.
+            num_records: number of records in the file.
 
         Raises:
-            StorageError: the file cannot be read; PathNotFoundError where it is missing.
-            MetadataError: its index is damaged, or is not of this shard.
+            StorageError: the file cannot be read; PathNotFoundError if it is missing.
+            MetadataError: its index is damaged, or belongs to another shard.
         """
         shard = self._open.get(filename)
         if (shard is None or not shard.is_plain) and self._process != os.getpid():
-            self._forget()  # after a fork: connections may be shared, a lock may be held by a thread that is not there
+            self._reset()  # after a fork: connections may be shared, and a lock held by a thread of the parent
             shard = None
         if shard is not None:
             return shard
-        path, cached_index = storage.join(self.directory, filename), self._found.get(filename)
+        path, cached_index = storage.join(self.directory, filename), self._closed_indexes.get(filename)
         shard = Shard(path, num_records, indexed=self.indexed, cached_index=cached_index)
         with self._lock:
             shard = self._open.setdefault(filename, shard)
@@ -277,29 +307,30 @@ class ShardPool:
         return shard
 
     def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
-        """Returns the function from the name of a shard of these runs to the one in `tfds_id`."""
+        """Returns the function from the file name of a shard of these runs to the file name in `tfds_id`."""
         del instructions  # names in one directory differ
         return storage.basename
 
     def _close_one(self) -> None:
-        """Closes the shard opened first; where its records are is kept, if that is not too much."""
+        """Drops the shard that was opened first; keeps its index or offsets, and drops the oldest of these if needed."""
         filename, shard = self._open.popitem(last=False)
         index = shard.known_offsets if shard.index is None else shard.index
         if index is not None:
-            self._found_bytes += 0 if filename in self._found else _NUM_BYTES * shard.num_records
-            self._found[filename] = index
-        while self._found_bytes > _MAX_FOUND:
-            evicted = self._found.popitem(last=False)[1]
-            self._found_bytes -= _NUM_BYTES * (len(evicted) if isinstance(evicted, Index) else len(evicted) - 1)
+            self._num_index_bytes += 0 if filename in self._closed_indexes else _BYTES_PER_RECORD * shard.num_records
+            self._closed_indexes[filename] = index
+        while self._num_index_bytes > _MAX_INDEX_BYTES:
+            dropped = self._closed_indexes.popitem(last=False)[1]
+            num_records = len(dropped) if isinstance(dropped, Index) else len(dropped) - 1
+            self._num_index_bytes -= _BYTES_PER_RECORD * num_records
 
     def count_bytes(self, instructions: FileInstructions) -> int | None:
-        """Returns the size of the records of file instructions in bytes, without framing; from the indexes alone.
+        """Returns the total number of bytes of the data of runs, without framing. Reads only the indexes.
 
         Returns:
-            None where a shard has no index: to know would take a walk through it.
+            The number; None if a shard has no index, so that the file would have to be scanned.
 
         Raises:
-            MetadataError: an index is damaged, or is not of its shard.
+            MetadataError: an index is damaged, or belongs to another shard.
         """
         total = 0
         for run in instructions:
@@ -311,10 +342,11 @@ class ShardPool:
             total += size - tfrecord.OVERHEAD * run.take
         return total
 
-    def _forget(self) -> None:
-        self._open: OrderedDict[str, Shard] = OrderedDict()
-        self._found: OrderedDict[str, Index | NDArray[Any]] = OrderedDict()
-        self._found_bytes = 0
+    def _reset(self) -> None:
+        """Drops all shards and indexes, and makes this process the owner of the pool."""
+        self._open: OrderedDict[str, Shard] = OrderedDict()  # by file name, oldest first
+        self._closed_indexes: OrderedDict[str, Index | NDArray[Any]] = OrderedDict()  # or the offsets
+        self._num_index_bytes = 0
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -325,63 +357,72 @@ class ShardPool:
         self.__init__(**state)  # type: ignore[misc]
 
 
-def _size(found: Index | NDArray[Any]) -> int:
-    return found.shard_size if isinstance(found, Index) else int(found[-1])
+def _shard_size(index: Index | NDArray[Any]) -> int:
+    """Returns the number of bytes of a shard, given its index or its offsets."""
+    return index.shard_size if isinstance(index, Index) else int(index[-1])
 
 
 def read_index(path: str) -> Index | None:
-    """Returns the index of a shard; None where there is none.
+    """Returns the index of the shard with a path; None if it has none.
 
     Raises:
-        MetadataError: it is damaged.
+        MetadataError: the index is damaged.
     """
     index_path = path + INDEX_SUFFIX
     try:
         if not storage.is_remote(index_path):
             return Index.from_bytes(storage.memory_map(index_path), path=index_path)
-        if not caching.is_on(index_path):  # one request, without that for the size
+        if not caching.is_on(index_path):  # one request, without another one for the size
             with contextlib.suppress(MetadataError):
-                return _with_keys(storage.read_bytes(index_path), index_path)
+                return _parse_index(storage.read_bytes(index_path), index_path)
         with caching.cached(storage.open_reader(index_path)) as reader:
-            return _remote_index(reader)
+            return _read_remote_index(reader)
     except PathNotFoundError:
         return None
 
 
-def _remote_index(reader: Reader) -> Index:
-    """Returns an index from a store, asked for again if it is damaged."""
+def _read_remote_index(reader: Reader) -> Index:
+    """Reads an index from a store; requests it again if it is damaged."""
     try:
-        return checked(reader, 0, reader.size, lambda data: _with_keys(data, reader.path))
+        return read_checked(reader, 0, reader.size, lambda data: _parse_index(data, reader.path))
     except MetadataError:
         return Index.from_bytes(reader.read(), path=reader.path)
 
 
-def _with_keys(data: Buffer, path: str) -> Index:
-    """Returns an index whose keys are checked, as they too may be changed on the way; else they are at first use."""
+def _parse_index(data: Buffer, path: str) -> Index:
+    """Parses an index and checks its keys now, not at their first use, as a transfer may have damaged them."""
     index = Index.from_bytes(data, path=path)
     _ = index.keys
     return index
 
 
-def checked(reader: Reader, start: int, stop: int, check: Callable[[Buffer], T]) -> T:
-    """Returns what `check` makes of bytes of a file. If they are damaged, asks the store again, without the cache.
+def read_checked(reader: Reader, start: int, stop: int, parse: Callable[[Buffer], T]) -> T:
+    """Reads the bytes [start, stop) of a file and parses them. If they are damaged, reads them again from the store.
+
+    Args:
+        reader: reader of the file.
+        start: first byte.
+        stop: the byte after the last one.
+        parse: function from the bytes to the result; raises an error if they are damaged.
 
     Raises:
-        CorruptRecordError, MetadataError: by `check`, of bytes that the store has sent twice, or of each attempt.
+        CorruptRecordError, MetadataError: `parse` raised it for bytes that the store has returned twice in a row, or in
+            each of several attempts.
     """
     data: Buffer | None = reader.read(start, stop)
-    before: bytes | None = None
+    previous_data: bytes | None = None
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return check(data)  # type: ignore[arg-type]
+            return parse(data)  # type: ignore[arg-type]
         except (CorruptRecordError, MetadataError):
-            if (data := reader.read_anew(start, stop)) is None or bytes(data) == before:
+            if (data := reader.read_anew(start, stop)) is None or bytes(data) == previous_data:
                 raise
-            before = bytes(data)
-    return check(data)  # type: ignore[arg-type]
+            previous_data = bytes(data)
+    return parse(data)  # type: ignore[arg-type]
 
 
 def _check_count(index: Index, path: str, num_records: int) -> None:
+    """Checks that an index has `num_records` records; raises a MetadataError with the path of the shard if not."""
     if len(index) != num_records:
         raise MetadataError(
             f"{path}{INDEX_SUFFIX} has {len(index)} records, but by the dataset's metadata the shard has "
