@@ -197,7 +197,7 @@ class ReadConfig:
         Args:
             ordered: whether the dataset has `disable_shuffling`.
             shuffle_files: whether the files are shuffled.
-            files: the numbers of the chosen files, see `chosen_files`. What a function made of them is in the key, not
+            files: the numbers of the chosen files, see `choose_files`. What a function made of them is in the key, not
                 the function.
         """
         key: dict[str, int | str] = {"cycle": self.cycle_length(ordered=ordered), "block": self.block_length}
@@ -262,7 +262,7 @@ def read_config_of(given: Any) -> ReadConfig:
     return replace(given)
 
 
-def chosen_files(files: Sequence[Any], config: ReadConfig) -> list[int]:
+def choose_files(files: Sequence[Any], config: ReadConfig) -> list[int]:
     """Returns the numbers of the file instructions that are read, before the shuffle of files.
 
     They are ordered by `interleave_sort_fn`, then chosen by `input_context`, as in TFDS.

@@ -40,7 +40,7 @@ class Lookup:
             candidates = [self._find(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
             places = [index for index in candidates if index is not None]
             if places:
-                return self.source.index_among_read(before + min(places))
+                return self.source.index_in_source(before + min(places))
             before += runs.num_examples
         return None
 

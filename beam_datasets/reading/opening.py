@@ -242,7 +242,7 @@ class ReadOnlyBuilder:
             "version": str(self.version),
             "digest": self.digest,
             "slices": [(part.splitname, part.start, part.stop) for part in parts],
-            "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files, files=source.chosen),
+            "read_config": config.order_key(ordered=ordered, shuffle_files=shuffle_files, files=source.run_numbers),
         }
         return Dataset(source, steps, source=source, lookup=Lookup(source, ascending), identity=identity)
 

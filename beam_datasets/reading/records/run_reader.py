@@ -1,4 +1,4 @@
-"""Runs of records that are read a chunk at a time."""
+"""Chunked reading of *runs*: ranges of records of one shard, of which *visits* take a few records at a time."""
 
 from __future__ import annotations
 
@@ -21,139 +21,148 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Ranges = tuple[Ints, Ints]
+"""Ranges of records of one run, ascending: (first record of each, record after the last one of each)."""
+
 Visits = tuple[Ints, Ints, Ints]
+"""Visits to runs, in read order: (number of the run, first record in the shard, number of records) of each."""
+
 Submit = Callable[..., Future[Any]]
+"""`ThreadPoolExecutor.submit`."""
 
 T = TypeVar("T")
 
 CHUNK_BYTES = 256 << 10
-"""How much of a shard is read at a time: more does not fit the processor's cache with all that is done to it."""
+"""Number of bytes of a shard read at a time; with more, the decoded values would not fit the cache."""
 
 _MAX_ATTEMPTS = 4  # to read a damaged record again
 _MAX_SPAN = 1 << 17  # records from the first to the last of a chunk: each takes 8 bytes, also if left out
-_FETCHES, FETCH_BYTES = 2, 8 << 20  # of a run into the cache at once: how many, and how large at most
-_NOTHING = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
+_MAX_FETCHES = 2  # simultaneous fetches of a run into the cache
+FETCH_BYTES = 8 << 20
+"""Maximum number of bytes of a fetch into the cache."""
+_EMPTY_CHUNK = tfrecord.Chunk(0, 0, np.zeros(1, np.int64), memoryview(b""))
 
 
 class RunReader:
-    """Reads records of one shard in ascending order, and no others; holds one chunk of them. For one thread.
+    """Reader of one run: requested records of a shard in ascending order, one chunk at a time. For one thread.
 
     Attributes:
-        shard: what is read.
-        stop: the record before which reading ends.
-        has_ended: whether what was given last is read without this reader up to the last record.
+        shard: the shard to read.
+        stop: number of the record after the last one of the run.
+        has_ended: whether the chunk that `chunk` returned last exhausts this reader.
     """
 
     def __init__(
-        self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None, turns: int = 1
+        self, shard: Shard, stop: int, chunk_bytes: int = CHUNK_BYTES, submit: Submit | None = None, num_runs: int = 1
     ) -> None:
-        """Reads nothing yet.
+        """Creates a reader. It reads nothing yet.
 
         Args:
-            shard: what to read.
-            stop: see the class.
-            chunk_bytes: how much to read at a time; the first chunk is not larger than `CHUNK_BYTES`.
-            submit: what calls a function in a thread; where it is given, the next chunk is read ahead.
-            turns: how many runs are read in turn; all of them together fetch at most `shard.reader.max_ahead` ahead,
-                but each of them at least two pieces.
+            shard: the shard to read.
+            stop: number of the record after the last one of the run.
+            chunk_bytes: number of bytes to read at a time; the first chunk is not larger than `CHUNK_BYTES`.
+            submit: calls a function in a thread, to read the next chunk ahead; None to read nothing ahead.
+            num_runs: number of runs that are read in turn. Their readers together fetch at most
+                `shard.reader.max_ahead` bytes ahead, but each of them at least two pieces.
         """
         self.shard = shard
         self.stop = stop
         self._chunk_bytes = chunk_bytes
         self._submit = submit
-        fetches = turns * (_FETCHES + 1)  # one of each run is read meanwhile
-        self._fetch_bytes = min(FETCH_BYTES, shard.reader.max_ahead // fetches)
-        self._ahead: Future[tfrecord.Chunk] | None = None
-        self._fetches: deque[tuple[int, Future[bool]]] = deque()  # the first piece of each
-        self._fetched = 0  # the piece after the last one that was asked for
-        self._width = 1  # pieces of the next fetch; it grows, so that a reader of few examples fetches few
-        self._is_kept = True  # whether the cache has the pieces that were fetched
+        num_fetches = num_runs * (_MAX_FETCHES + 1)  # one more of each run is being read
+        self._fetch_bytes = min(FETCH_BYTES, shard.reader.max_ahead // num_fetches)
+        self._next_chunk: Future[tfrecord.Chunk] | None = None  # that is read ahead
+        self._fetches: deque[tuple[int, Future[bool]]] = deque()  # (first piece, fetch)
+        self._next_piece = 0  # the piece after the last one that was requested
+        self._pieces_per_fetch = 1  # pieces of the next fetch; it grows, so that a reader of few examples fetches few
+        self._is_kept = True  # whether the cache has kept the pieces that were fetched
         self._scan: Iterator[tfrecord.Chunk] | None = None
-        self._scanned = 0  # the record that the scan goes on with
-        self._scanned_again = -1  # the byte of a length for which a shard was scanned once more
-        self._chunk = _NOTHING
+        self._scan_record = 0  # number of the record with which the scan continues
+        self._rescanned_offset = -1  # offset of the damaged length for which the shard was scanned again
+        self._chunk = _EMPTY_CHUNK
         self.has_ended = False
-        self._replaced = -1  # the last record that was damaged in the cache or on the way, and how often
-        self._attempts = 0
+        self._damaged_record = -1  # the last record that was damaged in the cache or in transfer
+        self._attempts = 0  # number of attempts to read it
 
-    def load(self, wanted: Ranges) -> RunReader:
-        """Reads the first chunk of what is wanted, unless a block can read it by itself; returns this reader."""
-        for piece in self.shard.pieces_of(wanted)[:1].tolist():
+    def load(self, ranges: Ranges) -> RunReader:
+        """Reads the first chunk of the ranges, unless `RecordBlock.take` can read it itself; returns this reader."""
+        for piece in self.shard.pieces_of(ranges)[:1].tolist():
             self._is_kept = self.shard.reader.fetch([piece])
-            self._fetched = piece + 1
-        if self._run(wanted, self.stop) is None:
-            self._turn_to(wanted)
+            self._next_piece = piece + 1
+        if self._open_run(ranges, self.stop) is None:
+            self._chunk_with_first(ranges)
         return self
 
     def chunk(self, ranges: Ranges, failed: bool) -> Any:
-        """Returns what a block takes the next records from; see `record_block.chunk`.
+        """Returns the chunk or the native run from which `RecordBlock.take` takes the next records.
 
         Args:
-            ranges: the records that are read next.
-            failed: whether a block could not read them: they are read here, so that what is wrong is an error.
+            ranges: the records to read, at least one. The chunk has the first one, and as many others as fit in it.
+            failed: whether `take` could not read the first record. It is read in Python, which raises an error if the
+                record is damaged.
 
         Raises:
             StorageError: the file cannot be read.
-            CorruptRecordError: the shard has not as many records as recorded.
+            CorruptRecordError: the shard has another number of records than its metadata.
         """
-        if not failed and self._ahead is None and not _has(self._chunk, int(ranges[0][0])):
-            run = self._run(ranges, self._fetch(ranges))
+        if not failed and self._next_chunk is None and not _has_record(self._chunk, int(ranges[0][0])):
+            run = self._open_run(ranges, self._fetch(ranges))
             if run is not None:
                 self.has_ended = int(ranges[1][-1]) == self.stop
                 return run
-        chunk = self._turn_to(ranges)
+        chunk = self._chunk_with_first(ranges)
         firsts, stops = ranges
         end = chunk.first_record + len(chunk.offsets) - 1
-        here = int(np.searchsorted(firsts, end))
-        left = np.maximum(firsts[here - 1 :], end), stops[here - 1 :]
-        if left[0][0] >= left[1][0]:
-            left = left[0][1:], left[1][1:]
-        if self._submit is not None and self._ahead is None and len(left[0]):
-            self._ahead = self._submit(self._load, left, self._chunk_bytes)
-        last = min(int(stops[here - 1]), end)  # a block drops it behind what is wanted
-        self.has_ended = last == self.stop
+        num_begun = int(np.searchsorted(firsts, end))  # ranges that begin in this chunk
+        later_ranges = np.maximum(firsts[num_begun - 1 :], end), stops[num_begun - 1 :]
+        if later_ranges[0][0] >= later_ranges[1][0]:
+            later_ranges = later_ranges[0][1:], later_ranges[1][1:]
+        if self._submit is not None and self._next_chunk is None and len(later_ranges[0]):
+            self._next_chunk = self._submit(self._load_chunk, later_ranges, self._chunk_bytes)
+        chunk_stop = min(int(stops[num_begun - 1]), end)  # `take` drops the chunk after the last requested record
+        self.has_ended = chunk_stop == self.stop
         if self.has_ended:
-            self._chunk = _NOTHING
-        return record_block.chunk(chunk.buffer, chunk.offsets[: last - chunk.first_record + 1], chunk.first_record)
+            self._chunk = _EMPTY_CHUNK
+        offsets = chunk.offsets[: chunk_stop - chunk.first_record + 1]
+        return record_block.chunk(chunk.buffer, offsets, chunk.first_record)
 
-    def raise_damaged(self, first: int) -> None:
-        """Raises the CorruptRecordError of the record `first`, which no block takes.
+    def raise_damaged(self, record: int) -> None:
+        """Raises the CorruptRecordError of a damaged record, given its number.
 
-        Returns if the record was damaged in the cache or on the way: `chunk` with `failed` reads it again.
+        Returns if the record was damaged only in the cache or in transfer: then `chunk` with `failed` reads it again.
         """
         if self.shard.known_offsets is not None:
-            self.shard.read_one(first)  # by the store, if what was read is damaged
-            if self._may_read_again(first):
+            self.shard.read_one(record)  # from the store, if the cached record is damaged
+            if self._may_read_again(record):
                 return
-            offset = int(self.shard.offsets[first])
+            offset = int(self.shard.offsets[record])
         else:
-            chunk = self._turn_to((np.array([first]), np.array([first + 1])))
-            places = chunk.offsets[first - chunk.first_record :][:2]
-            offset = chunk.start + int(places[0])
-            if self._may_read_again(first) and self.shard.drop_cached(offset):
+            chunk = self._chunk_with_first((np.array([record]), np.array([record + 1])))
+            bounds = chunk.offsets[record - chunk.first_record :][:2]
+            offset = chunk.start + int(bounds[0])
+            if self._may_read_again(record) and self.shard.drop_cached(offset):
                 self._scan = None
                 return
-            tfrecord.unframe(chunk.buffer, places, path=self.shard.path, offset=chunk.start, first_record=first)
+            tfrecord.unframe(chunk.buffer, bounds, path=self.shard.path, offset=chunk.start, first_record=record)
         what = "the record was changed while it was read. Read it again"
-        raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=first)
+        raise CorruptRecordError(what, path=self.shard.path, offset=offset, record=record)
 
-    def _may_read_again(self, first: int) -> bool:
-        """Returns whether to read a record again, which may have been changed on the way from a store; drops the chunk.
+    def _may_read_again(self, record: int) -> bool:
+        """Counts an attempt to read a damaged record; returns whether to read it again, and drops the chunk if so.
 
-        A record is read again a few times, as it may be changed each time.
+        A transfer from a store may damage a record, also several times in a row, so there are several attempts.
         """
-        self._attempts = self._attempts + 1 if first == self._replaced else 1
-        self._replaced = first
+        self._attempts = self._attempts + 1 if record == self._damaged_record else 1
+        self._damaged_record = record
         if self._attempts > _MAX_ATTEMPTS or not (self.shard.reader.pieces or is_remote(self.shard.path)):
             return False
-        self._chunk = _NOTHING
+        self._chunk = _EMPTY_CHUNK
         return True
 
     def _fetch(self, ranges: Ranges) -> int:
-        """Has threads fetch the next pieces of ranges into the cache, and waits for those of the first record.
+        """Lets threads fetch the next pieces of the ranges into the cache, and waits for the first record.
 
         Returns:
-            The record before which a block may read from the cache.
+            Number of the record up to which (exclusively) `RecordBlock.take` may read from the cache.
         """
         reader, first = self.shard.reader, int(ranges[0][0])
         pieces = self.shard.pieces_of(ranges)
@@ -161,12 +170,13 @@ class RunReader:
             return self.stop
         size = reader.pieces[1]
         if not self._fetches and not reader.is_near(int(pieces[0]) * size):  # it was removed before it was read
-            self._fetched = int(pieces[0])
-        left, most = pieces[pieces >= self._fetched].tolist(), max(1, self._fetch_bytes // size)
+            self._next_piece = int(pieces[0])
+        new_pieces = pieces[pieces >= self._next_piece].tolist()
+        max_pieces = max(1, self._fetch_bytes // size)
         while True:
-            while left and len(self._fetches) < _FETCHES:
-                batch, left = left[: self._width], left[self._width :]
-                self._fetched = batch[-1] + 1
+            while new_pieces and len(self._fetches) < _MAX_FETCHES:
+                batch, new_pieces = new_pieces[: self._pieces_per_fetch], new_pieces[self._pieces_per_fetch :]
+                self._next_piece = batch[-1] + 1
                 missing = [piece for piece in batch if not reader.is_near(piece * size)]
                 if missing:
                     self._fetches.append((missing[0], self._submit(reader.fetch, missing)))
@@ -176,84 +186,98 @@ class RunReader:
             if stop > first:
                 return min(stop, self.stop)
             self._is_kept &= self._fetches.popleft()[1].result()
-            self._width = min(2 * self._width, most)
+            self._pieces_per_fetch = min(2 * self._pieces_per_fetch, max_pieces)
 
-    def _run(self, ranges: Ranges, stop: int) -> Any:
-        """Returns what a block reads the records from by itself; None if it has to be given chunks of them."""
+    def _open_run(self, ranges: Ranges, stop: int) -> Any:
+        """Returns a native run from the first record of the ranges up to `stop`, or None; see `Shard.run`."""
         return self.shard.run(int(ranges[0][0]), stop, min(self._chunk_bytes, CHUNK_BYTES))
 
-    def _turn_to(self, wanted: Ranges) -> tfrecord.Chunk:
-        """Returns the chunk that has the first of the wanted records; lets go of another one before."""
-        first, begins = int(wanted[0][0]), self._chunk is _NOTHING
-        if _has(self._chunk, first):
+    def _chunk_with_first(self, ranges: Ranges) -> tfrecord.Chunk:
+        """Returns the chunk that has the first record of the ranges; reads it if needed, and then drops the old one."""
+        record, has_no_chunk = int(ranges[0][0]), self._chunk is _EMPTY_CHUNK
+        if _has_record(self._chunk, record):
             return self._chunk
-        self._chunk = _NOTHING
-        if self._ahead is not None:
-            chunk, self._ahead = self._ahead.result(), None
+        self._chunk = _EMPTY_CHUNK
+        if self._next_chunk is not None:
+            chunk, self._next_chunk = self._next_chunk.result(), None
             self._chunk = chunk
-        if not _has(self._chunk, first):
-            self._chunk = self._load(wanted, min(CHUNK_BYTES, self._chunk_bytes) if begins else self._chunk_bytes)
+        if not _has_record(self._chunk, record):
+            chunk_bytes = min(CHUNK_BYTES, self._chunk_bytes) if has_no_chunk else self._chunk_bytes
+            self._chunk = self._load_chunk(ranges, chunk_bytes)
         return self._chunk
 
-    def _load(self, wanted: Ranges, chunk_bytes: int) -> tfrecord.Chunk:
-        """Returns a chunk that has the first of the wanted records."""
-        first = int(wanted[0][0])
+    def _load_chunk(self, ranges: Ranges, chunk_bytes: int) -> tfrecord.Chunk:
+        """Reads a chunk of about `chunk_bytes` bytes that has the first record of the ranges.
+
+        If the offsets are unknown, scans the shard up to this record, from the last scanned record on if possible.
+        """
+        record = int(ranges[0][0])
         offsets = self.shard.known_offsets
         if offsets is not None:
-            return self._read(wanted, offsets, chunk_bytes)
-        if self._scan is None or first < self._scanned:
-            self._scan, self._scanned = self.shard.scan(), 0
+            return self._read_ranges(ranges, offsets, chunk_bytes)
+        if self._scan is None or record < self._scan_record:
+            self._scan, self._scan_record = self.shard.scan(), 0
         while True:
             try:
                 chunk = next(self._scan)
-            except BaseException as error:  # where the record does not come, it does not the next time either
+            except BaseException as error:  # a scan cannot continue after an error
                 self._scan = None
                 if isinstance(error, CorruptRecordError) and self._may_scan_again(error.offset):
-                    self._scan, self._scanned = self.shard.scan(), 0
+                    self._scan, self._scan_record = self.shard.scan(), 0
                     continue
                 raise
-            self._scanned = chunk.first_record + len(chunk.offsets) - 1
-            if first < self._scanned:
+            self._scan_record = chunk.first_record + len(chunk.offsets) - 1
+            if record < self._scan_record:
                 return chunk
 
     def _may_scan_again(self, offset: int) -> bool:
-        """Returns whether lengths around a byte may be good in the store; once for each place."""
-        if offset == self._scanned_again or not self.shard.drop_cached(offset):
+        """Returns whether the length at an offset may be undamaged in the store; True at most once for each offset."""
+        if offset == self._rescanned_offset or not self.shard.drop_cached(offset):
             return False
-        self._scanned_again = offset
+        self._rescanned_offset = offset
         return True
 
-    def _read(self, wanted: Ranges, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
-        """Returns a chunk of the first of the wanted records, as many as fit; others between them have no bytes."""
-        firsts, stops = wanted
+    def _read_ranges(self, ranges: Ranges, offsets: NDArray[Any], chunk_bytes: int) -> tfrecord.Chunk:
+        """Reads a chunk with the first records of the ranges, as many as fit in `chunk_bytes`, and at least one.
+
+        Records between the ranges are not read: their length in the chunk is 0.
+        """
+        firsts, stops = ranges
         num_ranges = int(np.searchsorted(stops, int(firsts[0]) + _MAX_SPAN, "right")) or 1
         firsts, stops = firsts[:num_ranges], stops[:num_ranges].copy()
         starts = offsets[firsts].astype(np.int64)
         space = chunk_bytes - np.cumsum(offsets[stops].astype(np.int64) - starts)
-        fitting = int(np.searchsorted(-space, 0, "right"))
-        if fitting < num_ranges:  # of the next range, as much as fits
-            left = chunk_bytes if fitting == 0 else int(space[fitting - 1])
-            end = int(offsets.searchsorted(np.uint64(int(starts[fitting]) + left), "right")) - 1
-            stops[fitting] = max(end, int(firsts[0]) + 1) if fitting == 0 else end
-            fitting += int(stops[fitting] > firsts[fitting])
-        firsts, starts, stops = firsts[:fitting], starts[:fitting], stops[:fitting]
+        count = int(np.searchsorted(-space, 0, "right"))  # of ranges that fit
+        if count < num_ranges:  # the records of the next range that fit
+            num_bytes = chunk_bytes if count == 0 else int(space[count - 1])
+            end = int(offsets.searchsorted(np.uint64(int(starts[count]) + num_bytes), "right")) - 1
+            stops[count] = max(end, int(firsts[0]) + 1) if count == 0 else end
+            count += int(stops[count] > firsts[count])
+        firsts, starts, stops = firsts[:count], starts[:count], stops[:count]
         spans = list(zip(starts.tolist(), offsets[stops].tolist()))
-        buffers = [self.shard.reader.read(*spans[0])] if fitting == 1 else list(self.shard.reader.read_many(spans))
+        buffers = [self.shard.reader.read(*spans[0])] if count == 1 else list(self.shard.reader.read_many(spans))
         first = int(firsts[0])
         lengths = np.zeros(int(stops[-1]) - first, np.int64)
         for begin, end in zip((firsts - first).tolist(), (stops - first).tolist()):
             lengths[begin:end] = np.diff(offsets[first + begin : first + end + 1].astype(np.int64))
-        places = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        return tfrecord.Chunk(first, spans[0][0], places, memoryview(buffers[0] if fitting == 1 else b"".join(buffers)))
+        chunk_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        data = memoryview(buffers[0] if count == 1 else b"".join(buffers))
+        return tfrecord.Chunk(first, spans[0][0], chunk_offsets, data)
 
 
-def _has(chunk: tfrecord.Chunk, record: int) -> bool:
+def _has_record(chunk: tfrecord.Chunk, record: int) -> bool:
+    """Returns whether a chunk contains the bytes of the record with a number."""
     index = record - chunk.first_record
     return 0 <= index < len(chunk.offsets) - 1 and bool(chunk.offsets[index] < chunk.offsets[index + 1])
 
 
 def ranges_of(run: int, visits: Visits) -> Ranges:
-    """Returns the ranges of records of a run that visits take, joined where they are adjacent, ascending."""
+    """Returns the ranges of records of a run that visits take, ascending; adjacent ranges are joined.
+
+    >>> visits = np.array([0, 1, 0]), np.array([0, 7, 4]), np.array([4, 1, 4])
+    >>> [numbers.tolist() for numbers in ranges_of(0, visits)]
+    [[0], [8]]
+    """
     runs, firsts, counts = visits
     selected = np.flatnonzero((runs == run) & (counts > 0))
     begins = firsts[selected]
@@ -264,52 +288,54 @@ def ranges_of(run: int, visits: Visits) -> Ranges:
 
 def read_visits(
     visits: Iterable[Visits],
-    chunk_of: Callable[[int, Visits, bool, bool], Any],
+    get_chunk: Callable[[int, Visits, bool, bool], Any],
     sizes: Iterator[int],
 ) -> Iterator[Items]:
-    """Yields the records of visits to runs, checked, some at a time; a list of `Damaged` in the place of damaged ones.
+    """Yields the records of visits in blocks, after checking their checksums.
 
-    Where there is another error, those before it are yielded first.
+    A block is a `RecordBlock`, or a list of `Damaged` in place of damaged records. If another error is raised, the
+    records before it are yielded first.
 
     Args:
-        visits: arrays, which are changed: numbers of runs, the first record of each visit, how many it takes.
-        chunk_of: returns the chunk of a run that has the first record of the visits it is given, which are those from
-            there on; raises its error, where that is said to be damaged. Its last argument says whether the chunk
-            that it returned before lacked the record.
-        sizes: how many records to yield at a time; at most, where they are large.
+        visits: arrays of visits; the arrays are changed.
+        get_chunk: get_chunk(run, next visits, damaged, failed) returns the chunk, or native run, that has the first
+            record of the next visits, which is in the run. `damaged` is whether `RecordBlock.take` found this record
+            damaged; then the function raises its error. `failed` is whether the chunk that the function returned for
+            this record before did not have it.
+        sizes: number of records of each block; blocks of large records have fewer.
     """
-    chunks: dict[int, Any] = {}
+    chunks: dict[int, Any] = {}  # by run
     block, size = RecordBlock(), next(sizes)
-    lost: dict[int, CorruptRecordError] = {}
+    run_errors: dict[int, CorruptRecordError] = {}  # errors after which a run cannot be read
     try:
         for runs, firsts, counts in visits:
-            at, stop, asked = 0, len(runs), None
-            while at < stop:
-                at = block.take(chunks, runs, firsts, counts, at, stop, size, BLOCK_BYTES)
+            index, stop, last_request = 0, len(runs), None
+            while index < stop:
+                index = block.take(chunks, runs, firsts, counts, index, stop, size, BLOCK_BYTES)
                 if len(block) >= size or block.num_bytes >= BLOCK_BYTES:
                     full, block, size = block, RecordBlock(), next(sizes)
                     yield full
                     continue
-                if at == stop:
+                if index == stop:
                     break
-                run, first = int(runs[at]), int(firsts[at])
+                run, record = int(runs[index]), int(firsts[index])
                 try:
-                    if run in lost:
-                        raise lost[run]
-                    left = runs[at:], firsts[at:], counts[at:]
-                    chunks[run] = chunk_of(run, left, run in chunks, asked == (run, first))
-                    asked = run, first
+                    if run in run_errors:
+                        raise run_errors[run]
+                    next_visits = runs[index:], firsts[index:], counts[index:]
+                    chunks[run] = get_chunk(run, next_visits, run in chunks, last_request == (run, record))
+                    last_request = run, record
                 except CorruptRecordError as error:
                     if block:
                         full, block = block, RecordBlock()
                         yield full
-                    if error.record == first:
-                        bad = 1
-                    else:  # the file is not what was recorded, or ends: none of the next records will come
-                        lost[run], bad = error, int(counts[at])
-                    yield [Damaged(error)] * bad
-                    firsts[at] += bad
-                    counts[at] -= bad
+                    if error.record == record:
+                        num_damaged = 1
+                    else:  # the file is truncated or replaced: no further records can be read
+                        run_errors[run], num_damaged = error, int(counts[index])
+                    yield [Damaged(error)] * num_damaged
+                    firsts[index] += num_damaged
+                    counts[index] -= num_damaged
     except Exception:
         if block:
             yield block

@@ -312,7 +312,7 @@ class ShardPool:
         return storage.basename
 
     def _close_one(self) -> None:
-        """Drops the shard that was opened first; keeps its index or offsets, and drops the oldest of these if needed."""
+        """Drops the shard that was opened first; keeps its index or offsets, within `_MAX_INDEX_BYTES`."""
         filename, shard = self._open.popitem(last=False)
         index = shard.known_offsets if shard.index is None else shard.index
         if index is not None:

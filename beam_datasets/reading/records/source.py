@@ -1,4 +1,8 @@
-"""The records of a slice: file instructions and a read order, made into an `Operation` that others are put on."""
+"""`Source`, the leaf of a tree of operations: reads the records of a slice.
+
+A *run* is a range of records of one shard, a file instruction of the slice. Runs are identified by their number in
+the slice. A *visit* reads a few consecutive records of a run; see `index.interleave`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from beam_datasets import storage
 from beam_datasets.errors import CorruptRecordError
 from beam_datasets.native import core, note_if_missing
 from beam_datasets.reading.blocks import Damaged, Items, block_sizes, join_blocks, stop_at_damaged
-from beam_datasets.reading.config import ReadConfig, chosen_files
+from beam_datasets.reading.config import ReadConfig, choose_files
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.reading.index.interleave import InterleaveOrder
 from beam_datasets.reading.index.permutations import file_order
@@ -32,21 +36,21 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-_OPEN_BYTES = 32 << 20  # of the chunks of all remote files that are read in turn, those that are read ahead too
-_CACHE_BYTES = 2 << 20  # of those of local files: with more, what was read is out of the cache when it is decoded
-_MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20
+_REMOTE_BYTES = 32 << 20  # bytes in memory of all remote files that are read in turn, including chunks read ahead
+_LOCAL_BYTES = 2 << 20  # the same of local files; more would not be in the processor's cache when it is decoded
+_MIN_CHUNK, _MAX_CHUNK = 16 << 10, 8 << 20  # bytes
 _MAX_THREADS = 32
-_MIN_VISITS = 1 << 10
-_AHEAD_VISITS = 1 << 14  # to remote runs that are known before they are read
+_MIN_VISITS = 1 << 10  # minimum number of visits in an array, except the last one
+_AHEAD_VISITS = 1 << 14  # number of visits to remote runs that are computed ahead of reading
 
 
 class Source(Operation):
-    """Records in read order; with ids, pairs of an id and a record.
+    """The records of a slice in read order; with `add_tfds_id`, pairs (id, record).
 
     Attributes:
-        pool: of the dataset's shards.
+        pool: the dataset's shards.
         instructions: the runs of the slice, in dataset order.
-        chosen: the numbers of those that are read, in order, before the shuffle of files.
+        run_numbers: numbers of the runs that are read, in order, before the shuffle of files.
     """
 
     def __init__(
@@ -59,15 +63,15 @@ class Source(Operation):
         shuffle_files: bool = False,
         record_bytes: float = 1024,
     ) -> None:
-        """Takes a slice.
+        """Creates the source of a slice.
 
         Args:
-            pool: of the dataset's shards.
+            pool: the dataset's shards.
             instructions: the runs of the slice.
-            config: how it is read.
+            config: options of the read order.
             ordered: whether the dataset has `disable_shuffling`.
             shuffle_files: whether the runs are opened in a shuffled order.
-            record_bytes: about how many bytes a record has.
+            record_bytes: approximate bytes per record.
 
         Raises:
             ValueError: the configuration does not fit the slice.
@@ -80,19 +84,19 @@ class Source(Operation):
         self._is_remote = storage.is_remote(pool.directory)
         self._shuffle_files = shuffle_files
         self._latest: tuple[int, InterleaveOrder, Ints] | None = None
-        self._files: dict[int, tuple[str, int]] = {}  # names are made when they are needed, and once
-        self.chosen = chosen_files(instructions, config)  # once: a function may not give the same order again
-        self._in_order = np.sort(np.array(self.chosen, np.int64))
-        takes = instructions.take[self._in_order]
-        self._firsts = np.cumsum(takes) - takes
+        self._files: dict[int, tuple[str, int]] = {}  # results of `_file`
+        self.run_numbers = choose_files(instructions, config)  # once: `interleave_sort_fn` may return another order
+        self._sorted_runs = np.sort(np.array(self.run_numbers, np.int64))
+        takes = instructions.take[self._sorted_runs]
+        self._first_indices = np.cumsum(takes) - takes  # in dataset order, of each run
         super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> tuple[InterleaveOrder, Ints]:
-        """Returns how the runs of an epoch are interleaved, and their numbers in the order in which they are opened."""
+        """Returns the interleaved order of an epoch, and the number of the run of each of its files."""
         epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            config, runs = self._config, np.array(self.chosen, np.int64)
+            config, runs = self._config, np.array(self.run_numbers, np.int64)
             if self._shuffle_files:
                 runs = runs[file_order(len(runs), config.seed, epoch, reshuffle=config.reshuffles)]
             order = InterleaveOrder(self.instructions.take[runs], self._cycle, config.block_length)
@@ -100,47 +104,51 @@ class Source(Operation):
         return latest[1:]
 
     def locate(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:
-        """Returns the runs of the records at positions of the read order, and their numbers in their shards."""
+        """Returns the run of the record at each position of the read order, and its number in the shard."""
         order, runs = self.arrangement(epoch)
         files, within = order.locate(positions)
         record_runs = runs[files]
         return record_runs, within + self.instructions.skip[record_runs]
 
     def locate_indices(self, indices: Ints) -> tuple[Ints, Ints]:
-        """Returns the same of the records at indices in [0, length) of the dataset order."""
-        run_indices = np.searchsorted(self._firsts, indices, side="right") - 1
-        runs = self._in_order[run_indices]
-        return runs, indices - self._firsts[run_indices] + self.instructions.skip[runs]
+        """Returns the run of the record at each index in [0, length) of the dataset order, and its number in the shard.
+
+        The results have the shape of `indices`.
+        """
+        run_indices = np.searchsorted(self._first_indices, indices, side="right") - 1
+        runs = self._sorted_runs[run_indices]
+        return runs, indices - self._first_indices[run_indices] + self.instructions.skip[runs]
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the records in read order, few at first, so that the first one does not wait for others."""
+        """Yields the records at positions of the read order in blocks; see `block_sizes`."""
         first = next(spans, None)
         if first is None:
             return
         spans = itertools.chain((first,), spans)
         if self._config.add_tfds_id:
-            spans, named = itertools.tee(spans)
+            spans, name_spans = itertools.tee(spans)
         _allow_reading_ahead()
-        with contextlib.closing(_Reading(self, _joined(self._visits(spans, epoch)))) as reading:
-            blocks = read_visits(reading, reading.chunk, block_sizes(self.item_bytes))
+        with contextlib.closing(_VisitReader(self, _merge_arrays(self._visits(spans, epoch)))) as reader:
+            blocks = read_visits(reader, reader.chunk, block_sizes(self.item_bytes))
             if not self._config.add_tfds_id:
                 yield from blocks
                 return
-            parts = map(positions_of, limit_spans(named, itertools.repeat(_MIN_VISITS)))
+            parts = map(positions_of, limit_spans(name_spans, itertools.repeat(_MIN_VISITS)))
             names = itertools.chain.from_iterable(self._names(*self.locate(positions, epoch)) for positions in parts)
-            yield from (_with_names(block, names) for block in blocks)
+            yield from (_pair_with_names(block, names) for block in blocks)
 
     def _names(self, runs: Ints, records: Ints) -> Iterator[bytes]:
-        """Yields the ids of records."""
+        """Yields the `tfds_id` of records, given their runs and their numbers in the shards."""
         names = {run: self._namer(self._file(run)[0]) for run in set(runs.tolist())}
         return (f"{names[run]}__{record}".encode() for run, record in zip(runs.tolist(), records.tolist()))
 
     @functools.cached_property
     def _namer(self) -> Callable[[str], str]:
+        """The function from the file name of a shard to the one in `tfds_id`."""
         return self.pool.namer(self.instructions)
 
     def _visits(self, spans: Iterator[Spans], epoch: int) -> Iterator[Visits]:
-        """Yields arrays (runs, first records in their shards, counts)."""
+        """Yields arrays of the visits that read the positions of the spans."""
         order, runs = self.arrangement(epoch)
         skip = self.instructions.skip[runs]
         for starts, counts in spans:
@@ -156,58 +164,67 @@ class Source(Operation):
         return self._is_remote
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the records at positions of the read order; `Damaged` in the place of a damaged one."""
+        """Returns the records at positions of the read order; a damaged record is a `Damaged`."""
         return self._fetch(*self.locate(positions, epoch))
 
     def fetch_index(self, index: int) -> Any:
         """Returns the record at an index in [0, length) of the dataset order."""
-        firsts, runs, skips = self._columns
+        firsts, runs, skips = self._run_lists
         run_index = bisect.bisect_right(firsts, index) - 1
         run, record = runs[run_index], index - firsts[run_index] + skips[run_index]
         data = self.pool.open(*(self._files.get(run) or self._file(run))).read_one(record)
         if not self._config.add_tfds_id:
             return data
-        return _with_names([data], self._names(np.array([run]), np.array([record])))[0]
+        return _pair_with_names([data], self._names(np.array([run]), np.array([record])))[0]
 
     def fetch_indices(self, indices: Ints) -> Items:
-        """Returns the records at indices in [0, length) of the dataset order; a damaged one is an error."""
+        """Returns the records at indices in [0, length) of the dataset order.
+
+        Raises:
+            CorruptRecordError: a record is damaged.
+        """
         return join_blocks(stop_at_damaged([self._fetch(*self.locate_indices(indices))]))
 
-    def index_among_read(self, index: int) -> int | None:
-        """Returns which index the example at an index of the whole slice has here; None where its run is not read."""
+    def index_in_source(self, slice_index: int) -> int | None:
+        """Converts an index of the whole slice to an index of this source; None if the run is not read.
+
+        They differ if `ReadConfig` selects files, with `input_context` or `interleave_sort_fn`.
+        """
         firsts = np.cumsum(self.instructions.take) - self.instructions.take
-        run = int(np.searchsorted(firsts, index, side="right")) - 1
-        run_index = int(np.searchsorted(self._in_order, run))
-        if run_index == len(self._in_order) or self._in_order[run_index] != run:
+        run = int(np.searchsorted(firsts, slice_index, side="right")) - 1
+        run_index = int(np.searchsorted(self._sorted_runs, run))
+        if run_index == len(self._sorted_runs) or self._sorted_runs[run_index] != run:
             return None
-        return int(self._firsts[run_index]) + index - int(firsts[run])
+        return int(self._first_indices[run_index]) + slice_index - int(firsts[run])
 
     @functools.cached_property
-    def _columns(self) -> tuple[list[int], list[int], list[int]]:
-        """For each run in dataset order: its first index, its number, and what it leaves out before; as lists."""
-        return self._firsts.tolist(), self._in_order.tolist(), self.instructions.skip[self._in_order].tolist()
+    def _run_lists(self) -> tuple[list[int], list[int], list[int]]:
+        """Three lists, of the runs in dataset order: first index, number of the run, number of its first record."""
+        skips = self.instructions.skip[self._sorted_runs]
+        return self._first_indices.tolist(), self._sorted_runs.tolist(), skips.tolist()
 
     def _fetch(self, runs: Ints, records: Ints) -> Items:
-        """Returns records of runs by their numbers in their shards."""
-        by_place = np.lexsort((records, runs))
-        cuts = np.flatnonzero(np.diff(runs[by_place])) + 1
+        """Returns records, given the run of each and its number in the shard; a damaged record is a `Damaged`."""
+        order = np.lexsort((records, runs))
+        cuts = np.flatnonzero(np.diff(runs[order])) + 1
         items: Items = [None] * len(runs)
 
         def fetch(indices: Ints) -> None:
+            """Sets the items at indices, which are of one run, with ascending numbers."""
             shard = self.pool.open(*self._file(int(runs[indices[0]])))
             for index, item in zip(indices.tolist(), _read_many(shard, records[indices])):
                 items[index] = item
 
         bounds = [0, *cuts.tolist(), len(runs)]
-        parts = [by_place[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
+        parts = [order[start:stop] for start, stop in itertools.pairwise(bounds)] if len(runs) else []
         if len(parts) > 1 and self.is_remote:
             list(_fetch_threads(os.getpid()).map(fetch, parts))
         else:
             list(map(fetch, parts))
-        return _with_names(items, self._names(runs, records)) if self._config.add_tfds_id else items
+        return _pair_with_names(items, self._names(runs, records)) if self._config.add_tfds_id else items
 
     def _file(self, run: int) -> tuple[str, int]:
-        """Returns the name of a run's shard, and how many records it has."""
+        """Returns the file name of a run's shard, and its number of records."""
         file = self._files.get(run)
         if file is None:
             file = self.instructions.filename(run), int(self.instructions.examples_in_shard[run])
@@ -216,64 +233,80 @@ class Source(Operation):
 
     @property
     def _chunk_bytes(self) -> int:
-        """How much of a run is read at a time: more where fewer runs are read in turn."""
+        """Number of bytes of a run that are read at a time; more if fewer runs are read in turn."""
         if self.is_remote:  # two chunks of each run: one is read ahead
-            return min(_MAX_CHUNK, max(_OPEN_BYTES // (2 * self._turns), _MIN_CHUNK))
-        return min(CHUNK_BYTES, max(_CACHE_BYTES // self._turns, _MIN_CHUNK))
+            return min(_MAX_CHUNK, max(_REMOTE_BYTES // (2 * self._num_open_runs), _MIN_CHUNK))
+        return min(CHUNK_BYTES, max(_LOCAL_BYTES // self._num_open_runs, _MIN_CHUNK))
 
     @property
-    def _turns(self) -> int:
-        """How many runs are read in turn, at least 1."""
-        return max(1, min(self._cycle, len(self.chosen)))
+    def _num_open_runs(self) -> int:
+        """Number of runs that are read in turn, at least 1."""
+        return max(1, min(self._cycle, len(self.run_numbers)))
 
-    def reader(self, run: int, wanted: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
-        """Returns a reader of a run; where there are threads, it has read the first chunk of what is wanted."""
+    def open_reader(self, run: int, ranges: Ranges, executor: ThreadPoolExecutor | None) -> RunReader:
+        """Returns a reader of a run.
+
+        Args:
+            run: number of the run.
+            ranges: ranges of records that will be read.
+            executor: threads to read ahead with. Then the first chunk of the ranges is already read. None to read
+                nothing ahead.
+        """
         stop = int(self.instructions.skip[run]) + int(self.instructions.take[run])
         shard = self.pool.open(*self._file(run))
         if executor is None:
             return RunReader(shard, stop, self._chunk_bytes)
-        return RunReader(shard, stop, self._chunk_bytes, executor.submit, self._turns).load(wanted)
+        return RunReader(shard, stop, self._chunk_bytes, executor.submit, self._num_open_runs).load(ranges)
 
 
 @functools.cache
 def _fetch_threads(process_id: int) -> ThreadPoolExecutor:
-    """Returns the threads of this process that fetch records of remote files; a fork gets its own."""
+    """Returns the threads that fetch records of remote files. A forked process gets its own by its `process_id`."""
     return ThreadPoolExecutor(_MAX_THREADS, "beam_datasets-fetch")
 
 
-class _Reading:
-    """The visits to the runs of a source, and the readers of those that are open. For one thread."""
+class _VisitReader:
+    """Iterator over arrays of visits to the runs of a source, with the readers of the open runs. For one thread."""
 
     def __init__(self, source: Source, visits: Iterator[Visits]) -> None:
+        """Reads the given visits to the runs of a source."""
         self._source, self._visits, self._cycle = source, visits, source._cycle
-        self._next: deque[Visits] = deque()
+        self._next: deque[Visits] = deque()  # arrays that were not yielded yet
         self._readers: OrderedDict[int, RunReader | Future[RunReader]] = OrderedDict()
         threads = min(2 * self._cycle, _MAX_THREADS)
         self._executor = ThreadPoolExecutor(threads, "beam_datasets-read") if source.is_remote else None
 
     def __iter__(self) -> Iterator[Visits]:
-        """Yields arrays of visits, of which those that come next are known."""
-        least = 0 if self._executor is None else _AHEAD_VISITS
+        """Yields the arrays of visits. With threads, keeps at least `_AHEAD_VISITS` later visits in `_next`."""
+        num_ahead = 0 if self._executor is None else _AHEAD_VISITS
         for visits in self._visits:
             self._next.append(visits)
-            if sum(len(runs) for runs, _, _ in self._next) > least:
+            if sum(len(runs) for runs, _, _ in self._next) > num_ahead:
                 yield self._next.popleft()
         while self._next:
             yield self._next.popleft()
 
     def chunk(self, run: int, visits: Visits, damaged: bool, failed: bool) -> Any:
-        """Returns the chunk of a run, see `runs.read_visits`; where that pays, others are opened meanwhile."""
-        coming = _together([visits, *self._next])  # the rest of the array that is read, and those that come next
-        ranges = ranges_of(run, coming)
+        """Returns the chunk of a run; see `get_chunk` of `read_visits`. With threads, opens the next runs ahead.
+
+        Args:
+            run: number of the run of the first visit.
+            visits: the remaining visits of the array that is read.
+            damaged: whether the first record is damaged, so that its error is raised.
+            failed: whether the previous chunk did not have the first record.
+        """
+        all_visits = _concatenate([visits, *self._next])
+        ranges = ranges_of(run, all_visits)
         if self._executor is not None:
-            for other in distinct(coming[0])[1 : self._cycle + 1].tolist():
+            for other in distinct(all_visits[0])[1 : self._cycle + 1].tolist():
                 if other not in self._readers:
-                    wanted = ranges_of(other, coming)
-                    self._keep(other, self._executor.submit(self._source.reader, other, wanted, self._executor))
-        reader = self._readers.pop(run, None) or self._source.reader(run, ranges, self._executor)
+                    other_ranges = ranges_of(other, all_visits)
+                    future = self._executor.submit(self._source.open_reader, other, other_ranges, self._executor)
+                    self._keep_reader(other, future)
+        reader = self._readers.pop(run, None) or self._source.open_reader(run, ranges, self._executor)
         if isinstance(reader, Future):
             reader = reader.result()
-        self._keep(run, reader)
+        self._keep_reader(run, reader)
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
         chunk = reader.chunk(ranges, failed or damaged)
@@ -281,8 +314,8 @@ class _Reading:
             self._readers.pop(run, None)
         return chunk
 
-    def _keep(self, run: int, reader: RunReader | Future[RunReader]) -> None:
-        """Keeps a reader; drops the least recently used one if there are too many."""
+    def _keep_reader(self, run: int, reader: RunReader | Future[RunReader]) -> None:
+        """Keeps the reader of a run; drops the least recently used reader if there are too many."""
         self._readers[run] = reader
         if len(self._readers) > 2 * self._cycle + 32:
             self._readers.popitem(last=False)
@@ -296,51 +329,55 @@ class _Reading:
 
 @functools.cache
 def _allow_reading_ahead() -> None:
-    """Lets a thread of the native module read local files ahead, if there is another core for it."""
+    """Lets a thread of the native module read local files ahead if this process has more than one core."""
     if core is not None:
         core.set_threads(int(usable_cores() > 1))
 
 
-def _joined(visits: Iterator[Visits]) -> Iterator[Visits]:
-    """Yields the visits in arrays that are not small: what is read of a run in one piece ends with its array."""
-    held: list[Visits] = []
-    for batch in visits:
-        held.append(batch)
-        if sum(len(runs) for runs, _, _ in held) >= _MIN_VISITS:
-            yield _together(held)
-            held = []
-    if held:
-        yield _together(held)
+def _merge_arrays(visits: Iterator[Visits]) -> Iterator[Visits]:
+    """Merges arrays of visits, so that each but the last has at least `_MIN_VISITS` visits.
+
+    A read of a run does not extend beyond an array, so that small arrays would cause small reads.
+    """
+    small_arrays: list[Visits] = []
+    for arrays in visits:
+        small_arrays.append(arrays)
+        if sum(len(runs) for runs, _, _ in small_arrays) >= _MIN_VISITS:
+            yield _concatenate(small_arrays)
+            small_arrays = []
+    if small_arrays:
+        yield _concatenate(small_arrays)
 
 
-def _together(visits: list[Visits]) -> Visits:
+def _concatenate(visits: list[Visits]) -> Visits:
+    """Concatenates arrays of visits."""
     if len(visits) == 1:
         return visits[0]
     runs, firsts, counts = map(np.concatenate, zip(*visits))
     return runs, firsts, counts
 
 
-def _with_names(items: Items, names: Iterator[bytes]) -> Items:
-    """Returns pairs of a name and an item, and damaged items alone."""
+def _pair_with_names(items: Items, names: Iterator[bytes]) -> Items:
+    """Returns the list of pairs (name, item); a `Damaged` instead of its pair."""
     return [item if type(item) is Damaged else (name, item) for item, name in zip(items, names)]
 
 
 def distinct(runs: Ints) -> Ints:
-    """Returns the numbers, none of them negative, each once, in the order in which they come.
+    """Returns the distinct numbers of an array, in the order of their first occurrence. They must be at least 0.
 
     >>> distinct(np.array([3, 1, 3, 0, 1]))
     array([3, 1, 0])
     """
-    places: Ints = np.full(int(runs.max(initial=-1)) + 1, -1)
-    places[runs[::-1]] = np.arange(len(runs))[::-1]  # the last value stays: where a number comes first
-    firsts: Ints = np.sort(places[places >= 0])
-    return runs[firsts]
+    first_indices: Ints = np.full(int(runs.max(initial=-1)) + 1, -1)  # by number
+    first_indices[runs[::-1]] = np.arange(len(runs))[::-1]  # the last assignment wins: the first occurrence
+    sorted_indices: Ints = np.sort(first_indices[first_indices >= 0])
+    return runs[sorted_indices]
 
 
 def _read_many(shard: Shard, records: Ints) -> list[Any]:
-    """Returns the data of records in ascending order; `Damaged` in the place of a damaged one."""
+    """Returns the data of records, whose numbers ascend; a damaged record is a `Damaged`."""
     try:
-        shard.offsets  # noqa: B018 - where they are not known, a walk through the shard finds them
+        shard.offsets  # noqa: B018 - scans the shard if they are not known
     except CorruptRecordError as error:
         return [Damaged(error)] * len(records)
     try:
@@ -350,6 +387,7 @@ def _read_many(shard: Shard, records: Ints) -> list[Any]:
 
 
 def _read_one(shard: Shard, record: int) -> Any:
+    """Returns the data of a record; a `Damaged` if it is damaged."""
     try:
         return shard.read_one(record)
     except CorruptRecordError as error:
