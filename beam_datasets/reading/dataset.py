@@ -29,7 +29,7 @@ from beam_datasets.reading.elements.transforms import (
     compose,
     compose_many,
     features_of,
-    one_of,
+    share_cores,
     with_filler,
 )
 from beam_datasets.reading.index.division import MAX_POSITION, Share
@@ -599,7 +599,7 @@ class Dataset(Frameworks):
 
     def _one_of(self, processes: int) -> Dataset:
         """Returns the dataset for one of several processes, which share the cores."""
-        return self._with(steps=one_of(processes, self._steps)) if processes > 1 else self
+        return self._with(steps=share_cores(processes, self._steps)) if processes > 1 else self
 
     def _with_filler(self, fill: Any, arrays: Any = None) -> Dataset:
         """Returns the dataset with missing values replaced, as frameworks need it. See `decoding.with_filler`."""

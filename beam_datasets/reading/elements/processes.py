@@ -1,8 +1,8 @@
-"""Examples made by worker processes: in order, in bounded memory, errors in their places.
+"""Worker processes that read, decode and map examples; the parent process yields them in order.
 
-Workers divide the positions in blocks, in turn, and each reads, decodes and maps its own. What a worker has made it
-puts in one file in memory, which has no name: nothing is left of it when both processes have ended, however they end.
-Its parent maps the file; the arrays of a batch are views of it.
+Worker i of n takes blocks i, i + n, i + 2n, ... of the positions. It sends the values of its blocks in messages. The
+arrays of a message are in an anonymous file in memory, which the system removes when both processes have ended. The
+parent maps the file; the arrays of a batch are views of it. A worker has a bounded number of unread messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from beam_datasets.errors import WorkerError
 from beam_datasets.reading.elements.executor import num_bytes
-from beam_datasets.reading.elements.transforms import Batch, one_of
+from beam_datasets.reading.elements.transforms import Batch, share_cores
 from beam_datasets.reading.index.division import Share
 from beam_datasets.reading.index.transforms import Operation, Shared
 
@@ -36,47 +36,49 @@ if TYPE_CHECKING:
     Worker: TypeAlias = tuple[SpawnProcess, socket.socket]
 
 _PART, _BLOCK, _END, _ERROR = range(4)
-"""What a message is: values of a block that goes on, or its last ones; the last ones of all; an error."""
+"""Kinds of messages: values of a block that continues; the last values of a block; the last values of all; an error."""
 
-_HEADER = struct.Struct("<B?QQQ")  # what it is, whether of one value, number of buffers, start of the rest, size
-_ALIGNMENT = 64
-_MESSAGE_BYTES = 16 << 20  # of values, about; a larger value is a message of its own
-_MESSAGE_SECONDS = 0.2
+_HEADER = struct.Struct("<B?QQQ")  # kind, whether it has one value, number of buffers, end of the buffers, file size
+_ALIGNMENT = 64  # bytes
+_MESSAGE_BYTES = 16 << 20  # approximate limit of a message; a larger value is sent in its own message
+_MESSAGE_SECONDS = 0.2  # after which a worker sends the values that it has
 _MAX_UNREAD = 2  # messages of a worker
-_BLOCK_BYTES, _MAX_BLOCK = 1 << 20, 256  # stored bytes, and items, of the positions that a worker takes in turn
+_BLOCK_BYTES, _MAX_BLOCK = 1 << 20, 256  # limits of a worker's block: stored bytes, and items
 _SECONDS_TO_END = 5
 
 
 class WorkerTraceback(Exception):
-    """The traceback of a worker process, as the cause of its error."""
+    """The traceback of a worker process, as the cause of its error; the only argument is its text."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def blocks_of_processes(dataset: Dataset, operation: Operation, epoch: int, count: int) -> Iterator[list[Any]]:
-    """Yields lists of examples, in order, of processes that start with the first list and end with the last.
+    """Yields lists of examples (or batches), in order, that worker processes have made.
+
+    The processes start when the first list is requested, and end after the last one.
 
     Args:
-        dataset: whose examples to make.
-        operation: what is left to read.
-        epoch: of the operation.
-        count: number of processes.
+        dataset: the dataset, with the steps that make the examples.
+        operation: the items to read.
+        epoch: epoch to read, at least 0.
+        count: number of processes, at least 1.
 
     Raises:
         TypeError: a function of the dataset cannot be pickled.
-        RuntimeError: this process is a worker itself, which may not have others.
+        RuntimeError: this process is a worker itself, which cannot start processes.
         WorkerError: a process has died.
-        Exception: what a worker raised, after the examples before it.
+        Exception: the error of a worker, after the examples before it.
     """
     owner = os.getpid()
     workers: list[Worker] = []
     try:
-        workers.extend(map(_started, _payloads(dataset, operation, epoch, count)))
+        workers.extend(map(_start_worker, _worker_payloads(dataset, operation, epoch, count)))
         for process, connection in itertools.cycle(workers):
             kind = _PART
             while kind == _PART:
-                kind, values = _received(process, connection)
+                kind, values = _receive(process, connection)
                 if kind == _ERROR:
                     error, text = values
                     raise error from WorkerTraceback(text)
@@ -85,65 +87,73 @@ def blocks_of_processes(dataset: Dataset, operation: Operation, epoch: int, coun
             if kind == _END:
                 return
     finally:
-        _end(workers, is_owner=os.getpid() == owner)  # not in a child that was forked
+        _end_workers(workers, is_owner=os.getpid() == owner)  # not in a child that was forked
 
 
-def _payloads(dataset: Dataset, operation: Operation, epoch: int, count: int) -> list[bytes]:
-    """Returns what each worker does."""
+def _worker_payloads(dataset: Dataset, operation: Operation, epoch: int, count: int) -> list[bytes]:
+    """Returns the argument of each worker, a pickle of (dataset with its share of the items, epoch, block size).
+
+    Raises:
+        RuntimeError: this process is a worker itself, which cannot start processes.
+        TypeError: a function of the dataset cannot be pickled.
+    """
     if multiprocessing.current_process().daemon:
         raise RuntimeError(
             "parallel(processes=...): this process is a worker, and cannot start processes. Use the workers that "
             "there are, without parallel()."
         )
     size = _block_size(dataset, operation)
-    limited = dataset._with(steps=one_of(count, dataset._steps))
-    limited._processes = None
+    worker_dataset = dataset._with(steps=share_cores(count, dataset._steps))
+    worker_dataset._processes = None
     shares = [Share(index, count, block=size) for index in range(count)]
-    return [_pickled(limited._with(operation=Shared(operation, share)), epoch, size) for share in shares]
+    return [_pickle(worker_dataset._with(operation=Shared(operation, share)), epoch, size) for share in shares]
 
 
-def _started(payload: bytes) -> Worker:
-    """Starts a worker by the method that no thread of this process, nor any library, can disturb."""
-    ours, theirs = socket.socketpair()
-    with theirs:
+def _start_worker(payload: bytes) -> Worker:
+    """Starts a worker process with a payload; returns the process and this process's end of the connection.
+
+    The process is spawned, which is safe even if this process has threads.
+    """
+    connection, worker_connection = socket.socketpair()
+    with worker_connection:
         process = multiprocessing.get_context("spawn").Process(
-            target=_work, args=(payload, theirs), name="beam_datasets-worker", daemon=True
+            target=_run_worker, args=(payload, worker_connection), name="beam_datasets-worker", daemon=True
         )
         # Ctrl-C is for this process, which ends its workers: they would print a traceback each
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process.start()
         except BaseException:
-            ours.close()
+            connection.close()
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process, ours
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+    return process, connection
 
 
-def _end(workers: list[Worker], *, is_owner: bool) -> None:
-    """Closes the connections and, if this process started the workers, terminates them; kills those that do not end."""
+def _end_workers(workers: list[Worker], *, is_owner: bool) -> None:
+    """Closes the connections of workers. If this process started them, terminates them, then kills any that remain."""
     for _, connection in workers:
         connection.close()
     for process, _ in workers if is_owner else ():
         process.terminate()
     for process, _ in workers if is_owner else ():
         process.join(_SECONDS_TO_END)
-        if process.is_alive():  # a function of the user's has caught the signal
+        if process.is_alive():  # a user's function has caught the signal
             process.kill()
             process.join()
         process.close()
 
 
 def _block_size(dataset: Dataset, operation: Operation) -> int:
-    """Returns how many examples, or batches, a worker takes in turn."""
+    """Returns the number of examples, or batches, in a worker's block."""
     if isinstance(dataset._steps[0], Batch):
         return 1
     return int(max(1, min(_BLOCK_BYTES / max(operation.item_bytes, 1), _MAX_BLOCK)))
 
 
-def _pickled(*values: Any) -> bytes:
-    """Pickles what a worker needs.
+def _pickle(*values: Any) -> bytes:
+    """Pickles a tuple of values for a worker.
 
     Raises:
         TypeError: a value cannot be pickled, such as a function that is not at the top level of a module.
@@ -161,13 +171,23 @@ def _pickled(*values: Any) -> bytes:
 
 
 def _memory_file() -> BinaryIO:
+    """Opens an anonymous file in memory, or a temporary file without a name on systems without `memfd_create`."""
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("beam_datasets"), "wb")
     return tempfile.TemporaryFile("wb")
 
 
 def _send(connection: socket.socket, kind: int, values: Any) -> None:
-    """Sends values: a file with the memory of their arrays, the sizes of these, and the pickle of the rest."""
+    """Sends a message with values.
+
+    The socket transfers a header and a file. The file contains the memory of the arrays, each aligned to 64 bytes; the
+    size of each; and the pickle of the values without this memory.
+
+    Args:
+        connection: the connection to the receiving process.
+        kind: kind of the message.
+        values: list of values; (error, traceback) for an error.
+    """
     buffers: list[pickle.PickleBuffer] = []
     pickled = pickle.dumps(values, 5, buffer_callback=buffers.append)
     with _memory_file() as file:
@@ -183,8 +203,12 @@ def _send(connection: socket.socket, kind: int, values: Any) -> None:
         socket.send_fds(connection, [header], [file.fileno()])
 
 
-def _received(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any]:
-    """Returns the next message of a worker."""
+def _receive(process: SpawnProcess, connection: socket.socket) -> tuple[int, Any]:
+    """Waits for the next message of a worker; returns its kind and values, and tells the worker that it is read.
+
+    Raises:
+        WorkerError: the worker has ended without a message.
+    """
     header, files = b"", list[int]()
     with contextlib.suppress(ConnectionError):
         header, files, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
@@ -206,7 +230,7 @@ def _received(process: SpawnProcess, connection: socket.socket) -> tuple[int, An
     buffers, offset = [], 0
     for length in sizes:
         part = memory[offset : offset + length]
-        buffers.append(part if is_one else bytearray(part))  # else one that is kept would keep the others
+        buffers.append(part if is_one else bytearray(part))  # a view of one array would keep the memory of all others
         offset += length + -length % _ALIGNMENT
     return kind, pickle.loads(memory[start + 8 * count :], buffers=buffers)
 
@@ -214,13 +238,19 @@ def _received(process: SpawnProcess, connection: socket.socket) -> tuple[int, An
 # --------------------------------------------------------------------------------------------------------- the workers
 
 
-def _work(payload: bytes, connection: socket.socket) -> None:
-    """Makes the examples of a share and sends them."""
+def _run_worker(payload: bytes, connection: socket.socket) -> None:
+    """Makes the examples of a worker's share and sends them; sends an error if one is raised.
+
+    Args:
+        payload: see `_worker_payloads`.
+        connection: the connection to the parent process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     unread = 0
 
     def send(kind: int, values: Any) -> None:
+        """Sends a message; first waits until the parent has read one, if it has too many unread ones."""
         nonlocal unread
         if unread == _MAX_UNREAD:
             if not connection.recv(1):
@@ -231,40 +261,45 @@ def _work(payload: bytes, connection: socket.socket) -> None:
 
     with contextlib.suppress(ConnectionError):  # the parent has ended, or needs no more
         try:
-            _make(payload, send)
+            _send_values(payload, send)
         except ConnectionError:
             raise
         except BaseException as error:
-            send(_ERROR, (_picklable(error), traceback.format_exc()))
-        while unread and connection.recv(1):  # what is in memory is the parent's when it has read it
+            send(_ERROR, (_to_picklable(error), traceback.format_exc()))
+        while unread and connection.recv(1):  # until the parent has mapped the memory of each message
             unread -= 1
 
 
-def _make(payload: bytes, send: Callable[[int, Any], None]) -> None:
-    """Sends the values of a worker's share in blocks of the size given in the payload, large or slow blocks in parts.
+def _send_values(payload: bytes, send: Callable[[int, Any], None]) -> None:
+    """Makes the values of a worker's share and sends them in blocks, large or slow blocks in several messages.
 
-    An error is raised after the values before it are sent.
+    If an error is raised, the values before it are sent first.
+
+    Args:
+        payload: see `_worker_payloads`.
+        send: send(kind, values) sends a message.
     """
-    dataset, epoch, size = pickle.loads(payload)  # here, where an error is sent
+    dataset, epoch, size = pickle.loads(payload)  # not in the caller, which could not send an error
     values: list[Any] = []
-    count = held = 0
+    count = message_bytes = 0
     deadline = time.monotonic() + _MESSAGE_SECONDS
 
     def flush(kind: int) -> None:
-        nonlocal values, held, deadline
+        """Sends the values that were made since the last message."""
+        nonlocal values, message_bytes, deadline
         send(kind, values)
-        values, held = [], 0
+        values, message_bytes = [], 0
         deadline = time.monotonic() + _MESSAGE_SECONDS
 
     try:
         for value in dataset.iterate(epoch=epoch):
             values.append(value)
-            count, held = count + 1, held + num_bytes(value)
+            count, message_bytes = count + 1, message_bytes + num_bytes(value)
             del value
             if count == size:
                 flush(_BLOCK)
                 count = 0
-            elif held >= _MESSAGE_BYTES or time.monotonic() > deadline:
+            elif message_bytes >= _MESSAGE_BYTES or time.monotonic() > deadline:
                 flush(_PART)
     except BaseException:
         if values:
@@ -273,26 +308,30 @@ def _make(payload: bytes, send: Callable[[int, Any], None]) -> None:
     flush(_END)
 
 
-class _Rebuilt:
-    """An error that pickles without its constructor, which may have other arguments than the error has."""
+class _PicklableError:
+    """A wrapper whose pickle is loaded as the wrapped error, without calling the constructor of the error.
+
+    A constructor may have other parameters than `error.args`, which makes the pickle of the error itself fail.
+    """
 
     def __init__(self, error: Exception) -> None:
         self._parts = type(error), error.args, dict(error.__dict__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, self._parts
+        return _rebuild_error, self._parts
 
 
-def _rebuilt(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+def _rebuild_error(kind: type[Exception], args: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+    """Creates an error of a type with the given `args` and attributes, without calling its constructor."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(fields)
     return error
 
 
-def _picklable(error: BaseException) -> Any:
-    """Returns an error as its parent can raise it."""
-    for candidate in (error, _Rebuilt(error)) if isinstance(error, Exception) else ():
+def _to_picklable(error: BaseException) -> Any:
+    """Returns an object whose pickle is loaded as the error; a `WorkerError` with its text if there is none."""
+    for candidate in (error, _PicklableError(error)) if isinstance(error, Exception) else ():
         try:
             if type(pickle.loads(pickle.dumps(candidate))) is type(error):
                 return candidate

@@ -216,13 +216,13 @@ class Batch(Step):
         return fill.relabeler()(stack(values, pad=self.pad, fill=fill.values))
 
 
-def one_of(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def share_cores(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Returns the steps for one of several processes, which share the cores unless a number of threads was given."""
     first, *rest = steps
     if isinstance(first, Batch):
-        first = replace(first, steps=one_of(processes, first.steps))
+        first = replace(first, steps=share_cores(processes, first.steps))
     elif isinstance(first, MixedFirst):
-        first = replace(first, firsts=tuple(one_of(processes, (step,))[0] for step in first.firsts))
+        first = replace(first, firsts=tuple(share_cores(processes, (step,))[0] for step in first.firsts))
     elif isinstance(first, Decode) and first.threads is None:
         first = replace(first, threads=max(1, usable_cores() // processes))
     return first, *rest
