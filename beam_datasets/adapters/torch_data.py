@@ -108,7 +108,7 @@ class MapStyle:
         if info is None:
             return self._dataset[self._wrap_indices(indices)]  # type: ignore[no-any-return]
         if self._worker_dataset is None:
-            self._worker_dataset = self._dataset._one_of(info.num_workers)
+            self._worker_dataset = self._dataset._share_cores(info.num_workers)
         return list(map(wrap_for_transfer, self._worker_dataset[self._wrap_indices(indices)]))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -335,7 +335,7 @@ class Divided:
         begin = self._state_at_beginning(self._number) if start is None else start
         dataset = self._dataset_at_state(begin)
         begun, taken, share = self._resume_share(begin, dataset, dataset._share(index, count, self._block))
-        divided = dataset._one_of(num_workers)._divided(share, self._build_even(dataset))
+        divided = dataset._share_cores(num_workers)._divided(share, self._build_even(dataset))
         return _ShareIterator(divided, share, begun, taken, self._even is not None, is_worker=is_worker)
 
     def _resume_share(self, start: State, dataset: Dataset, share: Share) -> tuple[State, int, Share]:

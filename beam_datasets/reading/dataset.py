@@ -597,7 +597,7 @@ class Dataset(Frameworks):
 
         return Stream(self).chunk(max_length, features, overlap=overlap)
 
-    def _one_of(self, processes: int) -> Dataset:
+    def _share_cores(self, processes: int) -> Dataset:
         """Returns the dataset for one of several processes, which share the cores."""
         return self._with(steps=share_cores(processes, self._steps)) if processes > 1 else self
 

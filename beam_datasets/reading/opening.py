@@ -214,7 +214,7 @@ class ReadOnlyBuilder:
         step = Decode(decoded, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
         with self._named():
             step.compile()  # raises errors of decoders now, before reading
-        return step.of_supervised_keys()
+        return step.without_unused_features()
 
     def _dataset(
         self, split: AbstractSplit, config: ReadConfig, shuffle_files: bool, steps: tuple[Decode, ...]

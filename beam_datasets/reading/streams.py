@@ -37,7 +37,7 @@ from beam_datasets.reading.elements.links import (
     Parts,
     holds,
 )
-from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, only
+from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, decode_only
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.iterator import StateDict
@@ -353,7 +353,7 @@ class Stream:
         check_names("pack()", link.lengths, self._steps, have_length=True)
         if self._links or self._epochs != 1 or not self._base._has_positions:
             return self._with(link)
-        return Stream(self._base._with(steps=only(link.lengths, self._base._steps)), (link,))
+        return Stream(self._base._with(steps=decode_only(link.lengths, self._base._steps)), (link,))
 
     @property
     def _steps(self) -> tuple[Step, ...]:

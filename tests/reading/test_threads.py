@@ -156,8 +156,8 @@ def test_processes_share_the_cores(builder: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(decoding, "usable_cores", lambda: 6)
     by_default, given = builder.as_dataset("good"), read(builder, "good", 4)
     for dataset, processes, expected in ((by_default, 2, 3), (by_default, 9, 1), (by_default, 1, 6), (given, 9, 4)):
-        step: Any = dataset._one_of(processes)._steps[0]
-        batch: Any = dataset.batch(3)._one_of(processes)._steps[0]
+        step: Any = dataset._share_cores(processes)._steps[0]
+        batch: Any = dataset.batch(3)._share_cores(processes)._steps[0]
         assert step.num_threads() == batch.steps[0].num_threads() == expected
 
 

@@ -45,67 +45,72 @@ STOPPED = "a function given to map() raised StopIteration"
 UNDECODED = (ExampleError, FeatureError)
 """The errors of a record whose checksum is good."""
 
-_BLOCK = 256  # items that are decoded at once
+_BLOCK = 256  # maximum number of items that are decoded at once
 
 
 class Step(ABC):
-    """An operation on each item."""
+    """A transform of each item."""
 
     @property
     def kind(self) -> str:
-        """Name by which adapters, which do not import steps, know it: 'raw', 'decode', 'batch', 'map' or others."""
+        """The kind of the transform, for adapters, which do not import steps: 'raw', 'decode', 'batch', 'map', ..."""
         return type(self).__name__.lower()
 
     @abstractmethod
     def compile(self) -> Function:
-        """Returns the function that does it."""
+        """Returns the function from an item to its value."""
 
     def compile_block(self) -> Function | None:
-        """Returns the function from a list of items to the list of what `compile()` makes of each; None for none.
+        """Returns the function from a list of items to the list of their values; None if there is only `compile()`.
 
-        If it raises one of `UNDECODED`, the items are made one by one.
+        If the function raises one of `UNDECODED`, the caller transforms the items one by one.
         """
         return None
 
     def compile_check(self) -> Function:
-        """Returns the function that raises, for one record, what `compile()` raises for items with that record."""
+        """Returns a function from one record, which raises the error of `compile()` for an item with that record."""
         return self.compile()
 
     def num_threads(self) -> int:
-        """Returns on how many threads to do it; 1 where one is as fast: no large images, or a user's function."""
+        """Returns the number of threads to use. It is 1 if more are not faster: without large images."""
         return 1
 
     def compile_executor(self) -> ThreadExecutor | None:
-        """Returns what does it on threads ahead; None where one thread does it."""
+        """Returns the executor that transforms items ahead on several threads; None if one thread is enough."""
         threads = self.num_threads()
         return ThreadExecutor(decode_tasks(self.compile(), TASK_BYTES), threads) if threads > 1 else None
 
 
 @dataclass(frozen=True)
 class Raw(Step):
-    """Records as they are stored, as bytes of their own; with ids, pairs of an id and a record."""
+    """Copies stored records to `bytes`.
+
+    Attributes:
+        with_ids: whether items, and values, are pairs (id, record).
+    """
 
     with_ids: bool = False
 
     def compile(self) -> Function:
-        """Returns the function from a record."""
+        """Returns the function from a record to `bytes`."""
         return (lambda item: (item[0], bytes(item[1]))) if self.with_ids else bytes
 
     def compile_block(self) -> Function:
-        """Returns the function from a block of records."""
+        """Returns the function from a block of records to a list of `bytes`."""
         return list
 
 
 @dataclass(frozen=True)
 class Decode(Step):
-    """Records decoded to examples.
+    """Decodes records to examples.
 
     Attributes:
-        features: of the dataset.
-        decoders: see `features.compile_decoder`; a `decode.PartialDecoding` too.
-        with_ids: whether items are pairs of an id and a record; the examples then have `tfds_id`.
-        supervised_keys: which features to yield as a tuple; None for the whole example.
-        threads: how many threads decode what is decoded by several; None for as many as there are usable cores.
+        features: the features of the dataset.
+        decoders: decoders that replace those of the features; see `features.compile_decoder`. It may be a
+            `decode.PartialDecoding`.
+        with_ids: whether items are pairs (id, record); the examples then have the feature `tfds_id`.
+        supervised_keys: nest of names of features; the value is a tuple in this structure. None for the whole example.
+        threads: number of threads that decode large images; None for the number of usable cores.
     """
 
     features: Any
@@ -114,17 +119,24 @@ class Decode(Step):
     supervised_keys: tuple[Any, ...] | None = None
     threads: int | None = None
 
-    def of_supervised_keys(self) -> Decode:
-        """Returns the same with the features alone decoded that `supervised_keys` name, if decoders do not choose."""
-        is_chosen = isinstance(self.decoders, PartialDecoding) or not isinstance(self.features, FeaturesDict)
-        if self.supervised_keys is None or is_chosen:
+    def without_unused_features(self) -> Decode:
+        """Returns this step without the features that `supervised_keys` do not name, which need not be decoded.
+
+        Returns itself without `supervised_keys`, or if `decoders` is a `PartialDecoding`.
+        """
+        has_selection = isinstance(self.decoders, PartialDecoding) or not isinstance(self.features, FeaturesDict)
+        if self.supervised_keys is None or has_selection:
             return self
         names = {name if name in self.features else name.split("/")[0] for name in names_in(self.supervised_keys)}
         decoders = {name: decoder for name, decoder in (self.decoders or {}).items() if name in names}
         return replace(self, decoders=PartialDecoding(dict.fromkeys(names, True), decoders or None))
 
     def compile(self) -> Function:
-        """Returns the function from a record; a ValueError where `supervised_keys` name what is not decoded."""
+        """Returns the function from a record to an example, or to a tuple with `supervised_keys`.
+
+        Raises:
+            ValueError: `supervised_keys` name a feature that is not decoded.
+        """
         features = select_decoded(self.features, self.decoders)
         check_supervised_keys(self.supervised_keys, features)
         decode, pick = ColumnarDecoder(features).one(), picker(self.supervised_keys)
@@ -133,22 +145,23 @@ class Decode(Step):
         return lambda record: pick(decode(record))
 
     def compile_block(self) -> Function | None:
-        """Returns the function from a list of records; None where they are decoded one by one."""
+        """Returns the function from a list of records to the list of examples; None if examples may be large."""
         decoder = ColumnarDecoder(select_decoded(self.features, self.decoders))
         if not decoder.is_small:
             return None
         decode, pick = decoder.examples, picker(self.supervised_keys)
 
-        def of_pairs(pairs: list[Any]) -> list[Any]:
+        def decode_pairs(pairs: list[Any]) -> list[Any]:
+            """Returns the examples of pairs (id, record)."""
             examples = decode([record for _, record in pairs])
             return [pick({**example, "tfds_id": name}) for (name, _), example in zip(pairs, examples)]
 
         if self.with_ids:
-            return of_pairs
+            return decode_pairs
         return decode if pick is return_unchanged else lambda items: list(map(pick, decode(items)))
 
     def num_threads(self) -> int:
-        """Returns on how many threads to decode."""
+        """Returns the number of threads for decoding: `threads` for large images, otherwise 1."""
         threads = usable_cores() if self.threads is None else self.threads
         features = select_decoded(self.features, self.decoders)
         return threads if threads > 1 and has_images(features) and not ColumnarDecoder(features).is_small else 1
@@ -156,7 +169,11 @@ class Decode(Step):
 
 @dataclass(frozen=True)
 class Map(Step):
-    """A function of the user's."""
+    """Applies a user's function.
+
+    Attributes:
+        function: function from an item to its value.
+    """
 
     function: Function
 
@@ -167,12 +184,12 @@ class Map(Step):
 
 @dataclass(frozen=True)
 class Batch(Step):
-    """Lists of items made to batches.
+    """Transforms lists of items to batches.
 
     Attributes:
-        steps: what is done to each item before.
-        pad: see `features.stacking.stack`.
-        fill: what is put in the place of missing values.
+        steps: transforms of each item, applied before; the first one decodes.
+        pad: whether, and how, to pad arrays; see `features.stacking.stack`.
+        fill: replacements of missing values.
     """
 
     steps: tuple[Step, ...]
@@ -180,8 +197,8 @@ class Batch(Step):
     fill: Fill = field(default_factory=Fill)
 
     def compile_executor(self) -> ThreadExecutor | None:
-        """Returns what decodes records of batches on threads; None where there is one thread."""
-        first, pad, fill = self.steps[0], self.pad, _picked(self.steps, self.fill)
+        """Returns the executor that decodes the records of batches on threads; None if one thread is enough."""
+        first, pad, fill = self.steps[0], self.pad, _pick_fill(self.steps, self.fill)
         if not isinstance(first, Decode) or (threads := first.num_threads()) == 1:
             return None
         relabel = fill.relabeler()
@@ -189,133 +206,162 @@ class Batch(Step):
             features = select_decoded(first.features, first.decoders)
             start = ColumnarDecoder(features, pad=pad, fill=self.fill.values, batch=True).batch_in_parts
             pick = picker(first.supervised_keys)
-            return ThreadExecutor(_of_one(start, lambda batch: relabel(pick(batch))), threads, is_whole=True)
-        rest = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
-        join = lambda examples: relabel(stack(finish_each(rest, examples), pad=pad, fill=fill.values))  # noqa: E731
-        return ThreadExecutor(_of_one(decode_tasks(first.compile()), join), threads, is_whole=True)
+            make_tasks = _tasks_of_single_item(start, lambda batch: relabel(pick(batch)))
+        else:
+            finish = compose(self.steps[1:]) if len(self.steps) > 1 else return_unchanged
+            join = lambda examples: relabel(stack(finish_each(finish, examples), pad=pad, fill=fill.values))  # noqa: E731
+            make_tasks = _tasks_of_single_item(decode_tasks(first.compile()), join)
+        return ThreadExecutor(make_tasks, threads, is_whole=True)
 
     def compile(self) -> Function:
-        """Returns the function from a list of items."""
+        """Returns the function from a list of items to the batch."""
         first = self.steps[0]
         if len(self.steps) > 1 or not isinstance(first, Decode) or first.with_ids or isinstance(self.pad, Padding):
             apply_steps = compose_many(self.steps)
             return lambda items: self.stack(apply_steps(items))
-        make = ColumnarDecoder(
+        decoder = ColumnarDecoder(
             select_decoded(first.features, first.decoders), pad=self.pad, fill=self.fill.values, batch=True
         )
-        pick, relabel = picker(first.supervised_keys), _picked(self.steps, self.fill).relabeler()
-        return lambda items: relabel(pick(make.batch(items)))
+        pick, relabel = picker(first.supervised_keys), _pick_fill(self.steps, self.fill).relabeler()
+        return lambda items: relabel(pick(decoder.batch(items)))
 
     def compile_check(self) -> Function:
-        """Returns that of the first step: an error of the batch itself is not one of a record."""
+        """Returns the check of the first step, as an error of the batch itself has no record."""
         return self.steps[0].compile_check()
 
     def stack(self, values: list[Any]) -> Any:
-        """Returns the batch of values that the steps have made."""
-        fill = _picked(self.steps, self.fill)
+        """Returns the batch of values, the results of `steps`."""
+        fill = _pick_fill(self.steps, self.fill)
         return fill.relabeler()(stack(values, pad=self.pad, fill=fill.values))
 
 
 def share_cores(processes: int, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Returns the steps for one of several processes, which share the cores unless a number of threads was given."""
-    first, *rest = steps
+    """Divides the cores among processes: sets the threads of steps that decode, unless a number was given.
+
+    Args:
+        processes: number of processes that apply the steps, at least 1.
+        steps: the steps.
+
+    Returns:
+        The steps for each process.
+    """
+    first, *later_steps = steps
     if isinstance(first, Batch):
         first = replace(first, steps=share_cores(processes, first.steps))
     elif isinstance(first, MixedFirst):
-        first = replace(first, firsts=tuple(share_cores(processes, (step,))[0] for step in first.firsts))
+        first_steps = tuple(share_cores(processes, (step,))[0] for step in first.first_steps)
+        first = replace(first, first_steps=first_steps)
     elif isinstance(first, Decode) and first.threads is None:
         first = replace(first, threads=max(1, usable_cores() // processes))
-    return first, *rest
+    return first, *later_steps
 
 
-def only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Returns the steps with these features alone decoded, if these are some of all features of the examples."""
-    step, *rest = steps
-    if rest or not isinstance(step, Decode) or (step.decoders, step.supervised_keys) != (None, None):
+def decode_only(names: Iterable[str], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Returns the steps that decode only the features with these names.
+
+    Returns the given steps if they do more than decode whole examples, or if the names are not a proper subset of the
+    features.
+    """
+    step, *later_steps = steps
+    if later_steps or not isinstance(step, Decode) or (step.decoders, step.supervised_keys) != (None, None):
         return steps
     if not isinstance(step.features, FeaturesDict) or not set(names) < set(step.features):
         return steps
     return (replace(step, decoders=PartialDecoding(dict.fromkeys(names, True))),)
 
 
-def _of_one(start: Callable[[Any], tuple[Any, Callable[[Any], Any]]], then: Function) -> MakeTasks:
-    """Returns what starts a block of one item, whose value `then` makes of what was started."""
+def _tasks_of_single_item(
+    make_item_tasks: Callable[[Any], tuple[Any, Callable[[Any], Any]]], convert: Function
+) -> MakeTasks:
+    """Returns a function that makes the tasks of a block with a single item.
 
-    def start_block(items: Any) -> Tasks:
+    Args:
+        make_item_tasks: function from the item to (tasks, function from their results to a result).
+        convert: function from this result to the value of the item.
+    """
+
+    def make_tasks(items: Any) -> Tasks:
+        """Returns the tasks of the item, and the function from their results to the list of its value."""
         (item,) = items
-        tasks, finish = start(item)
-        return tasks, lambda results: [then(finish(results))]
+        tasks, finish = make_item_tasks(item)
+        return tasks, lambda results: [convert(finish(results))]
 
-    return start_block
+    return make_tasks
 
 
 @dataclass(frozen=True)
 class FillMissing(Step):
-    """Examples in which nothing is missing."""
+    """Replaces missing values of examples.
+
+    Attributes:
+        fill: the replacements.
+    """
 
     fill: Fill
 
     def compile(self) -> Function:
-        """Returns the function from an example."""
+        """Returns the function from an example to the example without missing values."""
         return self.fill.example_filler()
 
 
 @dataclass(frozen=True)
 class MixedFirst(Step):
-    """The first step of a mixture's items, pairs of the number of a source and its item; so are the results.
+    """Applies the first step of each source of a mixture. Items and values are pairs (number of the source, item).
 
     Attributes:
-        firsts: the first step of each source.
-        features: that all sources have; None if the examples are mapped afterwards.
+        first_steps: the first step of each source.
+        features: the features of all sources; None if the examples are mapped afterwards.
     """
 
-    firsts: tuple[Step, ...]
+    first_steps: tuple[Step, ...]
     features: Any = None
 
     def compile(self) -> Function:
-        """Returns the function from a pair."""
-        functions = [step.compile() for step in self.firsts]
+        """Returns the function from a pair (source, item) to the pair (source, value)."""
+        functions = [step.compile() for step in self.first_steps]
         return lambda pair: (pair[0], functions[pair[0]](pair[1]))
 
     def num_threads(self) -> int:
-        """Returns the most that a source's step needs."""
-        return max(step.num_threads() for step in self.firsts)
+        """Returns the maximum of the sources' numbers of threads."""
+        return max(step.num_threads() for step in self.first_steps)
 
     def compile_block(self) -> Function:
-        """Returns the function from a list of pairs: items of one source are decoded together."""
-        functions = [compose_many((step,)) for step in self.firsts]
+        """Returns the function from a list of pairs to the list of pairs; decodes the items of each source together."""
+        functions = [compose_many((step,)) for step in self.first_steps]
 
-        def of_pairs(pairs: list[Any]) -> list[Any]:
+        def decode_pairs(pairs: list[Any]) -> list[Any]:
+            """Returns the pairs (source, value) of pairs (source, item)."""
             results: list[Any] = [None] * len(pairs)
             for source in {source for source, _ in pairs}:
-                places = [index for index, pair in enumerate(pairs) if pair[0] == source]
-                for index, value in zip(places, functions[source]([pairs[index][1] for index in places])):
+                indices = [index for index, pair in enumerate(pairs) if pair[0] == source]
+                for index, value in zip(indices, functions[source]([pairs[index][1] for index in indices])):
                     results[index] = source, value
             return results
 
-        return of_pairs
+        return decode_pairs
 
 
 @dataclass(frozen=True)
 class MixedRest(Step):
-    """The other steps of a mixture's items: from a pair of the number of a source and a value to the example.
+    """Applies the steps after the first one of each source of a mixture, to pairs (number of the source, value).
 
     Attributes:
-        rests: the steps of each source after the first.
-        key: the feature that gets the name of the source; None for no such feature.
-        names: of the sources; None without `key`.
+        later_steps: the steps of each source after the first.
+        key: name of the feature that gets the name of the source; None for no such feature.
+        names: the names of the sources; None without `key`.
     """
 
-    rests: tuple[tuple[Step, ...], ...]
+    later_steps: tuple[tuple[Step, ...], ...]
     key: str | None = None
     names: tuple[bytes, ...] | None = None
 
     def compile(self) -> Function:
-        """Returns the function from a pair."""
-        functions = [compose(steps) if steps else None for steps in self.rests]
+        """Returns the function from a pair (source, value) to the example."""
+        functions = [compose(steps) if steps else None for steps in self.later_steps]
         key, names = self.key, self.names
 
         def finish(pair: tuple[int, Any]) -> Any:
+            """Returns the example of a pair; raises a TypeError if it must be a dict and is not."""
             source, value = pair
             function = functions[source]
             if function is not None:
@@ -330,7 +376,7 @@ class MixedRest(Step):
 
 
 def features_of(step: Any) -> Any:
-    """Returns the features of the examples that a first step makes; None for records, or if they are not known."""
+    """Returns the features of the examples that result from a first step; None for records, or if they are unknown."""
     while isinstance(step, Batch):
         step = step.steps[0]
     return select_decoded(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)
@@ -354,32 +400,38 @@ def batch_of(
     pad_side: str = "right",
     pad_length: Any = None,
 ) -> Batch:
-    """Returns the step that puts what the steps make in batches, for arguments of `Dataset.batch`."""
+    """Returns the step that applies `steps` to each item and makes batches of the results.
+
+    The other arguments are those of `Dataset.batch`, and so are the errors.
+    """
     features = features_of(steps[0])
     if isinstance(features, FeaturesDict):
-        pad_value, pad_length = (_by_record_name(part, features) for part in (pad_value, pad_length))
+        pad_value, pad_length = (_to_record_names(part, features) for part in (pad_value, pad_length))
     padding = Padding.of(pad, pad_value, pad_side, pad_length)
     if isinstance(padding, Padding):
         check_names("padding", {name.split("/")[0] for name in padding.names}, steps)
-    filled = fill_of_steps(steps, fill)
-    if padding and pad_value is None and _pads_like(fill, features):
+    fill_values = fill_of_steps(steps, fill)
+    if padding and pad_value is None and _looks_like_pad_value(fill, features):
         warnings.warn(
             f"fill={fill!r} replaces missing values; arrays are padded with 0 and b''. Give pad_value={fill!r} to pad "
             "with it, or pad_value=0.",
             stacklevel=3,
         )
-    return Batch(steps, padding, filled)
+    return Batch(steps, padding, fill_values)
 
 
-def _by_record_name(values: Any, features: FeaturesDict) -> Any:
-    """Returns a dict by names of features by their names in the record; other values as they are."""
+def _to_record_names(values: Any, features: FeaturesDict) -> Any:
+    """Replaces names of features, the keys of a dict, by their names in the record; returns other values unchanged."""
     if not isinstance(values, Mapping):
         return values
-    return {record_name(name, features) if isinstance(name, str) else name: each for name, each in values.items()}
+    return {record_name(name, features) if isinstance(name, str) else name: value for name, value in values.items()}
 
 
-def _pads_like(fill: Any, features: Any) -> bool:
-    """Returns whether a value for missing ones may be meant for padding: arrays of its kind are padded with another."""
+def _looks_like_pad_value(fill: Any, features: Any) -> bool:
+    """Returns whether `fill` may be meant as the value to pad with.
+
+    That is so if it is not 0 or empty, and there are arrays of variable shape with values of its kind, numbers or text.
+    """
     if (
         fill is None
         or isinstance(fill, (Mapping, bool))
@@ -393,22 +445,22 @@ def _pads_like(fill: Any, features: Any) -> bool:
 
 
 def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, have_length: bool = False) -> None:
-    """Checks features that an argument names, unless the examples are not known because functions change them.
+    """Checks that features exist. Checks nothing if `map()` may have changed the features of the examples.
 
     Args:
-        what: names them, for errors.
-        names: of features of the examples.
-        steps: that make the examples.
+        what: description of the argument that names the features, for errors.
+        names: names of features of the examples.
+        steps: the steps that make the examples.
         have_length: whether the features must be sequences or arrays.
 
     Raises:
         FeatureValueError: the feature does not exist, or it has no length.
     """
-    first, *rest = steps
+    first, *later_steps = steps
     features = None if isinstance(first, Batch) else features_of(first)
-    if not isinstance(features, FeaturesDict) or not all(isinstance(step, MixedRest) for step in rest):
+    if not isinstance(features, FeaturesDict) or not all(isinstance(step, MixedRest) for step in later_steps):
         return
-    known = [*features, *(step.key for step in rest if isinstance(step, MixedRest) and step.key)]
+    known = [*features, *(step.key for step in later_steps if isinstance(step, MixedRest) and step.key)]
     for name in sorted(names):
         if name not in known:
             hint = did_you_mean(name, known)
@@ -419,26 +471,32 @@ def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, hav
 
 
 def with_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None = None) -> tuple[Step, ...]:
-    """Returns the steps with one more, if need be, that fills in what is missing in each example.
+    """Appends a `FillMissing` step, if any value of the examples can be missing.
 
     Args:
-        steps: make the examples.
-        fill: see `Dataset.batch`.
+        steps: the steps that make the examples.
+        fill: the replacements; see `Dataset.batch`.
         arrays: dtype of single numbers that become arrays without dimensions; None for no numbers.
+
+    Returns:
+        The steps; unchanged if nothing can be missing, or if the examples are in batches.
+
+    Raises:
+        ValueError: `fill` is given, and the examples are in batches.
     """
     if any(isinstance(step, Batch) for step in steps):
         if fill is not None:
             raise ValueError("fill= is an argument of batch(), where the examples are put in batches before.")
         return steps
-    filled = fill_of_steps(steps, fill)
+    fill_values = fill_of_steps(steps, fill)
     if arrays is not None:
-        filled = replace(filled, arrays=mark_array_numbers(features_of(steps[0]), arrays))
-    step = FillMissing(_picked(steps, filled))
+        fill_values = replace(fill_values, arrays=mark_array_numbers(features_of(steps[0]), arrays))
+    step = FillMissing(_pick_fill(steps, fill_values))
     return steps if step.fill.example_filler() is return_unchanged else (*steps, step)
 
 
-def _picked(steps: tuple[Step, ...], fill: Fill) -> Fill:
-    """Returns the fill in the structure of the examples: that of the supervised keys, if there are any."""
+def _pick_fill(steps: tuple[Step, ...], fill: Fill) -> Fill:
+    """Converts replacements from the structure of whole examples to the structure of the steps' supervised keys."""
     first = steps[0]
     if not isinstance(first, Decode) or first.supervised_keys is None or fill.values is None:
         return fill
@@ -452,7 +510,8 @@ def compose(steps: tuple[Step, ...]) -> Function:
     if len(functions) == 1:
         return functions[0]
 
-    def composed(item: Any) -> Any:
+    def apply_steps(item: Any) -> Any:
+        """Applies all transforms; adds a note with the value to an error of a function given to `map()`."""
         try:
             for function in functions:
                 item = function(item)
@@ -464,14 +523,14 @@ def compose(steps: tuple[Step, ...]) -> Function:
             raise
         return item
 
-    return composed
+    return apply_steps
 
 
 def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
     """Calls a function for each value; its errors get a note with the value, as from `compose`.
 
     Raises:
-        RuntimeError: a function given to `map()` raised StopIteration, at which a plain `map` would leave out the rest.
+        RuntimeError: a function given to `map()` raised StopIteration, which would end a plain `map` silently.
     """
     results = []
     for value in values:
@@ -486,10 +545,11 @@ def finish_each(finish: Function, values: Iterable[Any]) -> list[Any]:
 
 
 def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
-    """Returns the function that applies all transforms to each item of a list, and returns the list of elements."""
+    """Returns the function from a list of items to the list of elements, which applies all transforms to each item."""
     program, has_map = Program.compile(steps), any(isinstance(step, Map) for step in steps)
 
     def apply_to_all(items: list[Any]) -> list[Any]:
+        """Returns the elements of the items."""
         elements = chain.from_iterable(program.run(iter([items]), repeat(_BLOCK)))
         if program.finish is None:
             return list(elements)
@@ -500,13 +560,13 @@ def compose_many(steps: tuple[Step, ...]) -> Callable[[list[Any]], list[Any]]:
 
 @dataclass(frozen=True)
 class Program:
-    """Compiled transforms: how blocks of items become elements.
+    """A compiled sequence of transforms, from blocks of items to elements.
 
     The first transform, which decodes, is applied to whole blocks; the others to each element, when it is taken.
 
     Attributes:
         decode_one: the first transform, from an item to an element.
-        decode_block: the same from a list of items to a list of elements; None if there is no such function.
+        decode_block: the first transform, from a list of items to a list of elements; None if there is no such function.
         finish: the other transforms, applied to each element when it is taken; None if there are none.
         executor: applies the first transform on threads; None if the reader's thread does.
     """
@@ -542,14 +602,14 @@ class Program:
         return cls(first.compile(), decode_block, finish)
 
     def run(self, blocks: Iterator[Items], counts: Iterator[int]) -> Iterator[Items]:
-        """Yields lists of elements, to each of which `finish` must still be applied.
+        """Yields lists of elements; the caller applies `finish` to each of them.
 
         If an item does not decode, the items of its block are decoded one by one, so that all good ones before it are
         yielded, and the error is raised at the item.
 
         Args:
             blocks: blocks of items, in order.
-            counts: numbers of items to decode at once.
+            counts: number of items to decode at once, for each list.
         """
         if self.executor is not None:
             yield from self.executor.run(blocks)
@@ -568,16 +628,19 @@ class Program:
 
 
 def _finish_deferred(value: Any, apply_all: Function, finish: Function | None) -> Any:
-    """Applies the transforms that remain: all to an item that was deferred, `finish` to an element."""
+    """Applies the remaining transforms: all to a `Deferred` item, `finish` to an element."""
     if type(value) is Deferred:
         return apply_all(value.item)
     return value if finish is None else finish(value)
 
 
 def picker(nest: Any) -> Function:
-    """Returns the function that picks features out of an example, in the structure of a nest of their names.
+    """Returns the function from an example to the features that a nest of their names selects, in its structure.
 
-    The whole example for None.
+    It returns the whole example if `nest` is None.
+
+    >>> picker(("image", "label"))({"image": 1, "label": 2, "id": 3})
+    (1, 2)
     """
     if nest is None:
         return return_unchanged
