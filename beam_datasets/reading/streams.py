@@ -1,7 +1,7 @@
 """Streams: pipelines whose number of items depends on the examples, such as those with a filter.
 
-How many examples a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and passes
-each item through *links*: functions, filters, groups, parts of items, and cuts. Its state consists of the position in
+The number of examples that a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and
+passes each item through *links*: functions, filters, groups, parts of items, and cuts. Its state consists of the position in
 the dataset and the positions of the items that each link holds. A new iterator fetches these items again and continues
 at the position, so it does not read the other examples before it.
 """
@@ -35,7 +35,7 @@ from beam_datasets.reading.elements.links import (
     Link,
     Mapped,
     Parts,
-    holds,
+    to_bool,
 )
 from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, decode_only
 from beam_datasets.reading.index.division import MAX_POSITION
@@ -65,18 +65,30 @@ class Stream:
     _repr_html_ = Frameworks._repr_html_
 
     def __init__(self, base: Any, links: tuple[Link, ...] = (), epochs: int | None = 1) -> None:
-        """Appends links to a `Dataset` or a `StreamMixture`; `epochs` is their number, None for an endless stream."""
+        """Creates a stream.
+
+        Args:
+            base: the `Dataset` or `StreamMixture` to read.
+            links: operations that are applied to its items, in order.
+            epochs: number of epochs; None for an endless stream.
+        """
         self._base = base
         self._links = links
         self._epochs = epochs
 
-    def _with(self, link: Link) -> Stream:
+    def _append(self, link: Link) -> Stream:
+        """Returns the stream with one more link.
+
+        Raises:
+            ValueError: the link counts or groups items, and `repeat()` came before.
+        """
         if self._epochs != 1 and not isinstance(link, (Mapped, Filtered, Dividing)):
             raise ValueError("batches, skip() and take() come before repeat() in a stream: each epoch has its own.")
         return Stream(self._base, (*self._links, link), self._epochs)
 
     @property
     def _is_grouped(self) -> bool:
+        """Whether the items depend on the order: a link groups or counts them."""
         return any(isinstance(link, (Grouping, Cut)) for link in self._links)
 
     @property
@@ -96,21 +108,21 @@ class Stream:
     @names_foreign_arguments("map")
     def map(self, function: Callable[[Any], Any]) -> Stream:
         """Returns the stream with a function applied to each item. It is not part of a saved state."""
-        return self._with(Mapped(checked_function("map", function)))
+        return self._append(Mapped(checked_function("map", function)))
 
     @names_foreign_arguments("filter")
     def filter(self, function: Callable[[Any], Any]) -> Stream:
-        """Returns the items for which a function is true; see `Dataset.filter`."""
-        return self._with(Filtered(checked_function("filter", function)))
+        """Returns the stream of the items for which a function returns True; see `Dataset.filter`."""
+        return self._append(Filtered(checked_function("filter", function)))
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns the stream of all items that a function makes of each item, in order.
 
         The function returns or yields any number of items for each item. Items that it yields are held one at a time.
-        It must make the same items each time: a state in the middle of an item contains the number of those that were
-        read, and the function is called again when it is restored. The function is not part of a saved state.
+        It must make the same items each time: a state in the middle of an item contains the number of its items that
+        were read, and the function is called again when it is restored. The function is not part of a saved state.
         """
-        return self._with(FlatMapped(checked_function("flat_map", function)))
+        return self._append(FlatMapped(checked_function("flat_map", function)))
 
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
         """Returns the stream with long examples divided into several of at most `max_length` items.
@@ -132,17 +144,17 @@ class Stream:
 
         link = Chunked.of(max_length, features, overlap)
         check_names("chunk()", link.names, self._steps, have_length=True)
-        return self._with(link)
+        return self._append(link)
 
     @names_foreign_arguments("skip")
     def skip(self, count: int) -> Stream:
         """Returns the stream without its first `count` items. They are read."""
-        return self._with(Cut(integer("count", count, at_least=0), None))
+        return self._append(Cut(integer("count", count, at_least=0), None))
 
     @names_foreign_arguments("take")
     def take(self, count: int) -> Stream:
-        """Returns the first `count` items, or all if there are fewer."""
-        return self._with(Cut(0, integer("count", count, at_least=0)))
+        """Returns the stream of the first `count` items, or of all items if there are fewer."""
+        return self._append(Cut(0, integer("count", count, at_least=0)))
 
     @warns_of_buffer_size
     @names_foreign_arguments("shuffle")
@@ -152,7 +164,7 @@ class Stream:
         Raises:
             ValueError: batches, `skip()` or `take()` came before.
         """
-        return Stream(self._ungrouped("shuffle()").shuffle(seed, window), self._links)
+        return Stream(self._base_before_groups("shuffle()").shuffle(seed, window), self._links)
 
     @names_foreign_arguments("shard")
     def shard(self, worker_index: int, worker_count: int, *, block: int | None = None) -> Stream:
@@ -161,7 +173,7 @@ class Stream:
         Raises:
             ValueError: batches, `skip()` or `take()` came before.
         """
-        return Stream(self._ungrouped("shard()").shard(worker_index, worker_count, block=block), self._links)
+        return Stream(self._base_before_groups("shard()").shard(worker_index, worker_count, block=block), self._links)
 
     def _divided(self, worker_index: int, worker_count: int, block: int | None) -> Stream:
         """Returns the stream of one worker's part of the examples. Each worker makes its own groups.
@@ -232,10 +244,16 @@ class Stream:
         return getattr(self._base, "unit", None)
 
     def _fingerprint(self) -> dict[str, str]:
+        """Returns the fingerprint of the base and the links; see `checkpoint.fingerprint`."""
         links = [link.text for link in self._links if link.text]
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
 
-    def _ungrouped(self, what: str) -> Any:
+    def _base_before_groups(self, what: str) -> Any:
+        """Returns the base, for an operation `what` that can be moved before all links.
+
+        Raises:
+            ValueError: a link groups or counts items.
+        """
         if self._is_grouped:
             raise ValueError(f"{what} comes before batches, skip() and take() in a stream: move it there.")
         return self._base
@@ -255,7 +273,7 @@ class Stream:
         """Returns the stream in batches; see `Dataset.batch`, also for the arguments."""
         size, drop = integer("batch_size", batch_size, at_least=1), boolean("drop_remainder", drop_remainder)
         padding = {"pad_value": pad_value, "pad_side": pad_side, "pad_length": pad_length}
-        return self._with(Batched(size, drop, batch_of(self._steps, pad=pad, fill=fill, **padding)))
+        return self._append(Batched(size, drop, batch_of(self._steps, pad=pad, fill=fill, **padding)))
 
     @names_foreign_arguments("batch")
     def padded_batch(
@@ -268,7 +286,7 @@ class Stream:
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns the same as `batch` with `pad=True`."""
+        """Returns the stream in padded batches: `batch` with `pad=True`."""
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,
@@ -292,7 +310,7 @@ class Stream:
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns padded batches of examples of similar lengths.
+        """Returns the stream in padded batches of examples of similar lengths.
 
         Examples wait until there are enough of similar lengths, so at most the sum of `batch_sizes` are in memory.
 
@@ -324,23 +342,23 @@ class Stream:
         link = ByLength(tuple(boundaries), tuple(batch_sizes), length, drop, pad_to_boundary, step)
         if isinstance(length, str):
             check_names("batch_by_length()", [length], self._steps, have_length=True)
-        return self._with(link)
+        return self._append(link)
 
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
-        """Returns sequences of several examples, one after the other, in arrays of a fixed length.
+        """Returns the stream with several examples concatenated in arrays of a fixed length.
 
-        For each packed feature `f` an item has `f`, filled up with zeros; `f_segment_ids`, the number of the example
-        from 1 for each position, and 0 in the rest; and `f_positions`, the position in the example. Other features are
-        left out, and not decoded unless a function comes before. An example goes into the first of the open arrays that
+        For each packed feature `f` an item has three arrays: `f`, followed by zeros; `f_segment_ids`, the number of the
+        example of each position, from 1, followed by zeros; and `f_positions`, the position in the example. Other
+        features are left out, and not decoded unless a function comes before. An example goes into the first of the open arrays that
         has space for all of its features. If none has, the oldest is yielded.
 
         Args:
             max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
             features: names of the features to pack; None if max_length is a dict.
             num_bins: number of open arrays, at least 1. More leave less space unused, and hold more examples in memory.
-            overlong: what happens to an example longer than max_length: "error", "truncate" or "drop".
+            overlong: treatment of an example longer than max_length: "error", "truncate" or "drop".
 
         Raises:
             ValueError: an argument is out of range.
@@ -352,7 +370,7 @@ class Stream:
         link = Packed.of(max_length, features, num_bins, overlong)
         check_names("pack()", link.lengths, self._steps, have_length=True)
         if self._links or self._epochs != 1 or not self._base._has_positions:
-            return self._with(link)
+            return self._append(link)
         return Stream(self._base._with(steps=decode_only(link.lengths, self._base._steps)), (link,))
 
     @property
@@ -400,6 +418,7 @@ class Stream:
         return iterator
 
     def _iterator(self, epoch: int) -> StreamIterator:
+        """Returns an iterator at the beginning of an epoch."""
         if self._base._has_positions:
             return StreamIterator(self, epoch)
         from beam_datasets.reading.stream_mixture import MixedStreamIterator
@@ -420,7 +439,11 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._begin(epoch)
 
     def _begin(self, epoch: int) -> None:
-        """Goes to the beginning of an epoch."""
+        """Moves to the beginning of an epoch.
+
+        Raises:
+            ValueError: `repeat(epochs)` ends before this epoch.
+        """
         self.close()
         epochs = self._stream._epochs
         if epochs is not None and epochs > 1 and epoch >= epochs:
@@ -428,11 +451,12 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._epoch = self._stream._base._checked_epoch(epoch)
         self._position = 0
         self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
-        """The items that each link has not processed yet, then those that were not yielded yet."""
+        """The items that each link has not processed yet; and, in the last queue, the items that were not yielded yet."""
         self._bins: list[list[Bin]] = [[] for _ in self._links]
         self._counts = [0] * len(self._links)
 
     def __next__(self) -> Any:
+        """Returns the next item; raises StopIteration at the end."""
         item = self._next_item()
         if item is None:
             raise StopIteration
@@ -480,7 +504,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                     raise
                 if isinstance(link, Mapped):
                     value = result
-                elif not holds(result):
+                elif not to_bool(result):
                     return False
             elif isinstance(link, Grouping):
                 complete = link.add(self._bins[number], (unit, value))
@@ -500,9 +524,11 @@ class StreamIterator(StateDict, Iterator[Any]):
         return True
 
     def _queue_bins(self, number: int, bins: list[Bin]) -> None:
+        """Puts complete bins of link `number` into the queue of the next link; groups are made when they are taken."""
         self._queues[number + 1].extend(([unit for unit, _ in group.items], group) for group in bins)
 
     def _make_group(self, number: int, complete: Bin) -> Any:
+        """Returns the group that link `number` makes of the items of a complete bin."""
         link: Any = self._links[number]
         return link.make([value for _, value in complete.items])
 
@@ -527,7 +553,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                 raise
         for number, link in enumerate(self._links):
             if isinstance(link, Grouping) and self._bins[number]:
-                self._queue_bins(number, [group for group in link.left(self._bins[number]) if group.items])
+                self._queue_bins(number, [group for group in link.last_bins(self._bins[number]) if group.items])
                 self._bins[number] = []
                 return True
         self.close()
@@ -562,7 +588,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         return self._items
 
     def _fetch_base_items(self, units: Sequence[Unit]) -> list[Any]:
-        """Returns the items of the base with these units."""
+        """Returns the items of the base with these units, the positions of the current epoch, in the given order."""
         self._open_base()
         positions = sorted(units)
         values = dict(zip(positions, self._reader.values_at(positions)))
@@ -623,7 +649,14 @@ class StreamIterator(StateDict, Iterator[Any]):
         return [self._rebuild(number, unit, values) for unit in units]
 
     def _fetch_held(self, held: Any) -> dict[Any, Any]:
-        """Returns the items of the base of which held items were made, by `_key` of their units."""
+        """Fetches the items of the base from which held items were made.
+
+        Args:
+            held: units, or nested lists of units, or `Held`.
+
+        Returns:
+            A dict from the `_key` of each unit of the base to its item.
+        """
         self._rebuilt_parts: dict[str, tuple[Iterator[Any], list[Any]]] = {}
         units = {_key(unit): unit for unit in leaves(held)}
         return dict(zip(units, self._fetch_base_items(list(units.values())))) if units else {}
@@ -642,7 +675,7 @@ class StreamIterator(StateDict, Iterator[Any]):
                 if not isinstance(link, Grouping):
                     raise ValueError(f"expected no groups before link {number}, which makes none")
                 items = [[(unit, self._rebuild(number, unit, values)) for unit in units] for units in part.bins]
-                self._bins[number] = link.restored(items)
+                self._bins[number] = link.restore_bins(items)
             if part.count:
                 if not isinstance(link, Cut):
                     raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
@@ -650,7 +683,13 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._rebuilt_parts = {}
 
     def _rebuild(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
-        """Makes the item of a unit as it reaches link `number`, from fetched values of the base."""
+        """Makes the item of a unit again, in the form in which it reaches link `number`.
+
+        Args:
+            number: number of the link; the number of links for an item that the stream yields.
+            unit: the unit of the item.
+            values: the result of `_fetch_held`.
+        """
         origins = [i for i, link in enumerate(self._links[:number]) if isinstance(link, (Grouping, Dividing))]
         first = origins[-1] if origins else -1
         if not origins:
@@ -662,12 +701,21 @@ class StreamIterator(StateDict, Iterator[Any]):
             value = self._rebuild_part(first, unit, values)
         else:
             value = self._make_group(first, Bin([(inner, self._rebuild(first, inner, values)) for inner in unit]))
-        for after in self._links[first + 1 : number]:
-            value = after.function(value) if isinstance(after, Mapped) else value
+        for link_after in self._links[first + 1 : number]:
+            value = link_after.function(value) if isinstance(link_after, Mapped) else value
         return value
 
     def _rebuild_part(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:
-        """Makes the part of an item that link `number` divides. Each item is divided once for all of its held parts."""
+        """Makes a part of an item that link `number` divides. Each item is divided once for all of its held parts.
+
+        Args:
+            number: number of the link.
+            unit: the unit of the part, a dict with `of` and `part`.
+            values: the result of `_fetch_held`.
+
+        Raises:
+            ValueError: the item has fewer parts now.
+        """
         link: Any = self._links[number]
         key = f"{number}: {unit['of']}"
         if key not in self._rebuilt_parts:
@@ -679,6 +727,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         return parts[unit["part"]]
 
     def _fingerprint(self) -> dict[str, str]:
+        """Returns the fingerprint of the stream, with the worker of each `shard()`."""
         fields = self._stream._fingerprint()
         workers = "; ".join(_workers(self._stream._base._operation))
         return {**fields, "worker": workers} if workers else fields
@@ -697,7 +746,10 @@ class StreamIterator(StateDict, Iterator[Any]):
 
 
 def _queue_part(queue: deque[Item], parts: Parts) -> None:
-    """Puts the next part before the remaining ones, the first item of `queue`; removes them after the last part."""
+    """Puts the next part at the front of a queue, before its first item, which is `parts`.
+
+    After the last part, removes `parts` from the queue.
+    """
     unit = {"of": parts.unit, "part": parts.number}
     part = parts.next()
     if part is END:
@@ -707,14 +759,14 @@ def _queue_part(queue: deque[Item], parts: Parts) -> None:
 
 
 def _key(unit: Unit) -> Any:
-    """Returns a unit of the base as a key of a dict."""
+    """Converts a unit of the base to a dict key: a position, or the JSON text of a unit of a mixture."""
     return unit if isinstance(unit, int) else json.dumps(unit)
 
 
 def _workers(operation: Operation) -> Iterator[str]:
-    """Yields which worker each `shard()` of an operation is for."""
+    """Yields the worker of each `shard()` of an operation, as "<index> of <count>"."""
     if isinstance(operation, Shared):
         yield f"{operation.share.worker_index} of {operation.share.worker_count}"
     child = getattr(operation, "child", None)
-    for below in getattr(operation, "children", () if child is None else (child,)):
-        yield from _workers(below)
+    for inner in getattr(operation, "children", () if child is None else (child,)):
+        yield from _workers(inner)

@@ -24,15 +24,15 @@ OVERLONG = ("error", "truncate", "drop")
 
 @dataclass(frozen=True)
 class ByLength(Grouping):
-    """Batches of items of similar lengths.
+    """A link that makes batches of items of similar lengths.
 
     Attributes:
-        boundaries: ascending; bin i is for lengths in [boundaries[i - 1], boundaries[i]).
-        sizes: how many items a batch of each bin has; one more than there are boundaries.
-        length: the feature whose length counts, or a function of an item.
-        drop_remainder: whether smaller batches at the end of an epoch are left out.
+        boundaries: ascending lengths; bin i is for lengths in [boundaries[i - 1], boundaries[i]).
+        sizes: number of items in a batch of each bin; one more than there are boundaries.
+        length: name of the feature whose length counts, or a function from an item to its length.
+        drop_remainder: whether smaller batches at the end of an epoch are dropped.
         pad_to_boundary: whether the feature is padded to the greatest length of its bin.
-        step: what puts values together.
+        step: the step that stacks values.
     """
 
     boundaries: tuple[int, ...]
@@ -43,6 +43,7 @@ class ByLength(Grouping):
     step: Batch
 
     def __post_init__(self) -> None:
+        """Checks the attributes; raises a TypeError or a ValueError."""
         boundaries = tuple(integer("a boundary", boundary, at_least=1) for boundary in self.boundaries)
         sizes = tuple(integer("a batch size", size, at_least=1) for size in self.sizes)
         if sorted(set(boundaries)) != list(boundaries):
@@ -71,8 +72,12 @@ class ByLength(Grouping):
         """The maximal number of open bins."""
         return len(self.sizes)
 
-    def restored(self, bins: list[list[Item]]) -> list[Bin]:
-        """Returns the bins with items of a saved state; a ValueError if their lengths are others."""
+    def restore_bins(self, bins: list[list[Item]]) -> list[Bin]:
+        """Rebuilds the open bins of a saved state, given the items of each bin.
+
+        Raises:
+            ValueError: the number of bins differs, or an item is not of the length of its bin.
+        """
         if len(bins) != len(self.sizes):
             raise ValueError(f"expected {len(self.sizes)} groups, got {len(bins)}")
         for number, (items, size) in enumerate(zip(bins, self.sizes)):
@@ -81,7 +86,7 @@ class ByLength(Grouping):
         return [Bin(items) for items in bins]
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Puts an item in the bin of its length."""
+        """Adds an item to the bin of its length; returns the bin once it has a batch."""
         number = self._bin_of(item[1])
         while len(bins) < len(self.sizes):
             bins.append(Bin())
@@ -92,12 +97,13 @@ class ByLength(Grouping):
         return [complete]
 
     def _bin_of(self, value: Any) -> int:
+        """Returns the number of the bin for the length of an item."""
         if isinstance(self.length, str):
             return bisect.bisect_right(self.boundaries, _length_of(value, self.length))
         return bisect.bisect_right(self.boundaries, integer("what length= returns", self.length(value), at_least=0))
 
     def make(self, values: list[Any]) -> Any:
-        """Returns the batch."""
+        """Stacks the values of a bin into a batch, padded to the boundary if `pad_to_boundary`."""
         step = self.step
         if self.pad_to_boundary and isinstance(self.length, str):
             number = self._bin_of(values[0])
@@ -109,12 +115,12 @@ class ByLength(Grouping):
 
 @dataclass(frozen=True)
 class Packed(Grouping):
-    """Sequences of several examples, one after the other, in arrays of a fixed length.
+    """A link that concatenates several examples into arrays of fixed lengths.
 
     Attributes:
-        lengths: of the array of each feature.
-        num_bins: how many arrays are filled at once.
-        overlong: what becomes of an example that is longer than an array: "error", "truncate" or "drop".
+        lengths: length of the array of each feature.
+        num_bins: maximum number of open bins.
+        overlong: treatment of an example that is longer than an array: "error", "truncate" or "drop".
     """
 
     lengths: Mapping[str, int]
@@ -122,6 +128,7 @@ class Packed(Grouping):
     overlong: str = "error"
 
     def __post_init__(self) -> None:
+        """Checks the attributes; raises a TypeError or a ValueError."""
         if not self.lengths:
             raise ValueError("features must name at least one feature to pack.")
         for name, length in self.lengths.items():
@@ -137,7 +144,12 @@ class Packed(Grouping):
 
     @classmethod
     def of(cls, max_length: Any, features: Iterable[str] | None, num_bins: int, overlong: str) -> Packed:
-        """Returns the link for arguments of `pack()`."""
+        """Returns the link for the arguments of `pack()`.
+
+        Raises:
+            TypeError: an argument has another type.
+            ValueError: an argument is out of range, or `features` and `max_length` name different features.
+        """
         if isinstance(max_length, Mapping):
             if features is not None and set(features) != set(max_length):
                 raise ValueError(f"features are {features!r}, but max_length has {list(max_length)}. Leave one out.")
@@ -157,14 +169,17 @@ class Packed(Grouping):
         return self.num_bins
 
     def add(self, bins: list[Bin], item: Item) -> list[Bin]:
-        """Puts an item in the first bin that has space; if none has, completes the oldest and begins another one."""
+        """Adds an item to the first bin that has space for it. If there is none, opens a new bin.
+
+        Returns the complete bins: full ones, and the oldest one if there would be more than `num_bins`.
+        """
         needed = self._lengths(item[1])
         if self.overlong == "drop" and any(map(operator.gt, needed, self.lengths.values())):
             return []
         complete = []
         for target_bin in bins:
             space = target_bin.space
-            if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first alone rules most out
+            if space[0] >= needed[0] and all(map(operator.ge, space, needed)):  # the first comparison usually decides
                 break
         else:
             if len(bins) == self.num_bins:
@@ -178,7 +193,11 @@ class Packed(Grouping):
         return complete
 
     def _lengths(self, value: Any) -> list[int]:
-        """Returns the lengths of the features in a bin."""
+        """Returns the length that each feature of an example takes in a bin.
+
+        Raises:
+            FeatureValueError: a feature is longer than its array, and `overlong` is "error".
+        """
         lengths = []
         for name, limit in self.lengths.items():
             length = _length_of(value, name)
@@ -191,7 +210,14 @@ class Packed(Grouping):
         return lengths
 
     def make(self, values: list[Any]) -> Any:
-        """Returns the packed arrays, with the number of the example (from 1) and the place in it for each item."""
+        """Concatenates the examples of a bin.
+
+        For each feature `f` of length L, the result has three arrays of length L: `f`, followed by zeros;
+        `f_segment_ids`, the number of the example (from 1) of each item; `f_positions`, its index in the example.
+
+        Raises:
+            FeatureValueError: a feature is a ragged array, or its items have different shapes.
+        """
         packed: dict[str, Any] = {}
         for name, limit in self.lengths.items():
             if any(isinstance(value[name], RaggedArray) for value in values):
@@ -214,7 +240,7 @@ class Packed(Grouping):
 
 @dataclass(frozen=True)
 class Chunked(Dividing):
-    """Examples divided into chunks.
+    """A link that divides examples into chunks.
 
     Attributes:
         max_length: maximum length of a chunk.
@@ -228,7 +254,7 @@ class Chunked(Dividing):
 
     @classmethod
     def of(cls, max_length: int, features: Iterable[str], overlap: int) -> Chunked:
-        """Returns the link for the arguments of `chunk()`.
+        """Returns the link for the arguments of `chunk()`; see `Stream.chunk`.
 
         Raises:
             TypeError: an argument has another type.
@@ -266,7 +292,11 @@ class Chunked(Dividing):
 
 
 def _length_of(value: Any, name: str) -> int:
-    """Returns the length of a feature of an example."""
+    """Returns the length of the feature `name` of an example.
+
+    Raises:
+        FeatureValueError: the example has no such feature, or it has no length.
+    """
     try:
         if isinstance(value[name], (bytes, str)):
             raise TypeError("text has no items")

@@ -34,7 +34,12 @@ class Bin:
 
 @dataclass(frozen=True)
 class Mapped:
-    """A link that applies a function to each item."""
+    """A link that applies a function to each item.
+
+    Attributes:
+        function: function from an item to its value.
+        text: description of this link in a fingerprint; empty, as the function is not part of it.
+    """
 
     function: Callable[[Any], Any]
     text = ""
@@ -42,7 +47,12 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Filtered:
-    """A link that keeps the items for which a function returns True; see `holds`."""
+    """A link that keeps the items for which a function returns True.
+
+    Attributes:
+        function: function from an item to a bool; see `to_bool`.
+        text: description of this link in a fingerprint.
+    """
 
     function: Callable[[Any], Any]
     text = "filter()"
@@ -50,7 +60,12 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Cut:
-    """A link that keeps items [start, stop) of its input, or all from `start` on if `stop` is None."""
+    """A link that keeps the items [start, stop) of its input.
+
+    Attributes:
+        start: number of the first item, at least 0.
+        stop: number of the item after the last one; None for all items from `start` on.
+    """
 
     start: int
     stop: int | None
@@ -78,25 +93,25 @@ class Grouping(ABC):
     def max_bins(self) -> int:
         """The maximum number of open bins."""
 
-    def restored(self, bins: list[list[Item]]) -> list[Bin]:
+    def restore_bins(self, bins: list[list[Item]]) -> list[Bin]:
         """Rebuilds the open bins of a saved state, given the items of each bin.
 
         Raises:
-            ValueError: there are more than `max_bins`, or this link would not put such items in one open bin.
+            ValueError: there are more than `max_bins`, or this link would not put the items of a bin in one open bin.
         """
         if len(bins) > self.max_bins:
             raise ValueError(f"expected at most {self.max_bins} open groups, got {len(bins)}")
-        restored = []
+        restored_bins = []
         for items in bins:
             open_bins: list[Bin] = []
             completed = [complete for item in items for complete in self.add(open_bins, item)]
             if completed or len(open_bins) != 1 or len(open_bins[0].items) != len(items):
                 raise ValueError(f"expected items of one open group, got {len(items)} of another")
-            restored += open_bins
-        return restored
+            restored_bins += open_bins
+        return restored_bins
 
-    def left(self, bins: list[Bin]) -> list[Bin]:
-        """Returns the incomplete bins that become groups at the end of an epoch: none with `drop_remainder`."""
+    def last_bins(self, bins: list[Bin]) -> list[Bin]:
+        """Returns the incomplete bins that become groups at the end of an epoch; no bins if `drop_remainder`."""
         return [] if getattr(self, "drop_remainder", False) else bins
 
     @abstractmethod
@@ -106,7 +121,7 @@ class Grouping(ABC):
 
 @dataclass(frozen=True)
 class Batched(Grouping):
-    """Batches of a fixed number of items.
+    """A link that makes batches of a fixed number of items.
 
     Attributes:
         size: number of items in a batch.
@@ -155,7 +170,11 @@ class Dividing(ABC):
 
 @dataclass(frozen=True)
 class FlatMapped(Dividing):
-    """A link that replaces each item by all items that a function returns for it."""
+    """A link that replaces each item by all items that a function returns for it.
+
+    Attributes:
+        function: function from an item to an iterable of items.
+    """
 
     function: Callable[[Any], Iterable[Any]]
 
@@ -190,10 +209,18 @@ class Parts:
 
     Attributes:
         unit: the unit of the divided item.
-        number: the number of the next part.
+        number: number of the next part, from 0.
     """
 
     def __init__(self, link: Dividing, unit: Unit, value: Any, number: int = 0) -> None:
+        """Divides an item.
+
+        Args:
+            link: the link that divides the item.
+            unit: the unit of the item.
+            value: the item.
+            number: number of the first remaining part.
+        """
         self.unit = unit
         self.number = number
         self._link = link
@@ -220,13 +247,13 @@ class Parts:
         return part
 
 
-def holds(result: Any) -> bool:
-    """Returns the result of a filter function as a `bool`.
+def to_bool(result: Any) -> bool:
+    """Converts the result of a filter function to a `bool`.
 
     Raises:
         TypeError: the result is not a Python or NumPy bool; for example, None.
     """
-    if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # of NumPy
+    if isinstance(result, bool) or (getattr(result, "shape", None) == () and result.dtype == bool):  # a NumPy bool
         return bool(result)
     raise TypeError(
         f"filter(): expected a function that returns a bool, got {result!r:.100} of {type(result).__name__}."

@@ -566,7 +566,7 @@ class Program:
 
     Attributes:
         decode_one: the first transform, from an item to an element.
-        decode_block: the first transform, from a list of items to a list of elements; None if there is no such function.
+        decode_block: the first transform, from a list of items to the list of elements; None if there is none.
         finish: the other transforms, applied to each element when it is taken; None if there are none.
         executor: applies the first transform on threads; None if the reader's thread does.
     """
