@@ -4,7 +4,7 @@ A state is a small dict that JSON can hold, a few hundred bytes for a dataset of
 `{"format": 1, "epoch": 2, "position": 4711, "fingerprint": {"dataset": "digits", "version": "1.0.0", ...}}`.
 The position counts examples in the read order of the epoch. If workers were in the middle of their blocks, the state
 also has `blocks`, a list of [number of workers, examples in a block, examples that each has taken of its block,
-examples taken of those that remained]; see `reading.index.progress`. The number of workers, batch sizes and threads may
+examples taken of the remaining ones]; see `reading.index.progress`. The number of workers, batch sizes and threads may
 change between saving and restoring. The fingerprint contains all that the order depends on, in words if they are few,
 so that the error of a state of another dataset or order can say what differs.
 
@@ -24,13 +24,13 @@ from beam_datasets.reading.index.division import MAX_POSITION, UnfinishedBlocks
 
 FORMAT, FORMAT_WITH_BLOCKS = 1, 2
 FORMATS_OF_STREAMS = (3, 4)
-"""Formats of the states of streams, see `reading.stream_state`: without and with a checksum."""
+"""Formats of the states of streams, see `reading.stream_checkpoint`: without and with a checksum."""
 
 MAX_UNFINISHED = 100
-"""Maximum number of divisions, each in the middle of blocks of the items that the one before left."""
+"""Maximum length of `ReadState.unfinished`."""
 
 _FIELDS = {"format", "epoch", "position", "fingerprint"}
-_MAX_PART = 120  # characters of a part of a fingerprint that are kept in words
+_MAX_PART = 120  # characters of a part of a fingerprint; longer parts are shortened
 _HINT = "Restore it with the dataset, split and configuration that it was saved with, or begin anew."
 
 
@@ -43,16 +43,16 @@ def fingerprint(
     read_config: Mapping[str, int | str],
     operations: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Returns what a reader's order depends on, by name, each in at most about a hundred characters.
+    """Returns the values that a reader's order depends on, as a dict of texts of at most 120 characters.
 
     Args:
-        dataset: name, with the config where there is one.
-        version: of the dataset.
-        digest: of the published version, so that another one of the same name is noticed.
-        slices: the (split, start, stop) that the split expression stands for, in its order.
-        read_config: what of the read config the order depends on (`ReadConfig.order_key`).
-        operations: what is done to the order, one after the other, like `shuffle(window=1000, seed=3)`. Operations that
-            keep it are left out, so that they may change.
+        dataset: name of the dataset, with its config if there is one.
+        version: version of the dataset.
+        digest: digest of the published version, which distinguishes versions with the same name.
+        slices: (split, start, stop) of each slice that the split expression selects, in order.
+        read_config: the result of `ReadConfig.order_key`.
+        operations: descriptions of the operations on the order, such as `shuffle(window=1000, seed=3)`, in order.
+            Operations that do not affect the order are left out, so that they may change.
 
     >>> fingerprint(dataset="digits", version="1.0.0", digest="9f3a", slices=[("train", 0, 90)],
     ...             read_config={"cycle": 16, "block": 16})["slices"]
@@ -66,7 +66,7 @@ def fingerprint(
         "read_config": ", ".join(f"{name}={value}" for name, value in sorted(read_config.items())),
         "operations": " | ".join(operations),
     }
-    return {name: _brief(text) for name, text in parts.items()}
+    return {name: _shorten(text) for name, text in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ReadState:
     Attributes:
         position: number of examples of the epoch that were read, at least 0.
         epoch: number of epochs that were read before, at least 0.
-        fingerprint: of the dataset and the order, see `fingerprint()`.
+        fingerprint: fingerprint of the dataset and the order; see `fingerprint()`.
         unfinished: partly taken blocks of workers after the position; see `Progress.unfinished`.
     """
 
@@ -86,16 +86,17 @@ class ReadState:
     unfinished: tuple[tuple[UnfinishedBlocks, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, most in (("position", 1 << 62), ("epoch", MAX_POSITION)):
-            object.__setattr__(self, name, checked(f"the state's {name}", getattr(self, name), most))
-        object.__setattr__(self, "fingerprint", checked_fingerprint(self.fingerprint))
+        """Checks the attributes; raises a StateError."""
+        for name, max_value in (("position", 1 << 62), ("epoch", MAX_POSITION)):
+            object.__setattr__(self, name, parse_number(f"the state's {name}", getattr(self, name), max_value))
+        object.__setattr__(self, "fingerprint", parse_fingerprint(self.fingerprint))
         if len(self.unfinished) > MAX_UNFINISHED:
             raise StateError(
                 f"the state's blocks: expected at most {MAX_UNFINISHED}, got {len(self.unfinished)}. Save it between "
                 "blocks."
             )
         for _, count in self.unfinished:
-            checked("the position in what is left", count, MAX_POSITION)
+            parse_number("the position in what is left", count, MAX_POSITION)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as a dict that JSON can hold."""
@@ -112,13 +113,13 @@ class ReadState:
 
     @classmethod
     def from_dict(cls, state: object) -> ReadState:
-        """Returns the state of a dict that `to_dict()` gave, also after a way through JSON.
+        """Returns the state from a dict of `to_dict()`, which may have been saved as JSON.
 
         Raises:
-            StateError: it is not such a dict, or of a later format.
+            StateError: the dict is malformed, or has the format of a stream or of a later version.
         """
         if not isinstance(state, Mapping):
-            raise StateError(f"a state is a dict with {_named(_FIELDS)}, got {shown(state)}. {_HINT}")
+            raise StateError(f"a state is a dict with {_join_names(_FIELDS)}, got {shown(state)}. {_HINT}")
         number = format_of(state, FORMAT)
         if number in FORMATS_OF_STREAMS:
             raise StateError(
@@ -132,14 +133,20 @@ class ReadState:
             )
         fields = _FIELDS | {"blocks"} if number == FORMAT_WITH_BLOCKS else _FIELDS
         if set(state) != fields:
-            raise StateError(f"a state is a dict with {_named(fields)}, got one with {_named(set(state))}. {_HINT}")
+            raise StateError(
+                f"a state is a dict with {_join_names(fields)}, got one with {_join_names(set(state))}. {_HINT}"
+            )
         return cls(state["position"], state["epoch"], state["fingerprint"], _unfinished_of(state.get("blocks", [])))
 
     def check(self, fingerprint: Mapping[str, str], *, num_examples: int) -> None:
-        """Checks that the state fits a reader with this fingerprint and this many examples an epoch.
+        """Checks that the state can be restored.
+
+        Args:
+            fingerprint: fingerprint of the reader.
+            num_examples: number of examples in an epoch of the reader.
 
         Raises:
-            StateError: it does not; the message says what differs.
+            StateError: the fingerprints differ, or the position is greater; the message names the differences.
         """
         check_fingerprint(self.fingerprint, fingerprint)
         if self.position > num_examples:
@@ -149,28 +156,33 @@ class ReadState:
 
 
 def format_of(state: Mapping[Any, Any], default: int) -> int | None:
-    """Returns the number of a state's format, `default` if it has none, None if it is not an integer."""
+    """Returns the number of a state's format; `default` if it has no format; None if it is not an integer."""
     number = state.get("format", default)
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def checked(name: str, value: Any, most: int) -> int:
-    """Returns a number of a state, in [0, most].
+def parse_number(name: str, value: Any, max_value: int) -> int:
+    """Checks and returns a number of a state, in [0, max_value].
+
+    Args:
+        name: description of the number, for the error.
+        value: the number.
+        max_value: greatest valid number.
 
     Raises:
-        StateError: it is not an integer in this range.
+        StateError: the value is not an integer in this range.
     """
     try:
-        return integer(name, value, at_least=0, at_most=most)
+        return integer(name, value, at_least=0, at_most=max_value)
     except (TypeError, ValueError) as error:
         raise StateError(f"{error} {_HINT}") from None
 
 
-def checked_fingerprint(value: Any) -> dict[str, str]:
-    """Returns a saved fingerprint.
+def parse_fingerprint(value: Any) -> dict[str, str]:
+    """Checks and returns a saved fingerprint.
 
     Raises:
-        StateError: it is not a dict of texts.
+        StateError: the value is not a dict from text to text.
     """
     if not isinstance(value, Mapping):
         raise StateError(f"the state's fingerprint must be a dict, got {shown(value)}. {_HINT}")
@@ -181,10 +193,10 @@ def checked_fingerprint(value: Any) -> dict[str, str]:
 
 
 def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
-    """Returns the unfinished blocks of a state's field `blocks`, with the number taken after each.
+    """Converts the field `blocks` of a state to `ReadState.unfinished`.
 
     Raises:
-        StateError: it is not a list of lists of four numbers.
+        StateError: the field is not a list of lists of four numbers.
     """
     try:
         if not isinstance(blocks, (list, tuple)):
@@ -194,33 +206,34 @@ def _unfinished_of(blocks: Any) -> tuple[tuple[UnfinishedBlocks, int], ...]:
         raise StateError(f"the state's blocks: expected lists of four numbers, got {error}. {_HINT}") from error
 
 
-def check_fingerprint(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Checks that a saved fingerprint is that of a reader.
+def check_fingerprint(saved: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Checks that a saved fingerprint equals the current one of a reader.
 
     Raises:
-        StateError: it is not; the message names what differs.
+        StateError: they differ; the message names the differences.
     """
     differences = [
-        f"{name} was {_shown(saved, name)} and is {_shown(now, name)} now"
-        for name in dict.fromkeys([*now, *saved])
-        if saved.get(name) != now.get(name)
+        f"{name} was {_show_part(saved, name)} and is {_show_part(current, name)} now"
+        for name in dict.fromkeys([*current, *saved])
+        if saved.get(name) != current.get(name)
     ]
     if differences:
         raise StateError(f"the state was saved while reading something else: {'; '.join(differences)}. {_HINT}")
 
 
-def _brief(text: str) -> str:
-    """The text where it is short, else its beginning and its hash."""
+def _shorten(text: str) -> str:
+    """Returns a text of at most 120 characters; of a longer text, its first 80 characters and its hash."""
     if len(text) <= _MAX_PART:
         return text
     return f"{text[: _MAX_PART - 40]}... (SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]})"
 
 
-def _named(names: set[Any]) -> str:
-    """Returns the names of a state's fields, of which a damaged one may have any number."""
-    first = sorted(map(shown, names))[: 2 * len(_FIELDS)]
-    return ", ".join(first) or "nothing in it"
+def _join_names(names: set[Any]) -> str:
+    """Joins the names of a state's fields to a text for errors; at most 8 names, as a damaged state may have many."""
+    first_names = sorted(map(shown, names))[: 2 * len(_FIELDS)]
+    return ", ".join(first_names) or "nothing in it"
 
 
-def _shown(parts: Mapping[str, str], name: str) -> str:
+def _show_part(parts: Mapping[str, str], name: str) -> str:
+    """Returns a part of a fingerprint for errors; "not there" if it is missing."""
     return shown(parts[name]) if name in parts else "not there"

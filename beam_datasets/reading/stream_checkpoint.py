@@ -1,10 +1,10 @@
-"""The saved state of a stream: the position in the dataset, and the positions of the items that links hold.
+"""Saved state of a stream: the position in the dataset, and the positions of the items that links hold.
 
 `{"format": 4, "epoch": 0, "position": 41, "held": [{"bins": [[38, 40]]}, {}], "check": "...", "fingerprint": {...}}`.
-`held` has a dict for each link and one for the items that were not yielded yet; it is empty if no item is held. Which
-items are held depends on the examples, so damaged numbers could still look valid: `check` is a hash of them. States of
+`held` has a dict for each link and one for the items that were not yielded yet; it is empty if no item is held. The
+held items depend on the examples, so damaged numbers could still look valid: `check` is a hash of them. States of
 format 3 have no `check`. Part 2 that `flat_map()` or `chunk()` made of item 41 is `{"of": 41, "part": 2}`; in a queue,
-`{"of": 41, "from": 3}` stands for all its parts from number 3 on. The state of a mixture of streams also has `sources`,
+`{"of": 41, "from": 3}` identifies all its parts from number 3 on. The state of a mixture of streams also has `sources`,
 the state of each source; an item of a source is `{"source": 1, "epoch": 0, "of": 41}`.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
-from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, checked, checked_fingerprint, format_of
+from beam_datasets.reading.checkpoint import FORMATS_OF_STREAMS, format_of, parse_fingerprint, parse_number
 from beam_datasets.reading.index.division import MAX_POSITION
 
 Unit: TypeAlias = Any
@@ -62,8 +62,8 @@ class StreamState:
     Attributes:
         epoch: epoch of the dataset; of the stream if `repeat()` follows a group.
         position: number of examples of the dataset that were read in the epoch.
-        held: items that each link holds, then those that were not yielded yet; empty if there are none.
-        fingerprint: the result of `state.fingerprint()`, which identifies the order.
+        held: items that each link holds, followed by the items that were not yielded yet; empty if there are none.
+        fingerprint: the result of `checkpoint.fingerprint()`, which identifies the order.
     """
 
     epoch: int
@@ -72,9 +72,10 @@ class StreamState:
     fingerprint: Mapping[str, str]
 
     def __post_init__(self) -> None:
+        """Checks the epoch, the position and the fingerprint; raises a StateError."""
         for name in ("epoch", "position"):
-            object.__setattr__(self, name, checked(f"the state's {name}", getattr(self, name), MAX_POSITION))
-        object.__setattr__(self, "fingerprint", checked_fingerprint(self.fingerprint))
+            object.__setattr__(self, name, parse_number(f"the state's {name}", getattr(self, name), MAX_POSITION))
+        object.__setattr__(self, "fingerprint", parse_fingerprint(self.fingerprint))
 
     @property
     def is_beginning(self) -> bool:
@@ -94,6 +95,7 @@ class StreamState:
         }
 
     def _check(self) -> str:
+        """Returns the field `check`: a hash of the epoch, the position and the held items, 24 hexadecimal digits."""
         parts = [[part.queue, part.bins, part.count] for part in self.held]
         empty = [[], [], 0]
         numbers = [self.epoch, self.position, parts if any(part != empty for part in parts) else []]
@@ -118,7 +120,7 @@ class StreamState:
                 f"a stream's state: expected a dict of format {_FORMAT} with the fields "
                 f"{sorted(_FIELDS | {'check'})}, got {shown(state)}. {HINT}"
             )
-        position = checked("the state's position", state["position"], MAX_POSITION)
+        position = parse_number("the state's position", state["position"], MAX_POSITION)
         held = _held_of(state["held"], origins, position, of_base)
         result = cls(state["epoch"], position, held, state["fingerprint"])
         items = list(_items(held))
@@ -133,10 +135,19 @@ class StreamState:
 
 
 def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBase) -> tuple[Held, ...]:
-    """Returns the held items of each link from the `held` of a state.
+    """Checks and converts the field `held` of a state.
+
+    Args:
+        value: the field.
+        origins: origins of the items before each link, then of the items that the stream yields.
+        position: the position of the state.
+        of_base: checks a unit of the base; None if the base is a dataset.
+
+    Returns:
+        The held items of each link, followed by the items that were not yielded yet.
 
     Raises:
-        StateError: it is malformed, or has another number of links.
+        StateError: the field is malformed, or has another number of links.
     """
     if not isinstance(value, (list, tuple)) or (value and len(value) != len(origins)):
         raise StateError(f"the state's held: expected none or {len(origins)} dicts, got {shown(value)}. {HINT}")
@@ -144,25 +155,25 @@ def _held_of(value: Any, origins: Sequence[Origin], position: int, of_base: OfBa
     for part, origin in zip(value, origins):
         if not isinstance(part, Mapping) or not set(part) <= {"queue", "bins", "count"}:
             raise StateError(f"the state's held: expected queue, bins and count, got {shown(part)}. {HINT}")
-        bins = _list_of(part.get("bins", []))
+        bins = _to_list(part.get("bins", []))
         max_count = MAX_POSITION if "part" in origin else position
         parts.append(
             Held(
-                [unit_of(unit, origin, position, of_base, in_queue=True) for unit in _list_of(part.get("queue", []))],
-                [[unit_of(unit, origin, position, of_base) for unit in _list_of(units)] for units in bins],
-                checked("the state's count", part.get("count", 0), max_count),
+                [unit_of(unit, origin, position, of_base, in_queue=True) for unit in _to_list(part.get("queue", []))],
+                [[unit_of(unit, origin, position, of_base) for unit in _to_list(units)] for units in bins],
+                parse_number("the state's count", part.get("count", 0), max_count),
             )
         )
     return tuple(parts)
 
 
 def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_queue: bool = False) -> Unit:
-    """Returns the checked unit of an item from a state.
+    """Checks and returns the unit of an item from a state.
 
     Args:
         value: the unit as the state contains it.
         origin: the kinds of links that the item has passed.
-        position: the position of the state; those in the unit must be less.
+        position: the position of the state; the positions in the unit must be less.
         of_base: checks a unit of the base; None if the base is a dataset.
         in_queue: whether the unit may stand for several parts of an item.
 
@@ -170,22 +181,25 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
         StateError: the value is not such a unit.
     """
     if not origin:
-        return checked("a held position", value, position - 1) if of_base is None else of_base(value)
+        return parse_number("a held position", value, position - 1) if of_base is None else of_base(value)
     *before, last = origin
     if last == "part":
         name = "from" if in_queue and isinstance(value, Mapping) and "from" in value else "part"
         if not isinstance(value, Mapping) or set(value) != {"of", name}:
             raise StateError(f"the state's held: expected a part of an item, got {shown(value)}. {HINT}")
-        number = checked("the state's part", value[name], MAX_POSITION)
+        number = parse_number("the state's part", value[name], MAX_POSITION)
         return {"of": unit_of(value["of"], tuple(before), position, of_base), name: number}
-    units = [unit_of(unit, tuple(before), position, of_base) for unit in _list_of(value)]
+    units = [unit_of(unit, tuple(before), position, of_base) for unit in _to_list(value)]
     if not units:
         raise StateError(f"the state is damaged: expected items in each group that is held. {HINT}")
     return units
 
 
 def _items(value: Any) -> Iterator[Any]:
-    """Yields the units of held items, without groups: positions, and other units as JSON."""
+    """Yields the units in held items, with groups replaced by their units: positions, and JSON texts of dicts.
+
+    The units are hashable, to find duplicates.
+    """
     if isinstance(value, Held):
         yield from _items([value.queue, value.bins])
     elif isinstance(value, (list, tuple)):
@@ -195,14 +209,19 @@ def _items(value: Any) -> Iterator[Any]:
         yield json.dumps(value) if isinstance(value, dict) else value
 
 
-def _list_of(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
+    """Converts a list or tuple of a state to a list; raises a StateError for other values."""
     if not isinstance(value, (list, tuple)):
         raise StateError(f"the state's held: expected a list, got {shown(value)}. {HINT}")
     return list(value)
 
 
 def leaves(value: Any) -> Iterator[Unit]:
-    """Yields the units of the base of which held items were made: positions, or items of sources."""
+    """Yields the units of the base from which held items were made: positions, or dicts with a `source`.
+
+    >>> list(leaves([[38, 40], {"of": 41, "part": 2}]))
+    [38, 40, 41]
+    """
     if isinstance(value, Held):
         yield from leaves([value.queue, value.bins])
     elif isinstance(value, dict) and "source" not in value:

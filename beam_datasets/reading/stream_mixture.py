@@ -17,7 +17,7 @@ import numpy as np
 from beam_datasets.arguments import shown
 from beam_datasets.errors import StateError
 from beam_datasets.reading.blocks import growing_sizes
-from beam_datasets.reading.checkpoint import checked
+from beam_datasets.reading.checkpoint import parse_number
 from beam_datasets.reading.elements.links import Item
 from beam_datasets.reading.elements.transforms import Map, Step
 from beam_datasets.reading.index.division import MAX_POSITION
@@ -31,7 +31,7 @@ _MIN_POSITIONS, _MAX_POSITIONS = 1 << 4, 1 << 12  # sources computed at once: fe
 
 @dataclass(frozen=True)
 class Ordered:
-    """Stands for an operation in fingerprints, for an order without positions.
+    """A placeholder for an operation, which provides the texts of a fingerprint for an order without positions.
 
     Attributes:
         texts: descriptions of the operations.
@@ -63,8 +63,8 @@ class StreamMixture:
         Args:
             sources: the streams, at least one.
             pattern: the source of each position; it has the same number of sources.
-            stop: when an epoch ends: "first", "all" or "never".
-            identity: the arguments of `state.fingerprint`, but for `operations`.
+            stop: condition that ends an epoch: "first" source has ended, "all" sources have ended, or "never".
+            identity: the arguments of `checkpoint.fingerprint`, except `operations`.
             text: description of the mixture, for a state's fingerprint.
             source_key: name of the feature for the name of the source; None for no such feature.
             names: names of the sources.
@@ -91,6 +91,7 @@ class StreamMixture:
         return f"<{self._operation.texts[0]}>"
 
     def _checked_epoch(self, epoch: int) -> int:
+        """Returns the epoch: iteration can begin with any."""
         return epoch
 
     def _pass_of(self, epoch: int) -> int:
@@ -113,10 +114,11 @@ class StreamMixture:
         return self._with_sources([source.shard(worker_index, worker_count, block=block) for source in self.sources])
 
     def _of_worker(self, worker_index: int, worker_count: int, block: int | None) -> StreamMixture:
+        """Returns the mixture of one worker's parts of the sources; see `Stream._divided`."""
         return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
 
     def _with_sources(self, sources: Sequence[Stream]) -> StreamMixture:
-        """Returns the same mixture of other streams."""
+        """Returns a mixture of other streams with the pattern, names and options of this one."""
         names = {"source_key": self.source_key, "names": self.names}
         return StreamMixture(
             sources,
@@ -128,10 +130,10 @@ class StreamMixture:
         )
 
     def without_sources(self, state: object) -> Any:
-        """Returns a state without the states of the sources, after checking these.
+        """Checks the states of the sources in a state, and returns the state without them.
 
         Raises:
-            StateError: a state of a source is missing or malformed, or was saved at another time than the mixture's.
+            StateError: the state of a source is missing or malformed, or was saved at another time than the mixture's.
         """
         if not isinstance(state, Mapping) or not {"check", "sources", "sources_check"} <= set(state):
             raise StateError(f"a state of a mixture of streams: expected one with sources, got {shown(state)}. {HINT}")
@@ -149,8 +151,8 @@ class StreamMixture:
             )
         return {name: value for name, value in state.items() if name not in ("sources", "sources_check")}
 
-    def named(self, source: int, value: Any) -> Any:
-        """Returns an item with the name of its source as a feature, if the mixture has a `source_key`.
+    def add_source_name(self, source: int, value: Any) -> Any:
+        """Adds the name of its source to an item as the feature `source_key`, if the mixture has one.
 
         Raises:
             TypeError: the item is not a dict.
@@ -164,21 +166,21 @@ class StreamMixture:
         return {**value, self.source_key: self.names[source].encode()}
 
     def unit(self, value: Any) -> Unit:
-        """Returns the checked unit of an item of a source, from a state.
+        """Checks and returns the unit of an item, a dict with `source`, `epoch` and `of`, from a state.
 
         Raises:
-            StateError: it is malformed.
+            StateError: the value is not such a unit.
         """
         if not isinstance(value, Mapping) or set(value) != {"source", "epoch", "of"}:
             raise StateError(f"the state's held: expected an item of a source, got {shown(value)}. {HINT}")
-        source = checked("a held source", value["source"], len(self.sources) - 1)
+        source = parse_number("a held source", value["source"], len(self.sources) - 1)
         stream = self.sources[source]
         inner = unit_of(value["of"], stream._origins()[-1], MAX_POSITION, stream._unit_of_base)
-        return {"source": source, "epoch": checked("a held epoch", value["epoch"], MAX_POSITION), "of": inner}
+        return {"source": source, "epoch": parse_number("a held epoch", value["epoch"], MAX_POSITION), "of": inner}
 
 
 def _is_source(part: Any) -> bool:
-    """Returns whether a part of a state has the form of `sources`: the state of a stream, and whether it has ended."""
+    """Returns whether a value has the form of an item of `sources`: a dict with `state`, of a stream, and `ended`."""
     if not isinstance(part, Mapping) or set(part) != {"state", "ended"} or not isinstance(part["ended"], bool):
         return False
     state = part["state"]
@@ -187,12 +189,13 @@ def _is_source(part: Any) -> bool:
 
 
 def _sources_check(check: Any, sources: Sequence[Any]) -> str:
-    """Returns a hash of the checksums of a state and of its sources' states, and of which sources have ended."""
+    """Returns a hash of the checksum of a state, the checksums of its sources' states, and their fields `ended`."""
     states = [[part["ended"], part["state"]["check"], part["state"].get("sources_check", "")] for part in sources]
     return hashlib.sha256(json.dumps([shown(check), states]).encode()).hexdigest()[:24]
 
 
 def _identity(value: Any) -> Any:
+    """Returns the value."""
     return value
 
 
@@ -200,6 +203,7 @@ class MixedStreamIterator(StreamIterator):
     """Iterates over a stream whose base is a mixture of streams."""
 
     def _begin(self, epoch: int) -> None:
+        """Moves to the beginning of an epoch, and each source, too."""
         self._sources: list[StreamIterator] = []
         super()._begin(epoch)
         self._sources = [source.iterate(epoch=epoch) for source in self._mixture.sources]
@@ -208,10 +212,12 @@ class MixedStreamIterator(StreamIterator):
 
     @property
     def _mixture(self) -> StreamMixture:
+        """The base of the stream."""
         mixture: Any = self._stream._base
         return mixture  # type: ignore[no-any-return]
 
     def _open_base(self) -> Iterator[Item]:
+        """Returns the iterator over the items of the mixture, from the position on."""
         if self._reader is None:
             self._reader = self._mixed_items()
             self._items = self._reader
@@ -254,7 +260,7 @@ class MixedStreamIterator(StreamIterator):
         self._has_items[source] = True
         unit, value = item
         mixed_unit = {"source": source, "epoch": self._sources[source]._epoch, "of": unit}
-        return mixed_unit, mixture.named(source, value)
+        return mixed_unit, mixture.add_source_name(source, value)
 
     def _fetch_base_items(self, units: Sequence[Unit]) -> list[Any]:
         """Returns the items of the mixture with these units."""
@@ -263,7 +269,7 @@ class MixedStreamIterator(StreamIterator):
             source_units = [unit for unit in units if (unit["source"], unit["epoch"]) == (source, epoch)]
             with self._mixture.sources[source].iterate(epoch=epoch) as iterator:
                 for unit, value in zip(source_units, iterator._fetch_items([unit["of"] for unit in source_units])):
-                    values[json.dumps(unit)] = self._mixture.named(source, value)
+                    values[json.dumps(unit)] = self._mixture.add_source_name(source, value)
         return [values[json.dumps(unit)] for unit in units]
 
     def get_state(self) -> dict[str, Any]:

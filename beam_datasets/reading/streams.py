@@ -1,9 +1,9 @@
 """Streams: pipelines whose number of items depends on the examples, such as those with a filter.
 
 The number of examples that a filter keeps is known only when they are read. So a stream reads a `Dataset` in order and
-passes each item through *links*: functions, filters, groups, parts of items, and cuts. Its state consists of the position in
-the dataset and the positions of the items that each link holds. A new iterator fetches these items again and continues
-at the position, so it does not read the other examples before it.
+passes each item through *links*: functions, filters, groups, parts of items, and cuts. Its state consists of the
+position in the dataset and the positions of the items that each link holds. A new iterator fetches these items again
+and continues at the position, so it does not read the other examples before it.
 """
 
 from __future__ import annotations
@@ -351,8 +351,8 @@ class Stream:
 
         For each packed feature `f` an item has three arrays: `f`, followed by zeros; `f_segment_ids`, the number of the
         example of each position, from 1, followed by zeros; and `f_positions`, the position in the example. Other
-        features are left out, and not decoded unless a function comes before. An example goes into the first of the open arrays that
-        has space for all of its features. If none has, the oldest is yielded.
+        features are left out, and not decoded unless a function comes before. An example goes into the first of the
+        open arrays that has space for all of its features. If none has, the oldest is yielded.
 
         Args:
             max_length: length of the arrays: a number for all, or a dict from feature names to numbers.
@@ -451,7 +451,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._epoch = self._stream._base._checked_epoch(epoch)
         self._position = 0
         self._queues: list[deque[Item]] = [deque() for _ in range(len(self._links) + 1)]
-        """The items that each link has not processed yet; and, in the last queue, the items that were not yielded yet."""
+        """The items that each link has not processed yet; in the last queue, the items that were not yielded yet."""
         self._bins: list[list[Bin]] = [[] for _ in self._links]
         self._counts = [0] * len(self._links)
 
