@@ -1,4 +1,4 @@
-"""`mix()`: combines datasets with equal features to a dataset, or streams to a stream."""
+"""`mix()`, which combines datasets with equal features to a dataset, or streams to a stream."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def mix(
 ) -> Dataset | Stream:
     """Returns a mixture of datasets: their examples in the ratio of the weights.
 
-    A mixture is a `Dataset` in read order: `len`, iteration, states, `shuffle`, `repeat`, `shard`, `batch`, `skip`,
-    `take` and `map` are those of other datasets, and it can be mixed again. It consists of blocks, the shortest in
+    A mixture is a `Dataset` in read order: it has `len`, iteration, states, `shuffle`, `repeat`, `shard`, `batch`,
+    `skip`, `take` and `map` like other datasets, and it can be mixed again. It consists of blocks, the shortest in
     which each source has a whole number of positions, its quota: 7 and 3 of 10 for weights of 0.7 and 0.3. The seed and
     the number of the block, but not the epoch, determine which positions belong to which source. Each source keeps its
     order; epoch n of the mixture reads epoch n of each source.
@@ -90,7 +90,7 @@ def mix(
             The weights hold from that position of each epoch of the mixture on. The first position is 0. A source
             with weight 0, or missing in a dict of weights, is left out.
         seed: any integer.
-        stop: when an epoch ends: "first", after the last example of the source that ends first; "all", when all
+        stop: condition that ends an epoch: "first", after the last example of the source that ends first; "all", when all
             examples of each source were read, and sources that ended before are repeated (shuffled anew, if they are
             shuffled); "never": all sources are repeated, and the mixture is endless.
         source_key: name of a feature to add to each example: the name of its source, as bytes.
@@ -108,7 +108,7 @@ def mix(
         raise ValueError(f"stop must be 'first', 'all' or 'never', got {stop!r}.")
     seed = integer("seed", seed)
     identities = [_identity_of(source) for source in datasets]
-    titles = _names(identities, names, needed=source_key is not None)
+    titles = _name_sources(identities, names, needed=source_key is not None)
     for dataset, title in zip(datasets, titles):
         _check_source(dataset, title)
     patterns = tuple(Pattern(quotas_of(stage), seed) for _, stage in stages)
@@ -116,12 +116,12 @@ def mix(
     pattern = patterns[0] if len(patterns) == 1 else Schedule(starts, patterns)
     quotas = zip(*(pattern.quotas for pattern in patterns))
     parts = [
-        [f"{title}={'/'.join(map(str, quota))}", what["operations"]]
-        for title, quota, what in zip(titles, quotas, identities)
+        [f"{title}={'/'.join(map(str, quota))}", identity["operations"]]
+        for title, quota, identity in zip(titles, quotas, identities)
     ]
     at = f", schedule={list(starts)}" if len(starts) > 1 else ""
     text = f"mix({', '.join(' | '.join(filter(None, part)) for part in parts)}{at}, seed={seed}, stop={stop})"
-    identity = _joined_identity(datasets, identities)
+    mixed_identity = _merge_identities(datasets, identities)
     if not all(isinstance(source, Dataset) for source in datasets):
         if stop == "all" and not all(stages[-1][1]):
             raise ValueError(
@@ -129,13 +129,13 @@ def mix(
                 "leave out a source. Give stop='first' or 'never', or weights."
             )
         streams = [_stream_of(source) for source in datasets]
-        mixture = StreamMixture(streams, pattern, stop, identity, text, source_key=source_key, names=titles)
+        mixture = StreamMixture(streams, pattern, stop, mixed_identity, text, source_key=source_key, names=titles)
         return Stream(mixture)
     _check_agreement(datasets, titles)
-    steps = _steps(datasets, source_key, titles)
+    steps = _mix_steps(datasets, source_key, titles)
     operations = [dataset._operation for dataset in datasets]
     operation = Mixture(operations, pattern, stop, isinstance(steps[0], MixedFirst), text)
-    return Dataset(operation, steps, source=None, lookup=None, identity=identity)
+    return Dataset(operation, steps, source=None, lookup=None, identity=mixed_identity)
 
 
 def _identity_of(source: Source) -> dict[str, str]:
@@ -145,8 +145,8 @@ def _identity_of(source: Source) -> dict[str, str]:
     return fingerprint(**source._identity, operations=source._operation.texts)
 
 
-def _joined_identity(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Returns the arguments of `fingerprint` for a mixture, except `operations`."""
+def _merge_identities(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Returns the arguments of `fingerprint` for a mixture, except `operations`, given the fingerprints of sources."""
     bases = [source._base if isinstance(source, Stream) else source for source in sources]
     return {
         "dataset": " + ".join(identity["dataset"] for identity in identities),
@@ -162,7 +162,11 @@ def _joined_identity(sources: Sequence[Source], identities: Sequence[Mapping[str
 
 
 def _check_source(source: Source, title: str) -> None:
-    """Raises a ValueError if a source cannot be mixed."""
+    """Checks that a source can be mixed.
+
+    Raises:
+        ValueError: the source is empty, or has `parallel()`, or is a stream with `repeat()`.
+    """
     if isinstance(source, Stream):
         if source._epochs != 1:
             raise ValueError(
@@ -176,7 +180,7 @@ def _check_source(source: Source, title: str) -> None:
 
 
 def _stream_of(source: Source) -> Stream:
-    """Returns a source as a stream. Each of its epochs is read in one epoch of the mixture."""
+    """Converts a source to a stream. One epoch of the mixture reads one epoch of the stream."""
     stream = source if isinstance(source, Stream) else Stream(source)
     if not stream._base._has_positions:
         return stream
@@ -186,7 +190,7 @@ def _stream_of(source: Source) -> Stream:
 def _stages_of(
     sources: Any, weights: Any, temperature: Any, schedule: Any
 ) -> tuple[list[Any], list[tuple[int, list[float]]]]:
-    """Returns the sources, and pairs (position, weights from there on).
+    """Returns the sources, and pairs (position, weight of each source from this position on), for arguments of `mix`.
 
     Raises:
         TypeError: an argument has another type, or not exactly one of them gives weights.
@@ -202,7 +206,7 @@ def _stages_of(
                 f"{len(weight_arguments)} of them. Give one, or a dict from datasets to weights."
             )
     else:
-        datasets = [_pair(item)[0] for item in items]
+        datasets = [_check_pair(item)[0] for item in items]
         if weight_arguments:
             raise TypeError("mix() of datasets with weights: expected no weights=, temperature= or schedule=, got one.")
         weights = [weight for _, weight in items]
@@ -218,11 +222,11 @@ def _stages_of(
     return datasets, [(0, checked_weights)]
 
 
-def _pair(item: Any) -> tuple[Source, Any]:
+def _check_pair(item: Any) -> tuple[Source, Any]:
     """Checks and returns a pair (source, weight).
 
     Raises:
-        TypeError: the item is no such pair.
+        TypeError: the item is not such a pair.
     """
     if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (Dataset, Stream))):
         raise TypeError(
@@ -233,7 +237,9 @@ def _pair(item: Any) -> tuple[Source, Any]:
 
 
 def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
-    """Returns the weight of each source, at least 0.
+    """Checks the argument `weights` and returns the weight of each source, at least 0.
+
+    A source that is missing in a dict of weights has weight 0.
 
     Raises:
         TypeError: a weight is not a number.
@@ -258,11 +264,11 @@ def _weights_of(weights: Any, datasets: Sequence[Any]) -> list[float]:
 
 
 def _weights_by_length(datasets: Sequence[Any], temperature: Any) -> list[float]:
-    """Returns the length of each source to the power of 1 / temperature, up to a common factor.
+    """Returns the length of each source, divided by the greatest length, to the power of 1 / temperature.
 
     Raises:
         TypeError: the temperature is not a number.
-        ValueError: it is not above 0, or a source has no length.
+        ValueError: the temperature is not above 0, or a source is endless or a stream.
     """
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
         raise TypeError(f"temperature must be a number, got {temperature!r}.")
@@ -306,8 +312,18 @@ def _schedule_of(schedule: Any, datasets: Sequence[Any]) -> list[tuple[int, list
     return stages
 
 
-def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:
-    """Returns a name for each source."""
+def _name_sources(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None, *, needed: bool) -> list[str]:
+    """Returns a name for each source: the given names, or those of the datasets, with their slices if not unique.
+
+    Args:
+        identities: fingerprint of each source.
+        names: the argument of `mix`.
+        needed: whether default names must be unique.
+
+    Raises:
+        TypeError: a name is not a str.
+        ValueError: the number of names is not that of the sources, or names are not unique.
+    """
     if names is not None:
         source_names = list(names)
         if not all(isinstance(name, str) for name in source_names):
@@ -315,23 +331,28 @@ def _names(identities: Sequence[Mapping[str, str]], names: Iterable[str] | None,
         if len(source_names) != len(identities):
             raise ValueError(f"names must be one for each of {len(identities)} sources, got {len(source_names)}.")
     else:
-        source_names = [what["dataset"] for what in identities]
+        source_names = [identity["dataset"] for identity in identities]
         if len(set(source_names)) < len(source_names):
-            source_names = [f"{what['dataset']}:{what['slices']}" for what in identities]
+            source_names = [f"{identity['dataset']}:{identity['slices']}" for identity in identities]
     if len(set(source_names)) < len(source_names) and (needed or names is not None):
         raise ValueError(f"names must differ, got {source_names!r}. Give mix(..., names=[...]).")
     return source_names
 
 
 def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
-    """Raises a ValueError if examples of two sources have different features; mapped ones are not compared."""
+    """Checks that the examples of all sources have the same features, unless a source has a `map()`.
+
+    Raises:
+        ValueError: the features of two sources differ.
+    """
     if any(isinstance(step, (Map, MixedRest)) for dataset in datasets for step in dataset._steps[1:]):
         return
     (first, name), *others = zip(datasets, names)
     for dataset, other in others:
         problem = None
-        if _shape(first._steps[0]) != _shape(dataset._steps[0]):
-            problem = f"the first yields {_shape(first._steps[0])}, the second {_shape(dataset._steps[0])}"
+        kind, other_kind = _describe_items(first._steps[0]), _describe_items(dataset._steps[0])
+        if kind != other_kind:
+            problem = f"the first yields {kind}, the second {other_kind}"
         elif first.features is not None and dataset.features is not None:
             problem = find_difference(first.features, dataset.features)
         if problem:
@@ -341,10 +362,10 @@ def _check_agreement(datasets: Sequence[Dataset], names: Sequence[str]) -> None:
             )
 
 
-def _shape(step: Any) -> str:
-    """Returns what a source yields, in words."""
+def _describe_items(step: Any) -> str:
+    """Describes the items that a first step makes, such as "batches of examples with tfds_id"."""
     if isinstance(step, Batch):
-        return f"batches of {_shape(step.steps[0])}"
+        return f"batches of {_describe_items(step.steps[0])}"
     if isinstance(step, Raw):
         return "records"
     keys = getattr(step, "supervised_keys", None)
@@ -352,25 +373,35 @@ def _shape(step: Any) -> str:
     return f"examples{with_ids}" if keys is None else f"tuples of {keys}"
 
 
-def _steps(datasets: Sequence[Dataset], source_key: str | None, names: Sequence[str]) -> tuple[Step, ...]:
-    """Returns the sources' steps if they are the same, otherwise steps that depend on the source."""
+def _mix_steps(datasets: Sequence[Dataset], source_key: str | None, names: Sequence[str]) -> tuple[Step, ...]:
+    """Returns the steps of a mixture: the sources' steps if they are equal, otherwise steps that depend on the source.
+
+    Args:
+        datasets: the sources.
+        source_key: name of the feature for the name of the source; None for no such feature.
+        names: names of the sources.
+
+    Raises:
+        TypeError: `source_key` is not a str.
+        ValueError: `source_key` is a feature of the sources.
+    """
     first = datasets[0]
-    if source_key is None and all(_same_steps(first._steps, dataset._steps) for dataset in datasets):
+    if source_key is None and all(_have_equal_results(first._steps, dataset._steps) for dataset in datasets):
         return first._steps
     if source_key is not None:
         if not isinstance(source_key, str):
             raise TypeError(f"source_key must be a str, got {source_key!r}.")
         if source_key in (first.features or ()):
             raise ValueError(f"source_key is {source_key!r}, a feature of the sources: give another name.")
-    firsts = tuple(dataset._steps[0] for dataset in datasets)
+    first_steps = tuple(dataset._steps[0] for dataset in datasets)
     is_mapped = any(len(dataset._steps) > 1 for dataset in datasets)
     encoded = None if source_key is None else tuple(name.encode() for name in names)
-    rests = tuple(dataset._steps[1:] for dataset in datasets)
-    return MixedFirst(firsts, None if is_mapped else first.features), MixedRest(rests, source_key, encoded)
+    later_steps = tuple(dataset._steps[1:] for dataset in datasets)
+    return MixedFirst(first_steps, None if is_mapped else first.features), MixedRest(later_steps, source_key, encoded)
 
 
-def _same_steps(one: tuple[Step, ...], other: tuple[Step, ...]) -> bool:
-    """Returns whether steps do the same; features may differ in their documentation."""
+def _have_equal_results(one: tuple[Step, ...], other: tuple[Step, ...]) -> bool:
+    """Returns whether steps have the same results. Features are equal if only their documentation differs."""
     if isinstance(one[0], Decode) and isinstance(other[0], Decode):
         other = (replace(other[0], features=one[0].features), *other[1:])
     return one == other
