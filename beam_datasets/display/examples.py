@@ -97,7 +97,7 @@ def _first_items(ds: Any, count: int) -> list[Any]:
 
 def _calls_function(step: Any) -> bool:
     """Returns whether a step, or one of the steps of each item of a batch, calls a function of the user."""
-    inner = [*getattr(step, "steps", ()), *itertools.chain.from_iterable(getattr(step, "rests", ()))]
+    inner = [*getattr(step, "steps", ()), *itertools.chain.from_iterable(getattr(step, "later_steps", ()))]
     return step.kind == "map" or any(map(_calls_function, inner))
 
 
