@@ -1,4 +1,4 @@
-"""Several directories of one dataset, read as if their shards were in one."""
+"""`builder_from_directories`, which reads several directories of one dataset as if their shards were in one."""
 
 from __future__ import annotations
 
@@ -23,25 +23,33 @@ if TYPE_CHECKING:
 
 
 class _Pool(ShardPool):
-    """Shards of several directories; their names are relative to a directory above these."""
+    """A pool of the shards of several directories; file names are relative to a directory that contains them all."""
 
     def namer(self, instructions: FileInstructions) -> Callable[[str], str]:
-        """Returns the function from a shard's name to that in `tfds_id`: it begins at the folder that differs."""
+        """Returns the function from the file name of a shard to its name in `tfds_id`.
+
+        The name begins at the last folder that differs between the directories of the runs.
+        """
         folders = {storage.dirname(instructions.filename(run)) for run in range(len(instructions))}
         if len(folders) < 2:
             return storage.basename
         common = _common_start([folder[::-1] for folder in folders])[::-1]
-        return functools.partial(_end_of, re.compile(rf"[^/]+{re.escape(common)}/[^/]+\Z"))
+        return functools.partial(_matching_part, re.compile(rf"[^/]+{re.escape(common)}/[^/]+\Z"))
 
 
-def _common_start(some: Sequence[Any]) -> Any:
-    """Returns what texts or lists have in common at their beginning."""
-    least, most = min(some), max(some)
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(least, most))
-    return least[: sum(1 for _ in same)]
+def _common_start(sequences: Sequence[Any]) -> Any:
+    """Returns the longest common prefix of texts or lists.
+
+    >>> _common_start(["abc", "abd"])
+    'ab'
+    """
+    least, greatest = min(sequences), max(sequences)  # their common prefix is that of all
+    common_pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(least, greatest))
+    return least[: sum(1 for _ in common_pairs)]
 
 
-def _end_of(pattern: re.Pattern[str], filename: str) -> str:
+def _matching_part(pattern: re.Pattern[str], filename: str) -> str:
+    """Returns the part of a file name that matches a pattern; the whole name if no part does."""
     match = pattern.search(filename)
     return match[0] if match else filename
 
@@ -51,7 +59,7 @@ class _SplitInfo(SplitInfo):
     """A split of several directories.
 
     Attributes:
-        names: of the shards, relative to `directory`.
+        names: file names of the shards, relative to `directory`.
     """
 
     names: tuple[str, ...] = ()
@@ -67,27 +75,28 @@ class _SplitInfo(SplitInfo):
 
 
 class _Builder(ReadOnlyBuilder):
-    """A reader of several directories; what is not in the splits is that of the first."""
+    """A builder that reads several directories. Everything but the splits is taken from the first directory."""
 
     def __init__(self, dirs: Sequence[str]) -> None:
+        """Reads the metadata of all directories; raises the errors of `builder_from_directories`."""
         super().__init__(dirs[0])
         builders = [ReadOnlyBuilder(directory) for directory in dirs]
         for other in builders[1:]:
-            _check_alike(builders[0], other)
+            _check_equal(builders[0], other)
         root = _common_folder([builder.dataset_dir for builder in builders])
         self._pool = _Pool(root, indexed=all(builder.pool.indexed for builder in builders))
         names = dict.fromkeys(name for builder in builders for name in builder.info.splits)
-        parts = {name: [each for each in builders if name in each.info.splits] for name in names}
-        merged = [_merged(name, root, split_builders) for name, split_builders in parts.items()]
-        splits = SplitDict(merged, dataset_name=self.info.name, count_bytes=self._pool.count_bytes)
-        self._ascents = {name: tuple(_ascents(name, split_builders)) for name, split_builders in parts.items()}
+        by_split = {name: [builder for builder in builders if name in builder.info.splits] for name in names}
+        split_infos = [_merge_split(name, root, split_builders) for name, split_builders in by_split.items()]
+        splits = SplitDict(split_infos, dataset_name=self.info.name, count_bytes=self._pool.count_bytes)
+        self._ascents = {name: tuple(_merge_ascents(name, split_builders)) for name, split_builders in by_split.items()}
         self.info = self.info.replace(splits=splits)
         self.manifest = None
         self.digest = hashlib.sha256("".join(builder.digest for builder in builders).encode()).hexdigest()
         self._dirs = [builder.dataset_dir for builder in builders]
 
     def ascents(self, split: str) -> tuple[Ascent, ...]:
-        """Returns the stretches of a split in which sort keys ascend: those of each directory."""
+        """Returns the ranges of examples of a split in which the sort keys ascend: the ranges of all directories."""
         return self._ascents[split]
 
     def __repr__(self) -> str:
@@ -95,13 +104,14 @@ class _Builder(ReadOnlyBuilder):
 
 
 def builder_from_directories(builder_dirs: Iterable[str | os.PathLike[str]]) -> ReadOnlyBuilder:
-    """Returns the builder of several directories of versions, whose splits are read one after the other as one.
+    """Returns a builder that reads several directories of versions as one dataset.
 
-    A split is made up of the shards of the directories that have it, in the order given. Slices, `find`, states and
-    the reading order are those of a split with all these shards.
+    A split consists of the shards of all directories that have it, in the given order. Slices, `find`, states and the
+    read order are the same as if these shards were in one directory.
 
     Args:
-        builder_dirs: such as ['/data/monday/clicks/1.0.0', '/data/tuesday/clicks/1.0.0'], or URLs of one store.
+        builder_dirs: directories of versions, such as ['/data/monday/clicks/1.0.0', '/data/tuesday/clicks/1.0.0'], or
+            URLs of one store.
 
     Raises:
         DatasetNotFoundError: a directory is not a published version.
@@ -114,8 +124,12 @@ def builder_from_directories(builder_dirs: Iterable[str | os.PathLike[str]]) -> 
     return _Builder([storage.normalize(directory) for directory in dirs])
 
 
-def _check_alike(first: ReadOnlyBuilder, other: ReadOnlyBuilder) -> None:
-    """Refuses directories whose examples cannot be in one dataset."""
+def _check_equal(first: ReadOnlyBuilder, other: ReadOnlyBuilder) -> None:
+    """Checks that the examples of two directories can be in one dataset.
+
+    Raises:
+        ValueError: the directories differ in features or in `disable_shuffling`.
+    """
     both = f"{first.dataset_dir} and {other.dataset_dir}"
     if problem := find_difference(first.info.features, other.info.features):
         raise ValueError(f"{both} have different features, so they cannot be read as one: {problem}.")
@@ -124,16 +138,26 @@ def _check_alike(first: ReadOnlyBuilder, other: ReadOnlyBuilder) -> None:
 
 
 def _common_folder(dirs: list[str]) -> str:
-    """Returns the directory above all."""
-    above = [storage.dirname(directory).split("/") for directory in dirs]
-    common = _common_start(above)
+    """Returns the innermost directory that contains all directories.
+
+    Raises:
+        ValueError: the directories are in different stores.
+    """
+    parents = [storage.dirname(directory).split("/") for directory in dirs]
+    common = _common_start(parents)
     if not common or (any(map(storage.is_remote, dirs)) and len(common) < 3):  # "s3:", "", the bucket
         raise ValueError(f"the directories {', '.join(dirs)} are in different stores. Copy them to one.")
     return "/".join(common) or "/"
 
 
-def _merged(name: str, root: str, builders: list[ReadOnlyBuilder]) -> SplitInfo:
-    """Returns the split of several directories."""
+def _merge_split(name: str, root: str, builders: list[ReadOnlyBuilder]) -> SplitInfo:
+    """Returns the split with the shards of several directories.
+
+    Args:
+        name: name of the split.
+        root: directory that contains all directories.
+        builders: the builder of each directory that has the split.
+    """
     infos = [builder.info.splits[name] for builder in builders]
     folders = [builder.dataset_dir[len(root) :].lstrip("/") for builder in builders]
     return _SplitInfo(
@@ -146,7 +170,8 @@ def _merged(name: str, root: str, builders: list[ReadOnlyBuilder]) -> SplitInfo:
     )
 
 
-def _ascents(name: str, builders: list[ReadOnlyBuilder]) -> Iterable[Ascent]:
+def _merge_ascents(name: str, builders: list[ReadOnlyBuilder]) -> Iterable[Ascent]:
+    """Yields the ascents of a split of several directories, with `start` counted from the first one."""
     start = 0
     for builder in builders:
         yield from (replace(ascent, start=start + ascent.start) for ascent in builder.ascents(name))

@@ -1,4 +1,4 @@
-"""Search for the example with a key, in the sorted keys of the shards' indexes."""
+"""Key lookup: binary search for the example with a key, in the sorted keys of the shards' indexes."""
 
 from __future__ import annotations
 
@@ -17,69 +17,79 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lookup:
-    """What finds keys in a slice.
+    """Key lookup in a slice.
 
     Attributes:
         source: the records of the slice.
-        parts: the stretches of the slice in which the sort keys ascend, in order: the rules of its keys, and its runs.
+        parts: pairs (rules of the keys, runs), in order, for each part of the slice in which the sort keys ascend.
     """
 
     source: Source
     parts: tuple[tuple[tuple[KeyRule, ...], FileInstructions], ...]
 
     def find(self, key: Any) -> int | None:
-        """Returns the index in the slice of the first example with a key; None where there is none.
+        """Returns the index in the source of the first example with a key; None if there is none.
 
         Raises:
             MetadataError: a shard has no keys.
-            InvalidKeyError: the key is of another type than keys are.
+            InvalidKeyError: the key has a type that keys cannot have.
         """
         sort_keys = self._sort_keys(key)
-        before = 0
+        num_before = 0
         for rules, runs in self.parts:
-            candidates = [self._find(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
-            places = [index for index in candidates if index is not None]
-            if places:
-                return self.source.index_in_source(before + min(places))
-            before += runs.num_examples
+            candidates = [self._find_in_runs(runs, sort_keys[rule]) for rule in rules if rule in sort_keys]
+            indices = [index for index in candidates if index is not None]
+            if indices:
+                return self.source.index_in_source(num_before + min(indices))
+            num_before += runs.num_examples
         return None
 
     def _sort_keys(self, key: Any) -> dict[KeyRule, bytes]:
-        """Returns what the key is by each rule, where it can be a key."""
-        sort_keys, refusal = {}, None
+        """Returns the sort key of a key by each rule of the slice, without the rules for which the key is invalid.
+
+        Raises:
+            InvalidKeyError: the key is invalid for all rules.
+        """
+        sort_keys, last_error = {}, None
         for rule in dict.fromkeys(rule for rules, _ in self.parts for rule in rules):
             try:
                 sort_keys[rule] = rule.sort_key(key)
             except InvalidKeyError as error:
-                refusal = error
-        if refusal is not None and not sort_keys:
-            raise refusal
+                last_error = error
+        if last_error is not None and not sort_keys:
+            raise last_error
         return sort_keys
 
-    def _find(self, runs: FileInstructions, sort_key: bytes) -> int | None:
-        """Returns the index among the examples of runs, which are in ascending order of keys."""
+    def _find_in_runs(self, runs: FileInstructions, sort_key: bytes) -> int | None:
+        """Returns the index, among the examples of all runs, of the first one with a sort key; None if there is none.
+
+        The sort keys ascend, also from run to run.
+        """
         run = bisect.bisect_right(range(len(runs)), sort_key, key=lambda i: self._first_key(runs, i)) - 1
         if run < 0:
             return None
         skip, take = int(runs.skip[run]), int(runs.take[run])
-        record = self._index(runs, run).find(sort_key, skip, skip + take)
+        record = self._index_of(runs, run).find(sort_key, skip, skip + take)
         return None if record is None else int(runs.take[:run].sum()) + record - skip
 
     def _first_key(self, runs: FileInstructions, run: int) -> bytes:
-        keys = self._index(runs, run).keys
+        """Returns the sort key of the first example of a run; raises a MetadataError if the shard has no keys."""
+        keys = self._index_of(runs, run).keys
         if keys is None:
-            raise self._no_keys(runs.filename(run))
+            raise self._missing_keys_error(runs.filename(run))
         first: bytes = keys[int(runs.skip[run])].tobytes()
         return first
 
-    def _index(self, runs: FileInstructions, run: int) -> Index:
+    def _index_of(self, runs: FileInstructions, run: int) -> Index:
+        """Returns the index of the shard of a run; raises a MetadataError if the shard has no index."""
         filename = runs.filename(run)
         index = self.source.pool.open(filename, int(runs.examples_in_shard[run])).index
         if index is None:
-            raise self._no_keys(filename)
+            raise self._missing_keys_error(filename)
         return index
 
-    def _no_keys(self, filename: str) -> MetadataError:
+    def _missing_keys_error(self, filename: str) -> MetadataError:
+        """Returns the error for a shard without sort keys, which TensorFlow Datasets wrote."""
         return MetadataError(
             f"{self.source.pool.directory}: find() needs the sort keys of an index, and {filename} has none, as shards "
             "that TensorFlow Datasets wrote, and copies of them. Ask for examples by their number, or read them all."

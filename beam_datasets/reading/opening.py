@@ -1,4 +1,4 @@
-"""Entry points of reading: from a name or directory to a read-only builder, and from a split to a dataset."""
+"""Entry points of reading: `load`, `builder`, `builder_from_directory`, and `ReadOnlyBuilder`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from beam_datasets.reading.records.source import Source
 Path = str | os.PathLike[str]
 Options = Mapping[str, Any] | None
 
-_MAX_EXAMPLES = 1 << 60  # of a split: positions of ten epochs and more fit 64 bits
+_MAX_EXAMPLES = 1 << 60  # of a split, so that positions of ten epochs fit 64 bits
 
 
 class ReadOnlyBuilder:
@@ -84,7 +84,7 @@ class ReadOnlyBuilder:
 
     @property
     def config_name(self) -> str | None:
-        """The config's name; None where the dataset has no configs."""
+        """The config's name; None if the dataset has no configs."""
         return self.info.config_name
 
     @property
@@ -106,23 +106,29 @@ class ReadOnlyBuilder:
 
     @functools.cached_property
     def lineage(self) -> Lineage | None:
-        """Where a materialized dataset came from, with its splits in their order; None for another one."""
+        """The sources of a materialized dataset, with its splits in order; None if the dataset is not materialized."""
         source = self.manifest.source if self.manifest else None
         if source is None:
             return None
-        known = Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))  # JSON has them by their names
-        ordered: Any = lambda of: {name: of[name] for name in [*self.info.splits, *of] if name in of}  # noqa: E731
-        return replace(known, splits=ordered(known.splits), appended=known.appended and ordered(known.appended))
+        lineage = Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))
+
+        def sort_splits(by_split: Any) -> Any:  # the manifest has them in the order of their names
+            return {name: by_split[name] for name in [*self.info.splits, *by_split] if name in by_split}
+
+        appended = lineage.appended and sort_splits(lineage.appended)
+        return replace(lineage, splits=sort_splits(lineage.splits), appended=appended)
 
     def ascents(self, split: str) -> tuple[Ascent, ...]:
-        """Returns the stretches of a split in which sort keys ascend, with the rules of its keys.
+        """Returns the ranges of examples of a split in which the sort keys ascend, each with the rules of its keys.
+
+        A split that is not materialized is one range.
 
         Raises:
-            MetadataError: the manifest does not say them.
+            MetadataError: the manifest's lineage is invalid.
         """
-        known = self.lineage.splits.get(split) if self.lineage else None
-        if known is not None and known.keys is not None:
-            return known.keys
+        split_lineage = self.lineage.splits.get(split) if self.lineage else None
+        if split_lineage is not None and split_lineage.keys is not None:
+            return split_lineage.keys
         return (Ascent(0, (KeyRule(None if self.info.disable_shuffling else split),)),)
 
     def is_prepared(self) -> bool:
@@ -150,17 +156,18 @@ class ReadOnlyBuilder:
         Args:
             split: an expression such as 'train[:10%]+test', a ReadInstruction, or lists, tuples and dicts of them, for
                 which it returns the same structure of datasets; None for a dict of all splits.
-            batch_size: to put examples in padded batches; -1 for one batch of them all, which is returned itself.
+            batch_size: number of examples in a padded batch; None for examples; -1 to return one batch of all examples
+                instead of a dataset.
             shuffle_files: whether to open the files in a shuffled order; see `ReadConfig.shuffle_seed`.
             decoders: decoders in place of the features' own, by name; or a `decode.PartialDecoding`.
-            read_config: how to read.
+            read_config: options of reading; None for the default ones.
             as_supervised: whether to yield tuples of the features that the dataset's `supervised_keys` name.
-            text: what strings decode to: "bytes", as they do with TensorFlow Datasets, or "str", where other bytes than
+            text: type of decoded strings: "bytes", as with TensorFlow Datasets, or "str", for which other bytes than
                 UTF-8 are an error. `decode.SkipDecoding` keeps the bytes of single features; a user's own connectors
                 always decode as they define it.
 
         Raises:
-            SplitError: an expression cannot be read, or does not fit the dataset.
+            SplitError: an expression is invalid, or does not fit the dataset.
             ValueError: the other arguments do not fit the dataset; or batch_size is -1, and the slice is empty.
         """
         if split is None:
@@ -172,7 +179,8 @@ class ReadOnlyBuilder:
         steps = (self._decode(decoders, config, as_supervised=as_supervised, as_str=text == "str"),)
         config.check_order(ordered=self.info.disable_shuffling, shuffle_files=shuffle_files)
 
-        def dataset(expression: Any) -> Any:
+        def open_split(expression: Any) -> Any:
+            """Returns the dataset of one split expression; its only batch if `batch_size` is -1."""
             split_dataset = self._dataset(AbstractSplit.from_spec(expression), config, shuffle_files, steps)
             if batch_size is None:
                 return split_dataset
@@ -185,10 +193,10 @@ class ReadOnlyBuilder:
                 )
             return next(iter(split_dataset.padded_batch(len(split_dataset))))
 
-        return map_splits(dataset, split)
+        return map_splits(open_split, split)
 
     def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
-        """Returns what `as_dataset` does, by the name that TensorFlow Datasets has for random access."""
+        """Returns `as_dataset(split, decoders=decoders)`. It has the name of TensorFlow Datasets for random access."""
         return self.as_dataset(split, decoders=decoders)
 
     def _decode(self, decoders: Any, config: ReadConfig, *, as_supervised: bool, as_str: bool) -> Decode:
@@ -210,9 +218,9 @@ class ReadOnlyBuilder:
         if config.add_tfds_id and not isinstance(info.features, features.FeaturesDict):
             raise ValueError(f"{info.display_name}: add_tfds_id needs features that are a dict, not {info.features!r}.")
         supervised_keys = info.supervised_keys if as_supervised else None
-        decoded = with_str(info.features) if as_str else info.features
-        step = Decode(decoded, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
-        with self._named():
+        decoded_features = with_str(info.features) if as_str else info.features
+        step = Decode(decoded_features, decoders, config.add_tfds_id, supervised_keys, config.num_decode_threads)
+        with self._name_directory():
             step.compile()  # raises errors of decoders now, before reading
         return step.without_unused_features()
 
@@ -249,7 +257,7 @@ class ReadOnlyBuilder:
     # --------------------------------------------------------------------------------------------------- metadata files
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
+    def _name_directory(self) -> Iterator[None]:
         """Makes errors of metadata and features name the directory."""
         try:
             yield
@@ -259,7 +267,11 @@ class ReadOnlyBuilder:
             raise type(error)(f"{self._dir}: {error}") from error
 
     def _read(self, name: str) -> bytes | None:
-        """Returns a metadata file as it was published; None where there is none."""
+        """Returns the content of a metadata file; None if there is no such file.
+
+        Raises:
+            MetadataError: the file has changed since the version was published.
+        """
         path = storage.join(self._dir, name)
         try:
             content = storage.read_bytes(path)
@@ -274,6 +286,7 @@ class ReadOnlyBuilder:
         return content
 
     def _read_manifest(self) -> Manifest | None:
+        """Returns the manifest; None if the directory has none."""
         text = self._read(MANIFEST_FILE)
         return None if text is None else Manifest.from_text(text, path=storage.join(self._dir, MANIFEST_FILE))
 
@@ -289,7 +302,7 @@ class ReadOnlyBuilder:
             raise DatasetNotFoundError(f"{self._dir} is not a published dataset: it has no {catalog.FEATURES_FILE}.")
         path = storage.join(self._dir, catalog.FEATURES_FILE)
         tree = features.from_json_text(text, path=path)
-        with self._named():
+        with self._name_directory():
             return tree.load_labels(self._read_text)
 
     def _read_metadata(self) -> MetadataDict | None:
@@ -307,6 +320,11 @@ class ReadOnlyBuilder:
             raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not a JSON object: {error}.") from error
 
     def _read_text(self, name: str) -> str | None:
+        """Returns the text of a metadata file; None if there is no such file.
+
+        Raises:
+            MetadataError: the file is not UTF-8.
+        """
         content = self._read(name)
         try:
             return None if content is None else content.decode()
@@ -333,16 +351,16 @@ class ReadOnlyBuilder:
                     f"{self._dir}: {INFO_FILE} and {MANIFEST_FILE} differ in the shard lengths of split {name!r}. "
                     "One of them is of another version; restore both."
                 )
-            with self._named():
-                _ = split.shard_names[:1]  # a template of names that cannot be is to be said here
+            with self._name_directory():
+                _ = split.shard_names[:1]  # raises the error of an invalid template now, before reading
 
 
 def builder_from_directory(path: Path, *, storage_options: Options = None) -> ReadOnlyBuilder:
     """Returns the builder of a published version's directory.
 
     Args:
-        path: such as '/data/digits/1.0.0', or a URL.
-        storage_options: of a URL's store; see `builder`.
+        path: directory of the version, such as '/data/digits/1.0.0', or its URL.
+        storage_options: options of the URL's store; see `builder`.
 
     Raises:
         DatasetNotFoundError: the directory is not a published version.
@@ -352,17 +370,17 @@ def builder_from_directory(path: Path, *, storage_options: Options = None) -> Re
 
 
 def open_published(name_or_dir: Path, data_dir: Path | None = None, storage_options: Options = None) -> ReadOnlyBuilder:
-    """Returns the reader of a published version, by its name or by its directory.
+    """Returns the read-only builder of a published version, given its name or its directory.
 
     Args:
-        name_or_dir: a name as `builder` takes it; or a directory: a URL, a path that begins with '/', '.' or '~', or
-            any other one that holds a version.
+        name_or_dir: a name as for `builder`; or a directory: a URL, a path that begins with '/', '.' or '~', or another
+            path that contains a version.
         data_dir: root of the datasets, for a name; see `builder`.
-        storage_options: of the store of the directory, or for a name of `data_dir`; see `builder`.
+        storage_options: options of the store of the directory or, for a name, of `data_dir`; see `builder`.
 
     Raises:
-        DatasetNotFoundError: there is none, and the message lists what there is; or it is not a name.
-        ValueError: there are options for a local path.
+        DatasetNotFoundError: the version does not exist, and the message lists what exists; or the name is invalid.
+        ValueError: options are given for a local path.
     """
     return builder_from_directory(catalog.find_published(name_or_dir, data_dir, storage_options))
 
@@ -381,13 +399,15 @@ def builder(
     If `version` is given and published, it is read from its directory, even if a builder is registered.
 
     Args:
-        name: such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest', 'digits/small:1.0.0'.
+        name: name of the dataset, such as 'digits', 'digits/small', 'digits:1.*.*', 'digits:latest',
+            'digits/small:1.0.0'.
         data_dir: root of the datasets; None for $BEAM_DATASETS_DATA_DIR, $TFDS_DATA_DIR or ~/beam_datasets.
-        config: instead of one in the name.
-        version: instead of one in the name: a version, a pattern, or 'latest'.
-        storage_options: of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`, with the
-            names of obstore (for other schemes, fsspec). They hold in this process and those that it starts.
-        **kwargs: for a registered builder; an error without one.
+        config: the config, instead of one in the name.
+        version: the version, instead of one in the name: a version, a pattern, or 'latest'.
+        storage_options: options of the store of `data_dir`, such as `access_key_id`, `token`, `region`, `endpoint`,
+            with the names of obstore (for other schemes, fsspec). They apply to this process and the processes that it
+            starts.
+        **kwargs: arguments of the registered builder; an error if there is none.
 
     Raises:
         DatasetNotFoundError: the dataset, config or version does not exist; the message lists what exists.
@@ -396,27 +416,29 @@ def builder(
     """
     if storage_options:
         data_dir = catalog.root_dir(data_dir, storage_options)
-    wanted = _parsed(name)
-    config, version = catalog.split_config(config or wanted.config, version or wanted.version)
-    kwargs = {**wanted.kwargs, **kwargs}
-    code = catalog.code_of(wanted.name, kwargs)
-    known = code is not None and (config is None or not isinstance(config, str) or code.has_config(config))
-    if code is not None and (kwargs or (known and version is None)):
-        return code(data_dir=data_dir, config=config, version=version, **kwargs)
+    parsed_name = _parse_name(name)
+    config, version = catalog.split_config(config or parsed_name.config, version or parsed_name.version)
+    kwargs = {**parsed_name.kwargs, **kwargs}
+    builder_class = catalog.code_of(parsed_name.name, kwargs)
+    has_config = builder_class is not None and (
+        config is None or not isinstance(config, str) or builder_class.has_config(config)
+    )
+    if builder_class is not None and (kwargs or (has_config and version is None)):
+        return builder_class(data_dir=data_dir, config=config, version=version, **kwargs)
     try:
-        directory = catalog.find_dataset_dir(wanted.name, data_dir, config=config, version=version)
+        directory = catalog.find_dataset_dir(parsed_name.name, data_dir, config=config, version=version)
     except DatasetNotFoundError:
-        if code is None:
+        if builder_class is None:
             raise
-        return code(data_dir=data_dir, config=config, version=version)
+        return builder_class(data_dir=data_dir, config=config, version=version)
     return builder_from_directory(directory)
 
 
-def _parsed(name: str) -> DatasetName:
-    """Returns the parts of a name.
+def _parse_name(name: str) -> DatasetName:
+    """Parses the name of a dataset.
 
     Raises:
-        ValueError: it is not a name. If it is the directory of a version, the message tells how to open it.
+        ValueError: the name is invalid. If it is the directory of a version, the message explains how to open it.
     """
     try:
         return DatasetName.parse(name)
@@ -448,16 +470,16 @@ def load(
 
     Args:
         name: see `builder`.
-        split: see `ReadOnlyBuilder.as_dataset`, also for the arguments that are not explained here.
+        split: see `ReadOnlyBuilder.as_dataset`.
         data_dir: see `builder`.
         config: see `builder`.
         version: see `builder`.
-        batch_size: see there.
-        shuffle_files: see there.
-        decoders: see there.
-        read_config: see there.
-        as_supervised: see there.
-        text: see there.
+        batch_size: see `ReadOnlyBuilder.as_dataset`.
+        shuffle_files: see `ReadOnlyBuilder.as_dataset`.
+        decoders: see `ReadOnlyBuilder.as_dataset`.
+        read_config: see `ReadOnlyBuilder.as_dataset`.
+        as_supervised: see `ReadOnlyBuilder.as_dataset`.
+        text: see `ReadOnlyBuilder.as_dataset`.
         with_info: whether to return a pair of the dataset and its `DatasetInfo`.
         builder_kwargs: further arguments of `builder`.
         storage_options: see `builder`.
