@@ -1,4 +1,4 @@
-"""How a dataset is read: `ReadConfig`, with the names of TFDS's fields, and the files of an epoch in reading order."""
+"""`ReadConfig`, the options of reading with the names of TFDS's fields, and the choice of the files to read."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ _FLAGS = (
 
 
 class InputContext(Protocol):
-    """Which of several input pipelines this one is; tf.distribute.InputContext is one."""
+    """Interface of the number of an input pipeline among several, which `tf.distribute.InputContext` has."""
 
     @property
     def num_input_pipelines(self) -> int:
-        """How many pipelines divide the files."""
+        """Number of pipelines that divide the files."""
 
     @property
     def input_pipeline_id(self) -> int:
-        """This pipeline's number, in [0, num_input_pipelines)."""
+        """Number of this pipeline, in [0, num_input_pipelines)."""
 
 
 class IgnoredOptions:
-    """Takes the options of tf.data, which have no effect here: any attribute can be set, and those of it too."""
+    """Placeholder for `tf.data.Options`, without effect: any attribute can be set, and attributes of attributes, too."""
 
     def __getattr__(self, name: str) -> Any:
+        """Returns nested options for an attribute that was not set."""
         if name.startswith("__"):
             raise AttributeError(name)
         inner = IgnoredOptions()
@@ -57,36 +58,35 @@ class IgnoredOptions:
 
 @dataclass(kw_only=True)
 class ReadConfig:
-    """How files are read; the read order is a function of it, of the epoch and of what is read.
+    """Options of reading. The read order is a function of them, of the epoch, and of the dataset and slice.
 
-    Fields may be set after it was made; what a dataset is read with is what they were when the dataset was made.
-    The fields in the second half do not change what is read. Most are there so that a TFDS configuration can be taken
-    as it is.
+    Fields may be changed; a dataset uses their values at the time when it was created. The fields in the second half do
+    not affect the examples or their order. Most exist so that a TFDS configuration can be used unchanged.
 
     Attributes:
         shuffle_seed: seed of the shuffle of files, any integer; None counts as 0, so that the order is always the same.
-        shuffle_reshuffle_each_iteration: whether each epoch has a file order of its own; None counts as True.
-        interleave_cycle_length: how many files are read in turn, at least 1. None is 16, or 1 where the dataset has
-            `disable_shuffling` (not the machine-dependent number that it is in TFDS).
-        interleave_block_length: how many examples of a file are read in a row, at least 1; None counts as 1.
-        interleave_sort_fn: takes the list of file instructions and returns the list to read, before the shuffle of
+        shuffle_reshuffle_each_iteration: whether each epoch has another file order; None counts as True.
+        interleave_cycle_length: number of files that are read in turn, at least 1. None means 16, or 1 if the dataset
+            has `disable_shuffling` (not the machine-dependent number of TFDS).
+        interleave_block_length: number of consecutive examples that are read from a file, at least 1; None counts as 1.
+        interleave_sort_fn: function from the list of file instructions to the list to read, before the shuffle of
             files; each at most once.
-        experimental_interleave_sort_fn: TFDS's name of `interleave_sort_fn`; give one of them.
+        experimental_interleave_sort_fn: TFDS's name of `interleave_sort_fn`; set only one of them.
         input_context: reads every `num_input_pipelines`-th file instruction only, from number `input_pipeline_id` on.
             (`shard()` divides positions instead, which keeps the global order and lets the number of workers change.)
-        add_tfds_id: adds `tfds_id` to each example: its file's name and its number in the file.
-        enable_ordering_guard: whether reading a dataset with `disable_shuffling` in another order is an error, else a
-            warning.
-        repeat_filenames: only False. Repeating files mixes the end of an epoch with the next one's start; use
+        add_tfds_id: whether to add `tfds_id` to each example: the name of its file and its number in the file.
+        enable_ordering_guard: whether reading a dataset with `disable_shuffling` in another order is an error (True)
+            or a warning (False).
+        repeat_filenames: must be False. Repeating files mixes the end of an epoch with the next one's start; use
             `repeat()`.
         assert_cardinality: without effect: the number of examples is always checked.
         try_autocache: without effect.
         skip_prefetch: without effect.
         num_parallel_calls_for_decode: number of threads that decode images, at least 1. None, or -1 as tf.data's
-            AUTOTUNE, is the number of cores that the process may use. It changes nothing of what is read.
+            AUTOTUNE, is the number of cores that the process may use. It does not affect the examples or their order.
         num_parallel_calls_for_interleave_files: without effect.
         override_buffer_size: without effect.
-        options: without effect: order is always deterministic. Attributes of it can be set as those of tf.data.Options.
+        options: without effect: the order is always deterministic. Its attributes can be set as for tf.data.Options.
         file_format: without effect: the dataset's own format is read.
     """
 
@@ -111,19 +111,20 @@ class ReadConfig:
     file_format: Any = None
 
     def __post_init__(self) -> None:
+        """Checks the fields; raises a TypeError or a ValueError."""
         if self.options is None:
             self.options = IgnoredOptions()
         if self.shuffle_seed is not None:
-            self._take("shuffle_seed", integer)
+            self._check_field("shuffle_seed", integer)
         if self.shuffle_reshuffle_each_iteration is not None:
-            self._take("shuffle_reshuffle_each_iteration", boolean)
+            self._check_field("shuffle_reshuffle_each_iteration", boolean)
         for name in ("interleave_cycle_length", "interleave_block_length"):
             if getattr(self, name) is not None:
-                self._take(name, partial(integer, at_least=1))
+                self._check_field(name, partial(integer, at_least=1))
         if self.num_parallel_calls_for_decode not in (None, _AUTOTUNE):
-            self._take("num_parallel_calls_for_decode", partial(integer, at_least=1))
+            self._check_field("num_parallel_calls_for_decode", partial(integer, at_least=1))
         for name in _FLAGS:
-            self._take(name, boolean)
+            self._check_field(name, boolean)
         if self.repeat_filenames:
             raise ValueError(
                 "ReadConfig.repeat_filenames must be False, got True: it would mix the end of an epoch with the start "
@@ -133,7 +134,8 @@ class ReadConfig:
         self._check_input_context()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = [each.name for each in fields(self)]
+        """Sets a field; raises an AttributeError if there is no such field."""
+        known = [config_field.name for config_field in fields(self)]
         if name not in known:
             message = f"ReadConfig has no field {name!r}.{did_you_mean(name, known)}"
             raise AttributeError(message, name=name, obj=None)
@@ -145,12 +147,12 @@ class ReadConfig:
 
     @property
     def sort_fn(self) -> Callable[[list[Any]], Sequence[Any]] | None:
-        """The function that orders file instructions, by whichever name it was given."""
+        """The function that orders file instructions, set by either of its two names."""
         return self.interleave_sort_fn or self.experimental_interleave_sort_fn
 
     @property
     def num_decode_threads(self) -> int | None:
-        """How many threads decode images; None for as many as there are usable cores."""
+        """Number of threads that decode images; None for the number of usable cores."""
         return None if self.num_parallel_calls_for_decode == _AUTOTUNE else self.num_parallel_calls_for_decode
 
     @property
@@ -160,24 +162,28 @@ class ReadConfig:
 
     @property
     def reshuffles(self) -> bool:
-        """Whether each epoch has a file order of its own."""
+        """Whether each epoch has another file order."""
         return self.shuffle_reshuffle_each_iteration is not False
 
     @property
     def block_length(self) -> int:
-        """How many examples of a file are read in a row."""
+        """Number of consecutive examples that are read from a file."""
         return self.interleave_block_length or 1
 
     def cycle_length(self, *, ordered: bool) -> int:
-        """Returns how many files are read in turn from a dataset with (`ordered`) or without `disable_shuffling`."""
+        """Returns the number of files that are read in turn; `ordered` is whether the dataset has `disable_shuffling`."""
         return self.interleave_cycle_length or (1 if ordered else _DEFAULT_CYCLE)
 
     def check_order(self, *, ordered: bool, shuffle_files: bool) -> None:
-        """Checks that a dataset with `disable_shuffling` (`ordered`) is read in its own order.
+        """Checks that a dataset with `disable_shuffling` is read in its own order.
+
+        Args:
+            ordered: whether the dataset has `disable_shuffling`.
+            shuffle_files: whether the files are shuffled.
 
         Raises:
-            ValueError: the dataset has `disable_shuffling` and would be read in another order. A UserWarning instead
-                where `enable_ordering_guard` is False.
+            ValueError: the dataset has `disable_shuffling` and would be read in another order. If
+                `enable_ordering_guard` is False, issues a UserWarning instead.
         """
         problems = []
         if ordered and shuffle_files:
@@ -192,13 +198,13 @@ class ReadConfig:
         warnings.warn(message, UserWarning, stacklevel=3)
 
     def order_key(self, *, ordered: bool, shuffle_files: bool, files: Sequence[int] = ()) -> dict[str, int | str]:
-        """Returns by name what the order of the examples depends on, for a saved state to be checked against.
+        """Returns the options that affect the order of the examples, by name, for the fingerprint of a saved state.
 
         Args:
             ordered: whether the dataset has `disable_shuffling`.
             shuffle_files: whether the files are shuffled.
-            files: the numbers of the chosen files, see `choose_files`. What a function made of them is in the key, not
-                the function.
+            files: numbers of the files that are read; see `choose_files`. If `interleave_sort_fn` has changed them, the
+                result has their hash, instead of the function.
         """
         key: dict[str, int | str] = {"cycle": self.cycle_length(ordered=ordered), "block": self.block_length}
         if shuffle_files:
@@ -212,11 +218,17 @@ class ReadConfig:
             key["order"] = f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:24]}"
         return key
 
-    def _take(self, name: str, check: Callable[[str, Any], Any]) -> None:
-        """Takes a number or a flag as what it is written into saved states."""
+    def _check_field(self, name: str, check: Callable[[str, Any], Any]) -> None:
+        """Checks a field and converts it to an `int` or a `bool` of Python, as saved states contain it."""
         object.__setattr__(self, name, check(f"ReadConfig.{name}", getattr(self, name)))
 
     def _check_sort_fn(self) -> None:
+        """Checks that at most one of the two fields for the sort function is set, to a function.
+
+        Raises:
+            TypeError: a field is not a function.
+            ValueError: both fields are set.
+        """
         for name in ("interleave_sort_fn", "experimental_interleave_sort_fn"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"ReadConfig.{name} must be a function of a list or None, got {getattr(self, name)!r}")
@@ -244,50 +256,53 @@ class ReadConfig:
             raise ValueError(f"ReadConfig.input_context: input_pipeline_id must be in [0, {count}), got {number}")
 
 
-def read_config_of(given: Any) -> ReadConfig:
-    """Returns a copy of `given`, which later changes of it do not reach, or the default ReadConfig if it is None.
+def read_config_of(config: Any) -> ReadConfig:
+    """Returns a checked copy of a `ReadConfig`, which later changes do not affect; the default one if it is None.
 
     Raises:
-        TypeError: it is something else, such as a dict or another library's; or a field was set to another type.
+        TypeError: it has another type, such as a dict or the ReadConfig of TFDS; or a field was set to another type.
         ValueError: a field was set to an invalid value.
     """
-    if given is None:
+    if config is None:
         return ReadConfig()
-    if not isinstance(given, ReadConfig):
-        kind = f"{type(given).__module__}.{type(given).__qualname__}".removeprefix("builtins.")
+    if not isinstance(config, ReadConfig):
+        kind = f"{type(config).__module__}.{type(config).__qualname__}".removeprefix("builtins.")
         raise TypeError(
             "read_config must be a beam_datasets.ReadConfig, such as ReadConfig(interleave_cycle_length=1), "
-            f"not {given!r:.100} of type {kind}."
+            f"not {config!r:.100} of type {kind}."
         )
-    return replace(given)
+    return replace(config)
 
 
 def choose_files(files: Sequence[Any], config: ReadConfig) -> list[int]:
-    """Returns the numbers of the file instructions that are read, before the shuffle of files.
+    """Chooses the file instructions to read; returns their numbers in `files`, before the shuffle of files.
 
-    They are ordered by `interleave_sort_fn`, then chosen by `input_context`, as in TFDS.
+    As in TFDS, `interleave_sort_fn` orders them, then `input_context` selects some of them.
 
     Raises:
-        ValueError: `interleave_sort_fn` returned others, or one twice; or `input_context` has more pipelines than there
-            are files.
+        ValueError: `interleave_sort_fn` returned other objects, or one twice; or `input_context` has more pipelines
+            than there are files.
+
+    >>> choose_files(["a", "b", "c"], ReadConfig(interleave_sort_fn=lambda files: files[::-1]))
+    [2, 1, 0]
     """
-    chosen = list(range(len(files)))
+    numbers = list(range(len(files)))
     if config.sort_fn:
-        given = list(files)
-        numbers = {id(file): number for number, file in enumerate(given)}
+        file_list = list(files)
+        number_by_id = {id(file): number for number, file in enumerate(file_list)}
         try:
-            chosen = [numbers[id(file)] for file in config.sort_fn(list(given))]
+            numbers = [number_by_id[id(file)] for file in config.sort_fn(list(file_list))]
         except KeyError:
             problem = "interleave_sort_fn returned something else than file instructions it was given."
             raise ValueError(problem) from None
-        if len(set(chosen)) < len(chosen):  # what is open, and read ahead, is known by its run
+        if len(set(numbers)) < len(numbers):  # an open reader is identified by the number of its run
             raise ValueError("interleave_sort_fn returned a file instruction twice. Read it again by repeat().")
     if config.input_context:
         count, number = config.input_context.num_input_pipelines, config.input_context.input_pipeline_id
-        if count > 1 and len(chosen) < count:
+        if count > 1 and len(numbers) < count:
             raise ValueError(
-                f"{len(chosen)} files cannot be divided among {count} input pipelines, each of which needs one: "
+                f"{len(numbers)} files cannot be divided among {count} input pipelines, each of which needs one: "
                 "divide positions with shard() instead, or take fewer pipelines"
             )
-        chosen = chosen[number::count]
-    return chosen
+        numbers = numbers[number::count]
+    return numbers

@@ -1,7 +1,7 @@
-"""Ranges of records of a shard: runs cut into some of about equal bytes, and what is made of the records of one.
+"""Ranges of records of a shard: dividing runs into ranges of about equal bytes, and reading a range.
 
-A range is a file instruction. Where a cut falls is read off the shard's index. A shard without one (as TensorFlow
-Datasets writes them) stays whole: to find a record in it takes a walk from its beginning, which every range would pay.
+A range is a file instruction. The cuts are computed from the shard's index. A shard without an index (as TensorFlow
+Datasets writes them) is not divided, because the reader of each range would have to scan it from the beginning.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ if TYPE_CHECKING:
     from beam_datasets.formats.record_block import RecordBlock
     from beam_datasets.reading.records.shards import ShardPool
 
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
-_BLOCK_RECORDS = 512  # that are handed on at once
-_REMOTE_CHUNK = 4 << 20  # bytes; two are in memory, one of which is read ahead
+_BLOCK_RECORDS = 512  # records in a block
+_REMOTE_CHUNK = 4 << 20  # bytes; two chunks are in memory: the current one, and one that is read ahead
 
 
 def cut(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileInstruction]:
-    """Returns ranges that make up a run, in order, none of them empty.
+    """Divides a run into non-empty ranges of about equal bytes, in order.
 
-    Each has at most `range_bytes` or a record more, and about the same size as the others.
+    A range has at most `range_bytes`, plus the bytes of one record.
 
     Args:
-        run: what to cut.
-        pool: of the dataset's shards.
-        range_bytes: about the largest size of a range, in bytes of the file.
+        run: the run to divide.
+        pool: the dataset's shards.
+        range_bytes: approximate maximum size of a range, in bytes of the file.
+
+    Returns:
+        The ranges; only the run if the shard has no index.
 
     Raises:
         StorageError: the shard cannot be read.
-        MetadataError: the shard's index is damaged, or is not of it.
+        MetadataError: the shard's index is damaged, or belongs to another shard.
     """
     index = pool.open(run.filename, run.examples_in_shard).index
     if index is None:
@@ -51,19 +54,19 @@ def cut(run: FileInstruction, pool: ShardPool, range_bytes: int) -> list[FileIns
     offsets = index.offsets[run.skip : run.skip + run.take + 1].astype(np.int64)
     count = -(-int(offsets[-1] - offsets[0]) // range_bytes)
     ends = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, count) // max(count, 1)
-    places = np.unique([0, *np.searchsorted(offsets, ends), run.take]).tolist()
+    bounds = np.unique([0, *np.searchsorted(offsets, ends), run.take]).tolist()
     return [
         FileInstruction(run.filename, run.skip + start, stop - start, run.examples_in_shard)
-        for start, stop in itertools.pairwise(places)
+        for start, stop in itertools.pairwise(bounds)
     ]
 
 
 def size_of(run: FileInstruction, pool: ShardPool) -> int:
-    """Returns how many bytes of its file a run has; an estimate if the shard has no index.
+    """Returns the number of bytes of a run in its file, with framing; an estimate if the shard has no index.
 
     Raises:
         StorageError: the shard cannot be read.
-        MetadataError: the shard's index is damaged, or is not of it.
+        MetadataError: the shard's index is damaged, or belongs to another shard.
     """
     shard = pool.open(run.filename, run.examples_in_shard)
     if shard.index is None:
@@ -74,23 +77,23 @@ def size_of(run: FileInstruction, pool: ShardPool) -> int:
 def read_range(
     run: FileInstruction, pool: ShardPool, steps: tuple[Step, ...], claim: Callable[[int], bool] | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Yields, for each record of a run, its number in the shard and what the steps make of it.
+    """Yields, for each record of a run, a pair: its number in the shard, and the value that the steps make of it.
 
     Args:
-        run: which records.
-        pool: of the dataset's shards.
-        steps: what to make of a record, such as `(Decode(features),)`.
-        claim: called with each record's number before it is yielded; where it returns False, reading ends.
+        run: the records to read.
+        pool: the dataset's shards.
+        steps: transforms of the records, such as `(Decode(features),)`.
+        claim: called with the number of each record before it is yielded; reading ends if it returns False.
 
     Raises:
         StorageError: the shard cannot be read.
-        CorruptRecordError: a record is damaged; it names file, byte and record.
-        FeatureError: a record does not fit the features; it names file, byte and record.
+        CorruptRecordError: a record is damaged; the message names file, byte and record.
+        FeatureError: a record does not fit the features; the message names file, byte and record.
     """
     program = Program.compile(steps)
     blocks = read_blocks(run, pool)
-    decoded = itertools.chain.from_iterable(program.run(blocks, block_sizes(size_of(run, pool) / max(run.take, 1))))
-    values = decoded if program.finish is None else map(program.finish, decoded)
+    elements = itertools.chain.from_iterable(program.run(blocks, block_sizes(size_of(run, pool) / max(run.take, 1))))
+    values = elements if program.finish is None else map(program.finish, elements)
     for number in range(run.skip, run.skip + run.take):
         if claim is not None and not claim(number):
             return
@@ -103,18 +106,18 @@ def read_range(
 
 
 def map_blocks(
-    function: Callable[[Any], _Made], blocks: Iterable[Any], run: FileInstruction, pool: ShardPool
-) -> Iterator[_Made]:
-    """Yields what a function makes of each block of the records of a run.
+    function: Callable[[Any], _Result], blocks: Iterable[Any], run: FileInstruction, pool: ShardPool
+) -> Iterator[_Result]:
+    """Yields the result of a function for each block of the records of a run.
 
     Args:
-        function: from records, several or one, to what is made of them.
-        blocks: all records of the run, in order.
-        run: which records.
-        pool: of the dataset's shards.
+        function: function from a list of records, or a `RecordBlock`, to a result.
+        blocks: blocks with all records of the run, in order.
+        run: the run.
+        pool: the dataset's shards.
 
     Raises:
-        FeatureError: the function raised it; it names file, byte and record.
+        FeatureError: the error of the function, which names file, byte and record.
     """
     first = run.skip
     for block in blocks:
@@ -133,20 +136,21 @@ def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
 
     Raises:
         StorageError: the shard cannot be read.
-        CorruptRecordError: a record is damaged; it names file, byte and record.
+        CorruptRecordError: a record is damaged; the message names file, byte and record.
     """
     is_remote = storage.is_remote(storage.join(pool.directory, run.filename))
     shard, stop = pool.open(run.filename, run.examples_in_shard), run.skip + run.take
     executor = ThreadPoolExecutor(1, "beam_datasets-range")  # its thread starts when it has something to do
     reader = RunReader(shard, stop, *((_REMOTE_CHUNK, executor.submit) if is_remote else (CHUNK_BYTES,)))
 
-    def chunk_of(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+    def get_chunk(_: int, visits: Visits, damaged: bool, failed: bool) -> Any:
+        """Returns the next chunk of the run, for `read_visits`."""
         if damaged:
             reader.raise_damaged(int(visits[1][0]))
         return reader.chunk(ranges_of(0, visits), failed or damaged)
 
     runs, firsts, counts = np.array([[0], [run.skip], [run.take]], np.int64)
     try:
-        yield from stop_at_damaged(read_visits([(runs, firsts, counts)], chunk_of, itertools.repeat(_BLOCK_RECORDS)))
+        yield from stop_at_damaged(read_visits([(runs, firsts, counts)], get_chunk, itertools.repeat(_BLOCK_RECORDS)))
     finally:
         executor.shutdown(cancel_futures=True)
