@@ -37,7 +37,7 @@ class InputContext(Protocol):
 
 
 class IgnoredOptions:
-    """Placeholder for `tf.data.Options`, without effect: any attribute can be set, and attributes of attributes, too."""
+    """Placeholder for `tf.data.Options`, without effect. Any attribute can be set, and attributes of attributes."""
 
     def __getattr__(self, name: str) -> Any:
         """Returns nested options for an attribute that was not set."""
@@ -171,7 +171,7 @@ class ReadConfig:
         return self.interleave_block_length or 1
 
     def cycle_length(self, *, ordered: bool) -> int:
-        """Returns the number of files that are read in turn; `ordered` is whether the dataset has `disable_shuffling`."""
+        """Returns the number of files that are read in turn, given whether the dataset has `disable_shuffling`."""
         return self.interleave_cycle_length or (1 if ordered else _DEFAULT_CYCLE)
 
     def check_order(self, *, ordered: bool, shuffle_files: bool) -> None:

@@ -1,4 +1,4 @@
-"""Dataset: the examples of a slice, in an order, with operations on them."""
+"""`Dataset`: the examples of a slice in an order, with operations on them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from beam_datasets.reading.elements.transforms import (
     Program,
     Raw,
     Step,
+    append_filler,
     batch_of,
     compose,
     compose_many,
     features_of,
     share_cores,
-    with_filler,
 )
 from beam_datasets.reading.index.division import MAX_POSITION, Share
 from beam_datasets.reading.index.progress import divide_again, stream_of
@@ -63,11 +63,12 @@ class _NamesForeign(type):
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> Any:
+            """Raises an AttributeError, which names the replacement of a method of another library."""
             raise missing_attribute("ds", cls, name) or AttributeError(f"{cls.__name__} has no attribute {name!r}")
 
 
 class Frameworks(metaclass=_NamesForeign):
-    """Methods of a `Dataset` for training frameworks, which each imports when it is called."""
+    """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
 
     _has_positions = True  # adapters can divide them; a stream has no positions
 
@@ -190,7 +191,7 @@ class Frameworks(metaclass=_NamesForeign):
         Args:
             device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
             fill: values that replace missing ones; see `batch()`.
-            epoch: the first pass's.
+            epoch: epoch of the first pass.
 
         Raises:
             MissingDependencyError: JAX is not installed.
@@ -230,7 +231,7 @@ class Frameworks(metaclass=_NamesForeign):
         return number
 
 
-_COMPILED = ("decode_one", "decode_many", "program")  # attributes that are made again where they do not pickle
+_COMPILED = ("decode_one", "decode_many", "program")  # cached properties that are not pickled, but computed again
 
 
 class Dataset(Frameworks):
@@ -239,8 +240,8 @@ class Dataset(Frameworks):
     Iteration is in read order: files are interleaved, as TFDS reads them. Indices are in dataset order, the
     order of the examples in the files: `ds[i]` is example i of the slice. So `take(25)` differs from `train[:25]`.
 
-    Operations compute positions and read nothing, so an iterator starts anywhere without reading what comes before.
-    Records are decoded last: skipped examples and those of other workers are not decoded.
+    Operations compute positions and read nothing, so an iterator starts anywhere without reading earlier examples.
+    Records are decoded last: skipped examples, and examples of other workers, are not decoded.
 
     The order of an epoch is a function of the dataset, the slice, the read configuration, the seeds and the epoch's
     number. `iter(ds)` reads epoch 0, `repeat()` all epochs in turn, and `iterate(epoch=...)` the given one.
@@ -259,10 +260,10 @@ class Dataset(Frameworks):
 
         Args:
             operation: the records and their order.
-            steps: the steps that make items of records.
-            source: the source of the records, below all operations; None for a mixture.
-            lookup: finds keys in the source; None for a mixture.
-            identity: the arguments of `state.fingerprint`, except `operations`.
+            steps: the transforms from records to elements.
+            source: the source of the records, without operations; None for a mixture.
+            lookup: key lookup in the source; None for a mixture.
+            identity: the arguments of `checkpoint.fingerprint`, except `operations`.
         """
         self._operation = operation
         self._steps = steps
@@ -301,22 +302,24 @@ class Dataset(Frameworks):
 
     @functools.cached_property
     def program(self) -> Program:
-        """The compiled transforms, which make elements of blocks of items."""
+        """The compiled transforms from blocks of items to elements."""
         return Program.compile(self._steps, self._threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
     def __repr__(self) -> str:
-        what = fingerprint(**self._identity, operations=self._operation.texts)
-        done = f" | {what['operations']}" if what["operations"] else ""
-        return f"<Dataset {what['dataset']}:{what['version']} {what['slices']}{done}, digest {what['digest'][:16]}>"
+        """Returns a text such as "<Dataset digits:1.0.0 train[0:90] | shuffle(seed=1), digest 0123456789abcdef>"."""
+        parts = fingerprint(**self._identity, operations=self._operation.texts)
+        operations = f" | {parts['operations']}" if parts["operations"] else ""
+        name = f"{parts['dataset']}:{parts['version']} {parts['slices']}"
+        return f"<Dataset {name}{operations}, digest {parts['digest'][:16]}>"
 
     # ------------------------------------------------------------------------------------------------------ operations
 
     @names_foreign_arguments("map")
     def map(self, function: Callable[[Any], Any]) -> Dataset:
-        """Returns the dataset with the function applied to each example (or batch).
+        """Returns the dataset with a function applied to each example (or batch).
 
         The function is called once for each yielded example, in order, after all operations on the order, also later
         ones. It is not part of a saved state.
@@ -325,7 +328,7 @@ class Dataset(Frameworks):
 
     @names_foreign_arguments("filter")
     def filter(self, function: Callable[[Any], Any]) -> Stream:
-        """Returns the examples (or batches) for which a function is true, as a `Stream`.
+        """Returns a `Stream` of the examples (or batches) for which a function returns True.
 
         The function is called once for each example, in order, and is not part of a saved state. The number of examples
         that pass is unknown, so `len()` of the result is a TypeError.
@@ -336,22 +339,22 @@ class Dataset(Frameworks):
         return Stream(self, (Filtered(checked_function("filter", function)),))
 
     def parallel(self, *, processes: int | None = None, threads: int | None = None) -> Dataset:
-        """Returns the dataset with everything decoded and mapped by worker processes, or by threads.
+        """Returns the dataset with all examples decoded and mapped by worker processes, or by threads.
 
-        The examples, their order and states are the same, and an error comes at its example. `map()` functions are
+        The examples, their order and states do not change, and an error is raised at its example. `map()` functions are
         called ahead, not in order, and once more if they fail. It applies to iteration, and to all steps of the
         dataset, before and after. Without it, images are decoded by threads and all else by the calling thread.
 
         Args:
             processes: number of processes, for functions in Python. They are spawned when an iterator begins, and end
-                with it. The dataset's functions are pickled. Each has made at most two messages ahead, of about
+                with it. The dataset's functions are pickled. Each process is at most two messages ahead, of about
                 16 MiB or of one batch.
             threads: number of threads, for functions that release the GIL for most of their time and may be called by
-                several threads at once. About 32 MiB of each thread are ahead.
+                several threads at once. Each thread is at most about 32 MiB of values ahead.
 
         Raises:
-            TypeError: not just one of the two is given, or it is not an integer.
-            ValueError: it is less than 1.
+            TypeError: none or both of the arguments are given, or the number is not an integer.
+            ValueError: the number is less than 1.
         """
         if (processes is None) == (threads is None):
             raise TypeError(f"parallel(): expected processes or threads, got processes={processes}, threads={threads}.")
@@ -380,12 +383,12 @@ class Dataset(Frameworks):
 
         Args:
             seed: any integer. It is not a buffer size as in tf.data; that is `window`.
-            window: how far examples move in the read order, and about how many stored records are in memory. None
-                shuffles the whole range by random access, which needs the indexes of the shards (or a scan of each
-                shard) and no memory.
+            window: maximum distance that examples move in the read order, and approximate number of stored records in
+                memory. None shuffles the whole range by random access, which needs the indexes of the shards (or a scan
+                of each shard) and no memory.
 
         Raises:
-            ValueError: the whole range is endless, because of a `repeat()` before.
+            ValueError: `window` is None and the dataset is endless, because of a `repeat()` before.
         """
         seed = integer("seed", seed)
         if window is not None:
@@ -412,21 +415,21 @@ class Dataset(Frameworks):
 
     @names_foreign_arguments("take")
     def take(self, count: int) -> Dataset:
-        """Returns the first `count` examples (or batches), in read order; all if there are fewer."""
+        """Returns the dataset of the first `count` examples (or batches), in read order; of all if there are fewer."""
         return self._with(Slice(self._operation, 0, integer("count", count, at_least=0)))
 
     @names_foreign_arguments("shard")
     def shard(
         self, worker_index: int, worker_count: int, *, block: int | None = None, even: str | None = None
     ) -> Dataset:
-        """Returns one worker's part of the examples (or batches).
+        """Returns the dataset of one worker's part of the examples (or batches).
 
         All workers share one order, which does not depend on their number: worker i takes block i of it, then block
         i + worker_count, and so on. If batches are whole blocks, the batches of all workers at a step are together the
         next part of that order, whatever the number of workers. A worker reads only the bytes of its own examples.
 
         Args:
-            worker_index: in [0, worker_count).
+            worker_index: number of the worker, in [0, worker_count).
             worker_count: number of workers.
             block: number of consecutive examples of a worker. The default is the batch size of a following `batch()`,
                 or 1 after `batch()`; otherwise at most 16, with 64 blocks for each worker if possible. With the
@@ -444,7 +447,7 @@ class Dataset(Frameworks):
         return self._divided(share, self._even(even, share.worker_count, block))
 
     def _divided(self, share: Share, even: Even | None = None) -> Dataset:
-        """Returns a share of the examples (or batches)."""
+        """Returns the dataset of a worker's share of the examples (or batches)."""
         return self._with(divide(self._operation, share, even))
 
     def _even(self, mode: str | None, num_ranks: int, block: int | None) -> Even | None:
@@ -476,14 +479,14 @@ class Dataset(Frameworks):
         number of a signed integer dtype (-2**31 of int64), the greatest of an unsigned one, False or b''.
 
         Args:
-            batch_size: examples in a batch, at least 1.
+            batch_size: number of examples in a batch, at least 1.
             drop_remainder: whether to omit a last batch with fewer examples.
             pad: whether to pad arrays of different shapes with zeros, strings with b''.
             fill: replacement of missing values: a value for all features of its kind (numbers, bools or text), or a
                 dict from feature names (`a.b` for b below a) to values. For a class label it replaces -1. It does not
                 pad; that is `pad_value`.
             pad_value: value to pad with, for all features of its kind (numbers or text), or a dict from feature names
-                to values. It implies `pad`, and so do the next two.
+                to values. It implies `pad`, and so do `pad_side` and `pad_length`.
             pad_side: "right" pads after the items, "left" before them.
             pad_length: length of the first dimension in all batches: a number for all arrays of one dimension, or a
                 dict from feature names to numbers. The default is the length of the longest array of a batch.
@@ -502,12 +505,17 @@ class Dataset(Frameworks):
         return self._with(Batches(operation, size, drop), (step,))
 
     def _in_groups(self, size: int, fill: Any) -> Dataset:
-        """Returns the dataset in batches that leave what `shard()` has divided as it is, which `batch()` adapts."""
+        """Returns the dataset in batches of `size`. The blocks of a `shard()` do not change, unlike with `batch()`.
+
+        Args:
+            size: number of examples in a batch.
+            fill: replacement of missing values; see `batch`.
+        """
         return self._with(Batches(self._operation, size, False), (batch_of(self._steps, pad=False, fill=fill),))
 
     @property
     def _examples_per_item(self) -> int:
-        """The number of examples in an item: the batch size, or 1 without batches."""
+        """Number of examples in an item: the batch size, or 1 without batches."""
         size, operation = 1, cast("Operation | None", self._operation)
         while operation is not None:
             size *= operation.size if isinstance(operation, Batches) else 1
@@ -538,7 +546,7 @@ class Dataset(Frameworks):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Dataset:
-        """Returns the same as `batch` with `pad=True`."""
+        """Returns the dataset in padded batches: `batch` with `pad=True`."""
         return self.batch(
             batch_size,
             drop_remainder=drop_remainder,
@@ -562,7 +570,7 @@ class Dataset(Frameworks):
         pad_side: str = "right",
         pad_length: Any = None,
     ) -> Stream:
-        """Returns padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
+        """Returns a stream of padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).batch_by_length(
@@ -580,19 +588,19 @@ class Dataset(Frameworks):
     def pack(
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
-        """Returns sequences of several examples in arrays of a fixed length; see `Stream.pack`."""
+        """Returns a stream of arrays of a fixed length, each with several examples; see `Stream.pack`."""
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
-        """Returns all items that a function makes of each example (or batch); see `Stream.flat_map`."""
+        """Returns a stream of all items that a function makes of each example (or batch); see `Stream.flat_map`."""
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).flat_map(function)
 
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
-        """Returns long examples divided into several of at most `max_length` items; see `Stream.chunk`."""
+        """Returns a stream with long examples divided into chunks of at most `max_length` items; see `Stream.chunk`."""
         from beam_datasets.reading.streams import Stream
 
         return Stream(self).chunk(max_length, features, overlap=overlap)
@@ -602,8 +610,8 @@ class Dataset(Frameworks):
         return self._with(steps=share_cores(processes, self._steps)) if processes > 1 else self
 
     def _with_filler(self, fill: Any, arrays: Any = None) -> Dataset:
-        """Returns the dataset with missing values replaced, as frameworks need it. See `decoding.with_filler`."""
-        return self._with(steps=with_filler(self._steps, fill, arrays))
+        """Returns the dataset with missing values replaced, as frameworks need it; see `append_filler`."""
+        return self._with(steps=append_filler(self._steps, fill, arrays))
 
     # --------------------------------------------------------------------------------------------------- dataset order
 
@@ -629,24 +637,24 @@ class Dataset(Frameworks):
             IndexError: the index is out of range, or the mask and the dataset differ in length.
             TypeError: the index has another type, or an operation has changed the order.
         """
-        wanted: Any = index
+        source_index: Any = index  # an index in [0, length), or an array of them
         source: Any = self._source
-        if self._operation is not source:  # asked here, which is one call less for each example
+        if self._operation is not source:  # checked here, which saves a call for each example
             source = self._in_dataset_order("ds[i]")
         try:
             if type(index) is int:
-                wanted = index if 0 <= index < source.length else index_of(index, source.length)
-                return self.decode_one(source.fetch_index(wanted))
+                source_index = index if 0 <= index < source.length else index_of(index, source.length)
+                return self.decode_one(source.fetch_index(source_index))
             if isinstance(index, slice):
-                wanted = np.arange(*index.indices(len(self)), dtype=np.int64)
+                source_index = np.arange(*index.indices(len(self)), dtype=np.int64)
             elif isinstance(index, (list, tuple, range)) or getattr(index, "ndim", False):  # arrays, also of pandas
-                wanted = indices_of(index, source.length)
+                source_index = indices_of(index, source.length)
             else:
-                wanted = index_of(index, source.length)
-                return self.decode_one(source.fetch_index(wanted))
-            return self.decode_many(source.fetch_indices(wanted))
+                source_index = index_of(index, source.length)
+                return self.decode_one(source.fetch_index(source_index))
+            return self.decode_many(source.fetch_indices(source_index))
         except UNDECODED as error:
-            add_location_of_indices(self._steps, error, source, wanted)
+            add_location_of_indices(self._steps, error, source, source_index)
             raise
 
     def find(self, key: Any) -> int | None:
@@ -666,7 +674,10 @@ class Dataset(Frameworks):
         return self._lookup.find(key) if self._lookup else None
 
     def _in_dataset_order(self, what: str) -> Source:
-        """Returns the source, for `what` that needs dataset order.
+        """Returns the source, for a method that needs dataset order.
+
+        Args:
+            what: the method, for the error.
 
         Raises:
             TypeError: an operation has changed the order.
@@ -738,7 +749,7 @@ class Dataset(Frameworks):
 
         Args:
             epoch: epoch to read, at least 0; after `repeat()`, the first epoch. None for the epoch of the state, or 0.
-            state: of `get_state()`, to continue there.
+            state: result of `get_state()` of an iterator, from which to continue; None for the beginning of an epoch.
 
         Raises:
             StateError: the state belongs to another dataset or epoch.
@@ -777,7 +788,7 @@ class Dataset(Frameworks):
         return self._with(divide_again(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
-        """Returns an epoch from which iteration can begin.
+        """Checks and returns an epoch from which iteration begins.
 
         Raises:
             ValueError: `repeat(epochs)` ends before it, or a previous epoch is endless.

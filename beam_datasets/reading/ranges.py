@@ -132,7 +132,7 @@ def map_blocks(
 
 
 def read_blocks(run: FileInstruction, pool: ShardPool) -> Iterator[RecordBlock]:
-    """Yields the records of a run, checked, some at a time.
+    """Yields the records of a run in blocks of up to 512 records, after checking their checksums.
 
     Raises:
         StorageError: the shard cannot be read.

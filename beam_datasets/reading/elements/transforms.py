@@ -470,7 +470,7 @@ def check_names(what: str, names: Iterable[str], steps: tuple[Step, ...], *, hav
             raise FeatureValueError(f"{what} names feature {name!r}: expected a sequence or an array, got {shape=}.")
 
 
-def with_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None = None) -> tuple[Step, ...]:
+def append_filler(steps: tuple[Step, ...], fill: Any, arrays: np.dtype[Any] | None = None) -> tuple[Step, ...]:
     """Appends a `FillMissing` step, if any value of the examples can be missing.
 
     Args:
