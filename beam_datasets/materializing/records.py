@@ -33,7 +33,7 @@ from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import MAX_COPIED_BYTES, NewBlock, collector, cuts, make_block
 from beam_datasets.metadata.keys import reshuffled_keys
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
-from beam_datasets.reading.records.prefetch import prefetched
+from beam_datasets.reading.records.prefetch import prefetch_results
 from beam_datasets.reading.records.shards import INDEX_SUFFIX, Shard
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Records:
             return
         spans = list(cuts(np.diff(self.offsets), REMOTE_CHUNK if remote else LOCAL_CHUNK))
         places = [self.offsets[first : stop + 1] for first, stop in spans]
-        buffers = prefetched(
+        buffers = prefetch_results(
             (partial(read, int(chunk_offsets[0]), int(chunk_offsets[-1])) for chunk_offsets in places),
             threads=int(remote),
         )

@@ -1,4 +1,4 @@
-"""DatasetIterator: goes through a dataset in read order; can be saved and resumed."""
+"""`DatasetIterator`, which iterates over a dataset in read order, and can be saved and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StateDict:
-    """The names that PyTorch has for the state of an iterator, as torchdata's StatefulDataLoader uses them."""
+    """Mixin with PyTorch's names for the methods of a state, which torchdata's StatefulDataLoader calls."""
 
     get_state: Any
     set_state: Any
@@ -45,24 +45,25 @@ class StateDict:
 
 
 class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
-    """Goes through a dataset in read order, and knows where it is.
+    """Iterator over a dataset in read order, with a position that can be saved and restored.
 
-    All good examples before one that cannot be read, decoded or mapped are yielded before its error, and after the
-    error the iterator is still at that example. (Shuffled, a shard without index in which a length is damaged is an
-    error at its first example: where its records are cannot be known.)
+    If an example cannot be read, decoded or mapped, all examples before it are yielded before its error. After the
+    error the iterator is still at that example. (In a shuffled order, a shard without index in which a length is
+    damaged is an error at the first of its examples, because the offsets of its records are unknown.)
     """
 
     def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
+        """Begins at the start of an epoch; opens no files yet."""
         self._dataset = dataset
-        self._read: Iterator[Items] = iter(())
-        self._blocks: Iterator[Items] | None = None
+        self._records: Iterator[Items] = iter(())  # blocks of records, while they are read
+        self._blocks: Iterator[Items] | None = None  # blocks of elements, while they are read
         self._is_decoded = False  # whether the items of blocks are decoded already
-        self._process = os.getpid()  # that reads ahead
+        self._process = os.getpid()  # process that has opened the blocks
         self._stream = stream_of(dataset._operation)
-        self._go_to(epoch, Progress())
+        self._move_to(epoch, Progress())
 
-    def _go_to(self, epoch: int, progress: Progress) -> None:
-        """Goes to the first item that remains of an epoch."""
+    def _move_to(self, epoch: int, progress: Progress) -> None:
+        """Moves to the first remaining item of an epoch, given the progress of all workers in it."""
         self._epoch, position = self._stream_position(epoch, progress.position)
         progress = replace(progress, position=position)
         operation = self._dataset._operation
@@ -74,35 +75,38 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         self._taken = 0
 
     def _stream_position(self, epoch: int, position: int) -> tuple[int, int]:
-        """Returns the epoch to read and the position in the stream: a repeated stream has one epoch after another."""
+        """Converts (epoch, position in it) to (epoch, position) of the stream.
+
+        A repeated stream has one epoch, which contains all epochs of the dataset.
+        """
         if isinstance(self._stream, Repeat):
             return 0, min(epoch * self._num_examples + position, self._stream.length)
         return epoch, position
 
     def __length_hint__(self) -> int:
-        """Returns how many items are left."""
+        """Returns the number of remaining items."""
         return self._operation.length - self._taken
 
     def advance(self, count: int) -> None:
-        """Goes past the next `count` items, or all there are, without reading them."""
-        wanted = self._taken + integer("count", count, at_least=0)
-        self._ended |= wanted > self._operation.length
+        """Skips the next `count` items, or all remaining ones if there are fewer, without reading them."""
+        position = self._taken + integer("count", count, at_least=0)
+        self._ended |= position > self._operation.length
         self.close()
-        self._taken = min(wanted, self._operation.length)
+        self._taken = min(position, self._operation.length)
 
     def _next_block(self) -> Items:
-        """Returns the next block; after an error, closes the iterator, which opens again at the same item.
+        """Returns the next block of elements. After an error, closes the iterator; it opens again at the same item.
 
         Raises:
-            StopIteration: no items are left.
+            StopIteration: no items remain.
         """
-        if self._process != os.getpid():  # threads and processes of a parent do not work for the child that it forked
+        if self._process != os.getpid():  # a forked process cannot use the threads and processes of its parent
             self.close()
         try:
             block = next(self._blocks or self._open(), None)
         except BaseException as error:
-            if isinstance(error, UNDECODED) and self._dataset._processes is None:  # a process has named it
-                self._name_record(error)
+            if isinstance(error, UNDECODED) and self._dataset._processes is None:  # a worker process does this itself
+                self._add_location(error)
             self.close()
             raise
         if block is None:
@@ -112,30 +116,30 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         return block
 
     def _open(self) -> Iterator[Items]:
-        """Returns the blocks of what is left, and begins to read."""
+        """Returns the blocks of the remaining elements, and begins to read."""
         self._process = os.getpid()
         if self._dataset._processes is not None:
             return self._open_processes(self._dataset._processes)
-        where = spans_of_range(self._taken, self._operation.length)
-        self._read, program = self._operation.blocks(where, self._epoch), self._dataset.program
+        spans = spans_of_range(self._taken, self._operation.length)
+        self._records, program = self._operation.blocks(spans, self._epoch), self._dataset.program
         self._finish = program.finish
         self._is_decoded = program.decode_block is not None or program.executor is not None
-        self._blocks = program.run(stop_at_damaged(self._read), block_sizes(self._operation.item_bytes))
+        self._blocks = program.run(stop_at_damaged(self._records), block_sizes(self._operation.item_bytes))
         return self._blocks
 
     def _open_processes(self, count: int) -> Iterator[Items]:
-        """Returns the blocks of the items that are left, which `count` worker processes decode."""
+        """Returns the blocks of the remaining elements, which `count` worker processes make."""
         from beam_datasets.reading.elements.processes import (
             blocks_of_processes,  # multiprocessing is not needed to read
         )
 
-        left = Slice(self._operation, self._taken, self._operation.length)
+        remaining = Slice(self._operation, self._taken, self._operation.length)
         self._finish = None
-        self._blocks = blocks_of_processes(self._dataset, left, self._epoch, count)
+        self._blocks = blocks_of_processes(self._dataset, remaining, self._epoch, count)
         return self._blocks
 
     def _finished(self, item: Any) -> Any:
-        """Returns the value of an item; after an error, the iterator is still at this item.
+        """Applies the remaining transforms to an item of a block. After an error, the iterator is still at this item.
 
         Raises:
             RuntimeError: a function given to `map()` raised StopIteration.
@@ -143,10 +147,10 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         try:
             return self._finish(item)
         except BaseException as error:
-            self._taken -= 1  # it was not handed out
+            self._taken -= 1  # it was not yielded
             is_deferred = type(item) is Deferred
             if isinstance(error, UNDECODED) and (is_deferred or not self._is_decoded):
-                self._name_record(error, item.item if is_deferred else item)
+                self._add_location(error, item.item if is_deferred else item)
             self.close()
             has_map = any(step.kind == "map" for step in self._dataset._steps)
             if isinstance(error, Exception) and has_map and self._is_decoded and not is_deferred:
@@ -155,22 +159,28 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
                 raise RuntimeError(STOPPED) from error
             raise
 
-    def _name_record(self, error: Exception, item: Any | None = None) -> None:
+    def _add_location(self, error: Exception, item: Any | None = None) -> None:
+        """Appends the location of the record at the current position to a decoding error.
+
+        Args:
+            error: the error, whose `args` are changed.
+            item: the item at this position, if it was read; see `add_location_of_position`.
+        """
         add_location_of_position(self._dataset._steps, error, self._operation, self._taken, self._epoch, item)
 
     def values_at(self, positions: list[int]) -> list[Any]:
-        """Returns the items at positions, counted from where the iterator began."""
+        """Returns the elements at positions, counted from the item at which the iterator began."""
         blocks = [self._operation.fetch(np.array(positions, np.int64), self._epoch)]
         return self._dataset.decode_many(join_blocks(stop_at_damaged(blocks)))
 
     def get_state(self) -> dict[str, Any]:
-        """Returns where the iterator is: a small dict that JSON can hold.
+        """Returns the position as a small dict that JSON can hold.
 
-        It holds for all workers that `shard()` divided the dataset among, where all were asked for as many items, had
-        they them or not. It does not depend on how many they are, nor on batch sizes, so that either may change.
+        The state is the same for all workers of `shard()` from which the same number of items was requested, even if a
+        worker had fewer. It does not depend on the number of workers or on batch sizes, so both may change.
 
         Raises:
-            StateError: a worker's workers are in the middle of blocks.
+            StateError: nested `shard()` calls are in the middle of blocks.
         """
         count, blocks = stream_progress(self._operation, self._taken, ended=self._ended)
         progress = self._progress.advanced(count, blocks).simplified(self._stream)
@@ -180,10 +190,11 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
         return ReadState(position, epoch, self._fingerprint(), progress.unfinished).to_dict()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Goes to where the iterator was that gave the state.
+        """Moves to the position of a saved state.
 
         Raises:
-            StateError: it was of another dataset, slice, configuration or order; the message says what differs.
+            StateError: the state belongs to another dataset, slice, configuration or order; the message names the
+                differences.
         """
         saved = ReadState.from_dict(state)
         saved.check(self._fingerprint(), num_examples=self._num_examples)
@@ -196,30 +207,32 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
                 f"{MAX_ENDLESS} examples before it. Begin anew."
             )
         Progress(position, saved.unfinished).check(self._stream)
-        self._go_to(saved.epoch, Progress(saved.position, saved.unfinished))
+        self._move_to(saved.epoch, Progress(saved.position, saved.unfinished))
 
     @property
     def _num_examples(self) -> int:
-        """Of an epoch, as states count them."""
+        """Number of examples of the stream in an epoch, which states count."""
         return self._stream.child.length if isinstance(self._stream, Repeat) else self._stream.length
 
     def _fingerprint(self) -> dict[str, str]:
+        """Returns the fingerprint of one epoch of the stream; see `checkpoint.fingerprint`."""
         epoch = self._stream.child if isinstance(self._stream, Repeat) else self._stream
         return fingerprint(**self._dataset._identity, operations=epoch.texts)
 
     def __reduce__(self) -> NoReturn:
+        """Raises a TypeError."""
         raise TypeError(
             "an iterator does not pickle, and cannot be copied: pickle the dataset and get_state(), and go on with "
             "dataset.iterate(state=...), or set_state() of another iterator."
         )
 
     def close(self) -> None:
-        """Lets go of the open files, and ends the threads that read ahead; `next()` begins again."""
+        """Closes the open files, and ends the threads that read ahead; `next()` opens them again."""
         self._items = ()
         blocks, self._blocks = self._blocks, None
-        for part in (blocks, self._read):  # the traceback of an error may hold the latter
-            if isinstance(part, Generator):
-                part.close()
+        for generator in (blocks, self._records):  # the traceback of an error may hold the latter
+            if isinstance(generator, Generator):
+                generator.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """Examples as tables of Arrow, pandas and Polars, decoded by columns.
 
-A table consists of record batches. A step makes each one of a list of records, as for other batches. So they are in
-read order, `parallel()` decodes them in threads or processes, and an error names the record.
+A table consists of record batches. The step `RecordBatch` makes a record batch from a list of records, as `Batch` makes
+other batches. So they are in read order, `parallel()` decodes them in threads or processes, and an error names the
+record.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
 
 @dataclass(frozen=True)
 class RecordBatch(Batch):
-    """A step that makes an Arrow record batch of a list of records.
+    """A step from a list of records to an Arrow record batch.
 
     Attributes:
         schema: the columns of the record batch.
@@ -39,23 +40,23 @@ class RecordBatch(Batch):
         """Returns None, as images are not decoded."""
 
     def compile(self) -> Callable[[Any], Any]:
-        """Returns the function that makes a record batch of a list of records, or of pairs (id, record)."""
+        """Returns the function from a list of records, or of pairs (id, record), to a record batch."""
         decode: Any = self.steps[0]
         pa, schema = _pyarrow(), self.schema
         types = arrow_schema(pa, schema)
         columns = ColumnarDecoder(to_column_features(select_decoded(decode.features, decode.decoders))).columns
 
-        def of_records(records: Any) -> Any:
+        def make_from_records(records: Any) -> Any:
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, columns(records)).flatten(), schema=types)
 
-        def of_pairs(pairs: Any) -> Any:
+        def make_from_pairs(pairs: Any) -> Any:
             values = {**columns([record for _, record in pairs]), "tfds_id": [name for name, _ in pairs]}
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, values).flatten(), schema=types)
 
-        return of_pairs if decode.with_ids else of_records
+        return make_from_pairs if decode.with_ids else make_from_records
 
     def compile_check(self) -> Callable[[Any], Any]:
-        """Returns the function that makes a record batch of one record, to find the one that raises an error."""
+        """Returns the function from one record to a record batch, to find the record that raises an error."""
         make = self.compile()
         return lambda item: make([item])
 

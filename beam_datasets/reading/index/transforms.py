@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from beam_datasets.reading.blocks import Items, growing_sizes, regroup
 from beam_datasets.reading.index.division import MAX_POSITION, Share
 from beam_datasets.reading.index.permutations import RangeShuffle, WindowShuffle
-from beam_datasets.reading.records.prefetch import prefetched
+from beam_datasets.reading.records.prefetch import prefetch_results
 
 Ints = NDArray[np.int64]
 
@@ -525,7 +525,7 @@ def _fetch_ahead(shuffled: Shuffle | Window, positions: Iterator[Ints], epoch: i
                 yield functools.partial(shuffled.child.fetch, sources[start : start + count], epoch)
                 start, count = start + count, min(growth * count, max_fetched)
 
-    return prefetched(calls(), threads=int(shuffled.is_remote))
+    return prefetch_results(calls(), threads=int(shuffled.is_remote))
 
 
 def collect_blocks(items: Iterator[Any]) -> Iterator[Items]:

@@ -1,4 +1,4 @@
-"""Prefetching: calls are made in a thread, one ahead of the reader of their results."""
+"""Prefetching: calls of functions in a thread, one ahead of the reader of their results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def prefetched(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
-    """Yields the results of calls in order; with threads, the next call is made while a result is used."""
+def prefetch_results(calls: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+    """Calls functions and yields their results, in order. With threads, calls the next one while a result is used.
+
+    Args:
+        calls: functions without arguments.
+        threads: number of threads; 0 to call each function when its result is requested.
+
+    >>> list(prefetch_results([lambda: 1, lambda: 2], threads=0))
+    [1, 2]
+    """
     if not threads:
         yield from (call() for call in calls)
         return
