@@ -197,7 +197,14 @@ class Stream:
 
     @names_foreign_arguments("repeat")
     def repeat(self, epochs: int | None = None) -> Stream:
-        """Returns the stream for several epochs, each in a different order if it is shuffled; None for ever."""
+        """Returns the stream repeated for several epochs, each in a different order if it is shuffled.
+
+        Args:
+            epochs: number of epochs, at least 0; None for endless repetition.
+
+        Raises:
+            ValueError: `repeat()` is called twice, after batches or on a mixture.
+        """
         if not self._is_grouped and self._base._has_positions:
             return Stream(self._base.repeat(epochs), self._links)
         if self._epochs != 1:
@@ -664,22 +671,25 @@ class StreamIterator(StateDict, Iterator[Any]):
     def _restore_held(self, held: Sequence[Held]) -> None:
         """Fetches the items that links held, and puts them back into queues and bins.
 
+        Args:
+            held: the held items of each link, followed by the items that were not yielded yet.
+
         Raises:
             ValueError: the items do not fit the links.
         """
         values = self._fetch_held(held)
-        for number, part in enumerate(held):
-            self._queues[number].extend((unit, self._rebuild(number, unit, values)) for unit in part.queue)
+        for number, link_held in enumerate(held):
+            self._queues[number].extend((unit, self._rebuild(number, unit, values)) for unit in link_held.queue)
             link = self._links[number] if number < len(self._links) else None
-            if part.bins:
+            if link_held.bins:
                 if not isinstance(link, Grouping):
                     raise ValueError(f"expected no groups before link {number}, which makes none")
-                items = [[(unit, self._rebuild(number, unit, values)) for unit in units] for units in part.bins]
+                items = [[(unit, self._rebuild(number, unit, values)) for unit in units] for units in link_held.bins]
                 self._bins[number] = link.restore_bins(items)
-            if part.count:
+            if link_held.count:
                 if not isinstance(link, Cut):
                     raise ValueError(f"expected no count before link {number}, which is no skip() or take()")
-                self._counts[number] = part.count
+                self._counts[number] = link_held.count
         self._rebuilt_parts = {}
 
     def _rebuild(self, number: int, unit: Unit, values: Mapping[Any, Any]) -> Any:

@@ -110,15 +110,15 @@ def _decode_step(dataset: Dataset) -> Decode:
     Raises:
         TypeError: the items are not examples with the dataset's features, such as batches.
     """
-    step, *rest = dataset._steps
-    if isinstance(step, Decode) and step.supervised_keys is None and not rest:
+    step, *later_steps = dataset._steps
+    if isinstance(step, Decode) and step.supervised_keys is None and not later_steps:
         return step
     if isinstance(step, MixedFirst):
         items = "those of a mixture with source_key or of sources that are decoded differently"
     elif isinstance(step, (Batch, Raw)):
         items = "batches" if isinstance(step, Batch) else "records"
     else:
-        items = "results of map()" if rest else "the tuples of as_supervised=True"
+        items = "results of map()" if later_steps else "the tuples of as_supervised=True"
     raise TypeError(
         f"a table: expected examples with the columns of their features, got {items}. Call this before raw(), map(), "
         "batch() or mix(), and without as_supervised=True."

@@ -90,14 +90,16 @@ def num_bytes(value: Any) -> int:
 
 
 def decode_tasks(function: Callable[[Any], Any], max_bytes: int | None = None) -> MakeTasks:
-    """Returns a function that divides a block into tasks of `TASK_ITEMS` items, each of which is decoded by itself.
+    """Returns a function that divides a block into tasks of at most `TASK_ITEMS` items; a task decodes them one by one.
 
     Args:
-        function: decodes an item.
-        max_bytes: of the values of a task; the items after that many bytes become `Deferred`. None for no limit.
+        function: function from an item to its value.
+        max_bytes: maximum number of bytes of the values of a task; its later items become `Deferred`. None for no
+            limit.
     """
 
     def decode(items: Items) -> list[Any]:
+        """Returns the values of the items of a task."""
         values: list[Any] = []
         size = 0
         for item in items:

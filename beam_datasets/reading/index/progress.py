@@ -2,8 +2,8 @@
 
 The stream is a dataset without its final `shard` and `batch` steps; all workers share it. What they have taken is a
 prefix of the stream while they are between blocks. In the middle of blocks, each has taken a part of its block, and
-other workers, in any number, can continue with the remaining items: the rest of each block, then all later blocks. If
-these are in the middle of blocks again, their progress is one in the remaining items, and so on.
+other workers, in any number, can continue with the remaining items: the untaken items of each block, then all later
+blocks. If these workers stop in the middle of blocks, too, their progress is counted in the remaining items, and so on.
 """
 
 from __future__ import annotations

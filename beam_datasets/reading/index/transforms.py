@@ -219,9 +219,9 @@ class Window(Rearranged):
         items, position = self._shuffle(epoch).apply(read, start), start
         for starts, counts in spans:
             for begin, count in zip(starts.tolist(), counts.tolist()):
-                wanted = itertools.islice(items, begin - position, begin - position + count)
+                span_items = itertools.islice(items, begin - position, begin - position + count)
                 position = begin + count
-                yield from collect_blocks(wanted)
+                yield from collect_blocks(span_items)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
         """Returns the child's position for each shuffled position."""

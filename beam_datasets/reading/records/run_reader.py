@@ -1,4 +1,4 @@
-"""Chunked reading of *runs*: ranges of records of one shard, of which *visits* take a few records at a time."""
+"""Chunked reading of *runs*, ranges of records of one shard. A *visit* takes a few consecutive records of a run."""
 
 from __future__ import annotations
 

@@ -164,19 +164,19 @@ class Shard:
         if num_scanned < self.num_records:
             self._raise_count(self.reader.size, f"the file ends after {num_scanned}", num_scanned)
 
-    def _raise_count(self, offset: int, found: str, record: int | None = None) -> None:
+    def _raise_count(self, offset: int, actual: str, record: int | None = None) -> None:
         """Raises the error for a shard whose number of records differs from the one in the metadata.
 
         Args:
             offset: the byte at which the difference was noticed.
-            found: what the file has instead, for the text.
+            actual: description of the file's records, for the message, such as "more follow".
             record: number of the record there; None for `num_records`.
 
         Raises:
             CorruptRecordError: always.
         """
         raise CorruptRecordError(
-            f"by the dataset's metadata the shard has {self.num_records} records, but {found}. The file was cut off or "
+            f"by the dataset's metadata the shard has {self.num_records} records, but {actual}. The file was cut off or "
             "replaced, or the metadata are of another one; restore both",
             path=self.path,
             offset=offset,
