@@ -20,7 +20,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import WorkerError
-from beam_datasets.reading.elements.processes import _picklable
+from beam_datasets.reading.elements.processes import _to_picklable
 from tests.reading.conftest import drain
 
 COUNT = 90
@@ -129,7 +129,7 @@ def test_an_error_has_the_traceback_of_the_worker(dataset: Any) -> None:
     assert "in fail_at_60" in str(raised.value.__cause__)
     with pytest.raises(WorkerError, match="raised Local: of a worker"):
         list(dataset.map(fail_strangely).parallel(processes=1))
-    error = pickle.loads(pickle.dumps(_picklable(TwoArguments("lamp", 3))))
+    error = pickle.loads(pickle.dumps(_to_picklable(TwoArguments("lamp", 3))))
     assert (type(error), str(error), error.count) == (TwoArguments, "3 of lamp", 3)
 
 

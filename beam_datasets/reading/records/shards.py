@@ -176,8 +176,8 @@ class Shard:
             CorruptRecordError: always.
         """
         raise CorruptRecordError(
-            f"by the dataset's metadata the shard has {self.num_records} records, but {actual}. The file was cut off or "
-            "replaced, or the metadata are of another one; restore both",
+            f"by the dataset's metadata the shard has {self.num_records} records, but {actual}. The file was cut off "
+            "or replaced, or the metadata are of another one; restore both",
             path=self.path,
             offset=offset,
             record=self.num_records if record is None else record,
