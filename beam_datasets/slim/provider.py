@@ -449,7 +449,7 @@ class DatasetDataProvider:
 
     def _checkpoint(self) -> PassCheckpoint:
         """Returns the last known place of the readers before all records that are yet to be provided."""
-        first = self._shuffle(self._epoch).read_from(self._position)
+        first = self._shuffle(self._epoch).first_source(self._position)
         known = [*self._checkpoints, *([] if self._readers is None else [self._readers.checkpoint()])]
         return [checkpoint for checkpoint in known if checkpoint["position"] <= first][-1]
 
@@ -471,7 +471,8 @@ class DatasetDataProvider:
         readers = fields.pop("readers", None)
         saved = ReadState.from_dict(fields or state)
         saved.check(self._fingerprint(), num_examples=ENDLESS)
-        _check_checkpoint(readers, self._shuffle(saved.epoch).read_from(saved.position), len(self._files), self._first)
+        first = self._shuffle(saved.epoch).first_source(saved.position)
+        _check_checkpoint(readers, first, len(self._files), self._first)
         self.close()
         self._go(saved.epoch, saved.position, copy.deepcopy(readers))
 

@@ -192,7 +192,7 @@ class WindowShuffle:
         """
         if start >= self.length:
             return
-        next_source = self._first_source(start)
+        next_source = self.first_source(start)
         yielded_sources = set(self.sources(np.arange(max(0, next_source - self.window), start)).tolist())
         items = read(next_source)
         window_items: dict[int, T] = {}  # by source
@@ -204,7 +204,7 @@ class WindowShuffle:
                 next_source += 1
             yield window_items.pop(source)
 
-    def _first_source(self, start: int) -> int:
+    def first_source(self, start: int) -> int:
         """Returns a lower bound of the sources of the shuffled positions [start, length)."""
         for pass_ in reversed(self._passes):
             start = pass_.bounds(start)[0]
