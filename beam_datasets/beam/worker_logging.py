@@ -87,7 +87,9 @@ class LogSender(logging.Handler):
         except grpc.RpcError as error:
             if sys.__stderr__ is not None:
                 code = error.code() if isinstance(error, grpc.Call) else error
-                print(f"{self._prefix}logs no longer reach the engine: {code}", file=sys.__stderr__, flush=True)
+                text = f"{self._prefix}logs no longer reach the engine: {code}\n"
+                sys.__stderr__.write(text)  # at once: print() would let other threads write before the end of the line
+                sys.__stderr__.flush()
 
     def _entry_lists(self) -> Iterator[Any]:
         """Yields lists of entries: those that are in the queue, at least one and at most `MAX_ENTRIES`."""
