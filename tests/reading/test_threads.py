@@ -193,6 +193,15 @@ def test_what_is_made_ahead_is_bounded(builder: Any, monkeypatch: pytest.MonkeyP
     assert len(decoded) <= 2 * (10 + 4 * 6)  # two images in each example
 
 
+def test_sizes_of_decoded_values() -> None:
+    """Those of texts and of ragged arrays count too: the memory of values that wait is bounded by them."""
+    ragged = F.RaggedArray(np.zeros(1000, np.int64), (np.array([400, 600]),))
+    words = np.array([b"x" * 500, "y" * 500], object)
+    assert executor.num_bytes({"ragged": ragged}) == 8000 + 16
+    assert executor.num_bytes([words, "z" * 100]) == 16 + 1000 + 100
+    assert executor.num_bytes((None, 1, np.float32(2))) == 24
+
+
 @pytest.mark.parametrize("is_whole", [False, True])
 @pytest.mark.parametrize("num_bytes", [8, executor._MIN_VALUE_BYTES])
 def test_an_endless_source_is_read_a_few_blocks_ahead(num_bytes: int, is_whole: bool) -> None:
