@@ -218,7 +218,7 @@ def choose_engine(
         if runner == "dataflow":
             prepare_dataflow(options, num_workers)
         waits = wait and not makes_template(options)
-        inherits = _workers_inherit(options)
+        inherits = _workers_get_environment(options)
         return Engine(options, False, num_workers or 0, shared_disk or _workers_are_here(options), waits, inherits)
     _refuse_threads(options)
     if not wait:
@@ -261,7 +261,7 @@ def engine_of(pipeline: beam.Pipeline, *, shared_disk: bool = False) -> Engine:
     options, shared_disk = pipeline.options, boolean("shared_disk", shared_disk)
     if not runs_here(pipeline):
         shared_disk = shared_disk or _workers_are_here(options)
-        return Engine(options, False, 0, shared_disk, inherits=_workers_inherit(options))
+        return Engine(options, False, 0, shared_disk, inherits=_workers_get_environment(options))
     _refuse_threads(options)
     return Engine(options, True, 0, True)
 
@@ -313,7 +313,7 @@ def cluster_is_here(options: PipelineOptions) -> bool:
 
 def _workers_are_here(options: PipelineOptions) -> bool:
     """Returns whether a portable runner's workers run on this machine."""
-    if _workers_inherit(options):
+    if _workers_get_environment(options):
         return True
     portable = options.view_as(PortableOptions)
     if not cluster_is_here(options):
@@ -323,8 +323,12 @@ def _workers_are_here(options: PipelineOptions) -> bool:
     return portable.environment_type in ("EXTERNAL", "PROCESS") and host in (*HERE, "")
 
 
-def _workers_inherit(options: PipelineOptions) -> bool:
-    """Returns whether a portable runner's workers are started by this process, or by an engine that it starts."""
+def _workers_get_environment(options: PipelineOptions) -> bool:
+    """Returns whether a portable runner's workers get the environment variables of this process.
+
+    True if this process starts the workers on this machine (environment_type LOOPBACK), or if Beam starts Flink or
+    Prism itself (neither environment_type nor job_endpoint is set), which then starts them.
+    """
     portable = options.view_as(PortableOptions)
     if not cluster_is_here(options):
         return False
