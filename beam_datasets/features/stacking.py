@@ -278,8 +278,9 @@ class Padding:
     """Padding of arrays of different shapes.
 
     Attributes:
-        value: padding value for all features, or a dict by names (`a/b` for b in a); None for 0, and b'' in arrays of
-            strings.
+        value: the padding value. A number pads the numeric features, and a str or bytes the features of strings; the
+            features of the other kind, and all features for None, are padded with 0 or b''. Or a dict from the name
+            of a feature (`a/b` for b in a) to its value; features that it does not name get 0 or b''.
         side: "right" puts the padding after the items, "left" before them.
         length: length of the first dimension in all batches: a number for all arrays of one dimension, or a dict by
             names; None for the length of the longest array.
@@ -349,15 +350,18 @@ class Padding:
         return (length, *longest[1:])
 
     def filler(self, dtype: np.dtype[Any], path: str, *, is_str: bool = False) -> Any:
-        """Returns the value that pads arrays.
+        """Returns the padding value of a feature: a number of the dtype, or bytes for the dtype object; see `value`.
 
         Args:
-            dtype: the dtype of the arrays.
-            path: the name of the feature.
+            dtype: the dtype of the arrays; object for arrays of strings.
+            path: the name of the feature, such as 'a/b'.
             is_str: whether the arrays contain `str`, so that the value is a `str` instead of bytes.
 
         Raises:
-            FeatureValueError: the padding value does not fit the dtype.
+            FeatureValueError: the value for the feature, or a number for all features, does not fit the dtype.
+
+        >>> Padding(-1).filler(np.dtype(object), "text"), Padding({"a": 5}).filler(np.dtype("int64"), "b")
+        (b'', 0)
         """
         if is_str:
             filler = self.filler(dtype, path)
