@@ -155,19 +155,29 @@ class FeatureConnector(abc.ABC):
         raise NotImplementedError(f"no connector is saved as a {cls.__name__}")
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
-        """Returns the texts of the label files of this feature and of the features that it contains, by file name.
+        r"""Returns {file name: text} of the label files of this feature and of the features that it contains.
+
+        For example, {'objects-label.labels.txt': 'cat\ndog\n'} for a ClassLabel `label` in a sequence `objects`.
 
         Args:
-            prefix: the feature's own name, with which the file names begin; '' for the top.
+            prefix: the name of the feature in the file names: the names from the top, joined by '-', with '.' in
+                place of '/'; '' for the features of a dataset.
         """
         return {}
 
     def load_labels(self, read: Callable[[str], str | None], prefix: str = "") -> FeatureConnector:
-        """Returns a copy of the feature with the class names of its label files.
+        """Returns a copy of the feature with the class names of its label files; the feature itself if it has none.
+
+        The label file of a ClassLabel is `<prefix>.labels.txt`, with one name in each line.
 
         Args:
             read: the function from a file name to the file's text; it returns None if the file does not exist.
-            prefix: the feature's own name, with which the file names begin; '' for the top.
+            prefix: the name of the feature in the file names: the names from the top, joined by '-', with '.' in
+                place of '/', such as `objects-a.b` for the feature `a/b` in `objects`; '' for the features of a
+                dataset.
+
+        Raises:
+            MetadataError: a file has another number of names than the ClassLabel has classes, or a name twice.
         """
         return self
 
