@@ -86,12 +86,14 @@ def _describe_for_hugging_face(column: Column) -> Any:
 
 
 def arrow_array(pa: Any, column: Column, values: Any, name: str = "") -> Any:
-    """Returns the Arrow array of the values of the column `name`.
+    """Returns the Arrow array of the type `arrow_type(pa, column)` with one element for each example.
 
     Args:
         pa: the module pyarrow.
-        column: the column of the schema.
-        values: a list or array of values; for dicts and sequences of dicts, a dict of such values for each field.
+        column: the column of the schema: `Values`, `Struct` or `Items`.
+        values: the decoded values of n examples: an array of shape (n, ...), or a list of n values, None for missing
+            ones. For a `Struct`, a dict from the name of a field to its n values; for `Items` of a `Struct`, a dict
+            from the name of a field to n sequences.
         name: name of the column, for errors.
 
     Raises:

@@ -254,14 +254,17 @@ class Audio(Leaf):
 
 
 def _read_content(value: Any, path: str) -> tuple[bytes, str]:
-    """Returns the content of a sound file, and a text that names it in errors.
+    """Returns the content of a sound file, and a text that begins errors about it.
+
+    The text is "the sound" for bytes and open files, and "the sound '/data/a.wav'" for the path /data/a.wav.
 
     Args:
-        value: the file, as bytes, a path or an open file.
-        path: the feature, for errors.
+        value: the file, as bytes, a path or an open file in binary mode.
+        path: the name of the feature, for errors.
 
     Raises:
-        FeatureError: the value is not a file, or the file cannot be read.
+        FeatureTypeError: the value is not a file.
+        FeatureValueError: the file at the path cannot be read.
     """
     if isinstance(value, bytes):
         return value, "the sound"

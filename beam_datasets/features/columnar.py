@@ -480,7 +480,15 @@ class Sequences(View):
         self._plain = dtype if dtype in _STORED and shape == () else None
 
     def rows(self, column: Any) -> list[Any]:
-        """Returns the array of items of each record; the arrays share no memory."""
+        """Returns a list with the array of the items of each record; the arrays share no memory.
+
+        Args:
+            column: a tuple (the bytes of all numbers, the bytes of one int64 for each record: its number of numbers,
+                -1 if the record lacks the feature); see `ANY` of `formats.columns.parse`.
+
+        Raises:
+            FeatureValueError: a record has another number of items than `length`, or an incomplete item.
+        """
         data, counts = column
         if len(counts) == _SIZE_OF_COUNT:
             items = self._unpack_items(data)

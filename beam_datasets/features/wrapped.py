@@ -161,11 +161,14 @@ def _stack_columns(items: list[Any]) -> Any:
 
 
 def _restore_rows(columns: Any, lengths: Lengths) -> Any:
-    """Returns the items of all innermost sequences as a RaggedArray of these row lengths; unchanged for no lengths.
+    """Returns nested sequences as a RaggedArray, from their flat items; `columns` itself if `lengths` is empty.
+
+    For example, items [1, 2, 3] and lengths ([2, 1],) become the RaggedArray [[1, 2], [3]].
 
     Args:
-        columns: the items, one after the other; for dicts a dict of columns, which is converted to one of RaggedArrays.
-        lengths: the row lengths of each level, outer ones first.
+        columns: an array of the items of all innermost sequences, one after the other. For dicts, a dict from a name to
+            such an array; the result is then a dict from the name to a RaggedArray.
+        lengths: the row lengths of each level, the outermost first: arrays of integers.
     """
     if isinstance(columns, dict):
         return {name: _restore_rows(column, lengths) for name, column in columns.items()}

@@ -193,10 +193,14 @@ def _check_list(group: FeatureGroup, name: bytes, feature: Any, values: Any) -> 
 def _concatenate_lists(group: FeatureGroup, lists: list[Any], length: int) -> Any:
     """Returns the values of all lists in order: a bytearray of float32 or int64 for numbers, a list for bytes.
 
+    For bytes, lists [[b'a', b'b'], None] and length 2 become [b'a', b'b', None, None]; for int64, lists [[1], [2, 3]]
+    and length 2 become the 32 bytes of [1, 0, 2, 3].
+
     Args:
-        group: the group of the lists.
-        lists: the lists; None for missing ones.
-        length: the length to which shorter lists are padded, with zeros, or with None for bytes.
+        group: the group of the lists; only its `kind` is used.
+        lists: sequences of numbers or of bytes, such as repeated fields of protobuf; None for missing ones.
+        length: the number of values to which shorter lists are padded, with zeros, or with None for bytes; 0 for no
+            padding.
     """
     if any(items is None or len(items) < length for items in lists):
         filler = [None if group.kind == KINDS["bytes"] else 0]
