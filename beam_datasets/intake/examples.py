@@ -235,12 +235,14 @@ def has_features(record: bytes) -> bool:
 
 
 def regularity_checker(lists: Mapping[bytes, Kind]) -> Callable[[Sequence[bytes]], bool]:
-    """Returns a fast function that returns whether all of some records are valid Examples of the regular form.
+    """Returns a fast function from serialized records to whether `check_example` accepts all of them.
 
-    If it returns False, `check_example` decides about each record.
+    True is certain. False only means that the caller must call `check_example` for each record: one of the records may
+    have a valid form that is not the regular form of `_regular_lists`, in which numbers are packed.
 
     Args:
-        lists: name of a feature that is read -> its kind. Other features are not checked.
+        lists: name of a feature that is read, as UTF-8 -> its kind: "bytes", "float" or "int64". The native module does
+            not check the lists of other features; without the native module all features are checked, in any kind.
     """
     if core is None:
         return lambda records: all(_regular_lists(record) is not None for record in records)
