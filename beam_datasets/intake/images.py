@@ -151,7 +151,14 @@ def _bmp_header(data: bytes) -> ImageHeader:
 
 
 def _ppm_header(data: bytes) -> ImageHeader:
-    """Returns the header of a PBM, PGM or PPM file; if its pixels are bytes, checks that all are in the file."""
+    """Returns the header of a PBM, PGM or PPM file.
+
+    The pixels of the binary formats of more than one bit, PGM (P5) and PPM (P6), must all be in the file. The pixels of
+    the text formats (P1 to P3) and of binary PBM (P4) are not checked.
+
+    Raises:
+        DamagedError: the header is invalid, or pixels of P5 or P6 are missing.
+    """
     kind, width, height, maximum, start = ppm_fields(data)
     if kind in (5, 6):
         end = start + width * height * (3 if kind == 6 else 1) * (2 if maximum > 255 else 1)

@@ -91,9 +91,13 @@ def read_frame(data: bytes) -> tuple[int, int, int, int]:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the (marker code, start, end) of each segment of a JPEG, up to the header of its first scan (SOS).
+    r"""Yields (marker code, start, end) of each segment of a JPEG, the last one the header of its first scan (SOS).
 
-    `start` is the byte offset of the segment's content, behind its length; `end` is exclusive.
+    The marker code is the second byte of the marker: 0xDA for SOS. `start` is the byte offset of the segment's content,
+    behind its length; `end` is exclusive.
+
+    >>> list(_segments(b"\xff\xd8" b"\xff\xe0\x00\x03a" b"\xff\xda\x00\x02"))
+    [(224, 6, 7), (218, 11, 11)]
 
     Raises:
         DamagedError: a segment is truncated, or a marker cannot occur before a scan.
@@ -205,9 +209,15 @@ def _has_end(data: bytes, offset: int) -> bool:
 
 
 def _mpo_picture_types(data: bytes, start: int, end: int) -> list[int]:
-    """Returns the types of the pictures in an MPO file, a JPEG followed by others; [] if a segment does not list them.
+    """Returns the types of the pictures in an MPO file, a JPEG followed by others, from the index in an APP2 segment.
 
-    0x030000 is the primary picture, 0x010001 a preview, 0x020002 a stereo view, and 0 any other, such as a gain map.
+    0x030000 is the primary picture, 0x010001 a preview, 0x020002 a stereo view, and 0 any other, such as a gain map:
+    [0x030000, 0] for a photo with a gain map. Returns [] if the segment has no such index, or a damaged one.
+
+    Args:
+        data: content of the file.
+        start: byte offset of the content of the APP2 segment, behind its length.
+        end: byte offset behind the segment.
     """
     if not data.startswith(b"MPF\0", start):
         return []

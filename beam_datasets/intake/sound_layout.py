@@ -457,14 +457,16 @@ def _mp3(data: bytes, start: int) -> Layout:
 def _without_length(data: bytes, start: int, stop: int, first: _Frame, count: int) -> Layout:
     """Returns the layout of an MP3 file that does not declare its number of frames.
 
-    libsndfile estimates it as the size of the file divided by that of the first frame, and decodes no more frames. If
-    the first frame is a large one, the estimate is too low. So silent frames are appended until it is high enough.
+    libsndfile estimates the number of frames as the size of the file divided by the size of the first frame, and
+    decodes no more frames. If the first frame is larger than others, the estimate is too low. So the layout's `filler`
+    has as many silent frames of the size of `first` as make the content (`count` + 2) * (`first.size` + 1) bytes long:
+    two frames, and one byte for each frame, more than the estimate needs. It is b'' if the content is that long.
 
     Args:
         data: content of the file.
-        start: offset of the first frame with sound.
-        stop: offset behind the last frame.
-        first: the first frame.
+        start: byte offset of the first frame with sound.
+        stop: byte offset behind the last frame.
+        first: the header of the file's first frame, with or without sound.
         count: number of frames with sound.
     """
     # the bit that is set means that no checksum follows

@@ -130,7 +130,7 @@ def is_plain(path: str) -> bool:
 
 
 def file_systems() -> Any:
-    """Returns Beam's file systems.
+    """Returns the class `apache_beam.io.filesystems.FileSystems`, whose static methods open and match paths.
 
     Raises:
         MissingDependencyError: Beam is not installed.
