@@ -187,7 +187,18 @@ def stage_name(vertex: str) -> str:
 
 
 def _failures(exceptions: Any) -> tuple[Failure, ...]:
-    """Returns the failures of a job's exception history. Those within a second have one cause and count as one."""
+    """Returns the failures in the exception history of a job, sorted by time.
+
+    A failure less than `SAME_SECONDS` after the last returned one has the same cause and is left out.
+
+    Args:
+        exceptions: the JSON of Flink's `/jobs/<id>/exceptions`. Read are the `exceptionHistory.entries`, with a
+            `timestamp` in milliseconds, a `stacktrace`, and maybe a `taskName` and a `location`.
+
+    >>> entry = {"timestamp": 1500, "stacktrace": "disk full", "location": "host:1"}
+    >>> _failures({"exceptionHistory": {"entries": [entry]}})
+    (Failure(time=1.5, reason='disk full (host:1)'),)
+    """
     failures: list[Failure] = []
     for entry in sorted(exceptions["exceptionHistory"]["entries"], key=lambda entry: int(entry["timestamp"])):
         seconds = int(entry["timestamp"]) / 1000
@@ -273,7 +284,11 @@ def _check_slots(cluster: FlinkCluster, overview: dict[str, Any], options: Pipel
 
 
 def needed_slots(options: PipelineOptions) -> int:
-    """Returns how many slots a job needs to start; 0 if any number will do, or the cluster decides."""
+    """Returns how many task slots a job needs to start: the option `--parallelism`.
+
+    Returns 0 if the job starts with any number of slots (`--execution_mode_for_batch=BATCH_FORCED`), or if
+    `--parallelism` is not set, so that the cluster's default applies.
+    """
     if options.get_all_options().get("execution_mode_for_batch") == "BATCH_FORCED":
         return 0
     return max(int(options.view_as(FlinkRunnerOptions).parallelism or 0), 0)

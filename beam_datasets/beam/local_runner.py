@@ -68,7 +68,11 @@ class LocalRunOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: Any) -> None:
-        """Adds `--stall_timeout` to Beam's command-line options."""
+        """Adds `--stall_timeout` to Beam's command-line options: seconds, a float, by default 600.
+
+        Args:
+            parser: the `argparse.ArgumentParser` of Beam's options.
+        """
         parser.add_argument(
             "--stall_timeout",
             type=float,

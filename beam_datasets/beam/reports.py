@@ -66,7 +66,16 @@ class VerifyDataset(beam.PTransform):
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[Report]:
-        """Checks that the workers reach the dataset, and builds the flow."""
+        """Checks that the workers can read the dataset, and builds the transforms.
+
+        Returns:
+            A PCollection of one element, the `Report`.
+
+        Raises:
+            TypeError: the transform was applied to a PCollection instead of the pipeline.
+            ValueError, EngineError: the dataset is on this machine's disk and the workers are on others.
+            StoreOptionsError: the store has storage_options, which the workers do not get.
+        """
         engines.begins_on(begin, self, self._shared_disk, dataset=self._expected.directory)
         features = self._expected.record_features(decode=self._decode)
         return (
