@@ -115,12 +115,12 @@ def _bar(what: str, unit: str, total: int | None = None) -> Any:
 
 
 def progress_bar(what: str, unit: str, total: int | None = None) -> Any:
-    """Returns a progress bar of tqdm as a context manager; without a terminal or tqdm, one that provides None.
+    """Returns a context manager that provides a progress bar of tqdm on stderr; None without a terminal or tqdm.
 
     Args:
-        what: a verb.
-        unit: unit of the numbers.
-        total: number at the end; None if it is unknown.
+        what: the text before the bar, an imperative verb such as "Compare".
+        unit: the text after the numbers, such as " examples", or "B" for bytes, which are shown in units of 1024.
+        total: the value of `bar.n` at the end; None if it is unknown.
     """
     if sys.stderr.isatty() and progress.is_shown:
         with contextlib.suppress(ImportError):

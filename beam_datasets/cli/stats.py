@@ -89,7 +89,14 @@ def run(args: Sequence[str]) -> int:
 
 
 def _check_html(path: str | None) -> None:
-    """Checks that the page can be written, before all is read."""
+    """Checks that the HTML page can be written to `path`, before the dataset is read.
+
+    Args:
+        path: the argument of `--html`; None if no page is to be written.
+
+    Raises:
+        UsageError: `path` is not a regular file, or its directory does not exist or is not writable.
+    """
     try:
         if path is not None:
             storage.check_writable(path, in_dir=True)

@@ -366,7 +366,17 @@ def values_of(field: Field, value: Any, target: Field) -> Iterator[Any]:
 
 
 def _override_inside(field: Field, specs: Mapping[str, str], may_add: bool, path: str) -> Field:
-    """Applies `override` to the fields of an object, or of the objects in a list."""
+    """Returns the field after applying `override` to its fields, or to those of the objects in a list.
+
+    Args:
+        field: an object, or a list at any depth of objects.
+        specs: name of a field of the object -> its type, such as {'x': 'int8'}, or the name in an inner object, 'a/x'.
+        may_add: whether to add names that the object does not have; else they are an error.
+        path: the path of the field in errors; `a`, or `a[]` for the items of the list a.
+
+    Raises:
+        ValueError: see `override`.
+    """
     if field.item is not None:
         return replace(field, item=_override_inside(field.item, specs, may_add, f"{path}[]"))
     return replace(field, fields=override(field.fields or {}, specs, may_add=may_add, within=f"{path}/"))

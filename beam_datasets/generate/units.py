@@ -152,14 +152,17 @@ def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]
 
 
 def what_raised(error: BaseException, key: Any, count: int, split: str, unit: str = "") -> tuple[str, str]:
-    """Returns what the author's code raised while it yielded examples, and after which of them, as texts.
+    """Returns two texts about an error of the code that yields examples: the error, and the last example before it.
 
     Args:
         error: the raised error.
-        key: key of the last example before it.
-        count: examples before it, of the unit if there are several.
+        key: key of the last example before the error.
+        count: number of examples that the unit, or the split without `unit`, yielded before the error.
         split: the split's name.
-        unit: name of the unit; '' if the split has only one.
+        unit: name of the unit that was read; '' if the split has only one unit.
+
+    >>> what_raised(ValueError("bad"), "k3", 4, "train")
+    ('ValueError: bad', "after key 'k3' (example 4 of 'train')")
     """
     location = f"unit {unit} of {split!r}" if unit else repr(split)
     said = error.args[0] if isinstance(error, KeyError) and error.args else error  # it shows the repr of its text
