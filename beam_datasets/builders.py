@@ -94,7 +94,11 @@ class DownloadConfig:
         try_download_gcs: has no meaning here: nothing is taken from the bucket of TensorFlow Datasets.
         num_shards, min_shard_size, max_shard_size, max_examples_per_split, ignore_duplicates, beam_options: see
             `DatasetBuilder.build`.
-        download_mode, compute_stats, beam_runner, nondeterministic_order: errors that say what to use instead.
+        download_mode, compute_stats, beam_runner, nondeterministic_order: not supported; any value that is true raises
+            an error that names the replacement.
+
+    Raises:
+        ValueError: one of the unsupported options is given.
     """
 
     manual_dir: str | os.PathLike[str] | None = None

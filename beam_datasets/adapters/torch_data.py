@@ -447,7 +447,11 @@ class Divided:
         self._set_start(state)
 
     def _set_start(self, state: State) -> None:
-        """Sets the checked state at which the next pass of this process, or of its workers, starts."""
+        """Stores the state at which the next pass starts; `load_state_dict` has checked it.
+
+        In the main process the pass is that of this process or of all DataLoader workers that it starts next; in a
+        DataLoader worker it is the pass of this worker alone.
+        """
         self._start = dict(state)
         worker, _, iteration = _get_worker()
         for number in range(_MAX_WORKERS) if iteration is None else [worker % _MAX_WORKERS]:
@@ -738,11 +742,16 @@ class Ranks(NamedTuple):
 
     @classmethod
     def of(cls, rank: Any, num_ranks: Any, source: str) -> Ranks:
-        """Returns `Ranks` of checked numbers.
+        """Returns `Ranks` after checking the two numbers; its `world_size` is `num_ranks`.
+
+        Args:
+            rank: the rank of this process, an integer in [0, num_ranks).
+            num_ranks: the number of ranks, an integer of at least 1.
+            source: origin of the two numbers, such as `from torch.distributed`.
 
         Raises:
             TypeError: a number is not an integer.
-            ValueError: the rank is out of range.
+            ValueError: `num_ranks` is less than 1, or `rank` is out of range.
         """
         checked_num_ranks, checked_rank = integer("num_ranks", num_ranks, at_least=1), integer("rank", rank)
         if not 0 <= checked_rank < checked_num_ranks:
@@ -947,18 +956,23 @@ def _reduce_to_segment(value: Transferred) -> tuple[Any, ...]:
 
 
 def _collect_leaves(torch: Any, value: Any, groups: Any, strings: Any, parts: _SegmentLayout) -> Any:
-    """Collects the tensors and strings of a nest, and returns the nest with leaves (kind, index or value).
+    """Collects the tensors and the lists of bytes in a nest of dicts, and returns the nest with a tuple for each leaf.
+
+    For example, {'a': tensor, 'b': [b'x', b'yz'], 'c': 3} becomes {'a': (0, 0), 'b': (_STRING_LEAF, 0),
+    'c': (_VALUE_LEAF, 3)}, `groups` gets {(tensor.dtype, tensor.shape): (0, [tensor])}, and `strings` gets
+    (0, '1s2s', None).
 
     Args:
         torch: the module torch.
-        value: the nest of dicts.
-        groups: (number of the group, tensors) by (dtype, shape). Changed.
-        strings: (offset, format of `struct`, shape or None) of each array or list of strings. Changed.
+        value: a dict of values and dicts, or a value.
+        groups: dict from the (dtype, shape) of tensors to (number of the group, list of the tensors). Changed.
+        strings: list with (byte offset in the segment, format of `struct` that unpacks the strings, shape) of each
+            array of bytes; the shape is None for a list of bytes. Changed.
         parts: the layout of the segment, to which strings are added. Changed.
 
     Returns:
-        Leaves (number of the group, index in the group) for tensors, (`_STRING_LEAF`, index) for strings, and
-        (`_VALUE_LEAF`, value) for other values.
+        `value` with leaves (number of the group, index in the group) for tensors in CPU memory, (`_STRING_LEAF`, index
+        in `strings`) for arrays and lists of bytes, and (`_VALUE_LEAF`, value) for all other values.
     """
     kind = type(value)
     if kind is torch.Tensor and _is_copyable_bytewise(torch, value):

@@ -111,6 +111,15 @@ class AbstractSplit(ABC):
         """
 
     def __add__(self, other: Spec) -> AbstractSplit:
+        """Returns the expression of this split's examples followed by the examples of `other`, a `SplitAdd`.
+
+        >>> ReadInstruction("train") + "test[:10]"
+        ReadInstruction('train')+ReadInstruction('test[:10]')
+
+        Raises:
+            TypeError: `other` is neither a str nor an `AbstractSplit`.
+            SplitError: the str `other` cannot be parsed.
+        """
         if not isinstance(other, (str, AbstractSplit)):
             raise TypeError(
                 f"a split and {other!r} of type {type(other).__name__} cannot be added; "

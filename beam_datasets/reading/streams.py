@@ -69,8 +69,9 @@ class Stream:
 
         Args:
             base: the `Dataset` or `StreamMixture` to read.
-            links: operations that are applied to its items, in order.
-            epochs: number of epochs; None for an endless stream.
+            links: operations that are applied to the items of `base`, the first one first.
+            epochs: number of times that the result of all links is repeated; None for an endless stream, 0 for an
+                empty one. Epochs of `base` itself are not counted.
         """
         self._base = base
         self._links = links

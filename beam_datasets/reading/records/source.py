@@ -204,7 +204,14 @@ class Source(Operation):
         return self._first_indices.tolist(), self._sorted_runs.tolist(), skips.tolist()
 
     def _fetch(self, runs: Ints, records: Ints) -> Items:
-        """Returns records, given the run of each and its number in the shard; a damaged record is a `Damaged`."""
+        """Returns the records in the order of the arguments; with `add_tfds_id`, pairs (id, record).
+
+        A damaged record is a `Damaged` in the list. The records of a run are read in the order of their numbers.
+
+        Args:
+            runs: for each record, the number of its run, an index of `instructions`.
+            records: for each record, its number in the run's shard, from 0.
+        """
         order = np.lexsort((records, runs))
         cuts = np.flatnonzero(np.diff(runs[order])) + 1
         items: Items = [None] * len(runs)
