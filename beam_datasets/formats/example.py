@@ -135,12 +135,16 @@ def _build_single_entry(name: bytes, kind: bytes, payload: bytes) -> bytes:
 
 
 def list_entry(name: bytes, kind: Kind, values: Any) -> bytes:
-    """Returns the map entry of a list.
+    r"""Returns the serialized entry of the map `Features.feature` for one list.
 
     Args:
         name: the name of the feature, in UTF-8.
-        kind: the kind of the list.
-        values: a list of bytes, or a contiguous array of shape (n,) of float32 or int64, by the kind.
+        kind: the kind of the list: "bytes", "float" or "int64".
+        values: a list of bytes for "bytes"; a contiguous array of shape (n,), of float32 for "float" and of int64 for
+            "int64".
+
+    >>> list_entry(b"t", "bytes", [b"xy"])
+    b'\n\x0b\n\x01t\x12\x06\n\x04\n\x02xy'
     """
     if kind == "bytes" and len(values) == 1:
         return _build_single_entry(name, _BYTES, values[0])
@@ -192,6 +196,10 @@ def scan(data: bytes) -> dict[bytes, tuple[int, int]]:
 
     Raises:
         IrregularRecord: the record has another form; it may still be a serialized Example, see `canonicalize`.
+
+    >>> data = serialize({"a": [300], "b": [b"xy"]})
+    >>> {name: data[start:stop].hex() for name, (start, stop) in scan(data).items()}
+    {b'a': '1a040a02ac02', b'b': '0a040a027879'}
     """
     spans: dict[bytes, tuple[int, int]] = {}
     total = len(data)

@@ -243,7 +243,10 @@ def good_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 
 
 def good_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
-    """Returns the data of the good records before the first bad one; see `plain_records`."""
+    """Returns the data of the records before the first bad one, by the native module if it is installed.
+
+    The arguments and the result are those of `plain_records`.
+    """
     if core is None:
         return plain_records(view, offsets, check)
     records: list[bytes] = core.unframe(view, np.ascontiguousarray(offsets, np.int64), check)
@@ -273,11 +276,12 @@ def plain_offsets(view: memoryview, check: bool) -> NDArray[np.int64]:
 
 
 def plain_records(view: memoryview, offsets: NDArray[Any] | Sequence[int], check: bool) -> list[bytes]:
-    """Returns the data of the good records before the first bad one.
+    """Returns the data of the records before the first bad one, without their framing: fewer than asked for if one is.
 
     Args:
         view: framed records, one after another.
-        offsets: the start of each record, and the end of the last one, in bytes; a record outside the view is bad.
+        offsets: n + 1 offsets in the view, in bytes: the start of each of n records, and the end of the last one. A
+            record outside the view is bad.
         check: whether to check the CRCs; the lengths are always checked against the offsets.
     """
     records: list[bytes] = []
@@ -377,13 +381,17 @@ def _find_large_record_problem(reader: Readable, start: int, size: int) -> str |
 
 
 def next_size(view: memoryview, left: int) -> tuple[int, str | None]:
-    """Returns (number of bytes to read for a truncated record, its problem as a clause or None).
+    """Returns (size in bytes of the framed record at the start of a view, its problem as a clause or None).
 
-    The number is at most `left`, so that a wrong length allocates no memory; 0 if the header has a problem.
+    The size is at most `left`, so that a wrong length allocates no memory; 0 if the header has a problem. It is the
+    size of a header if the view is shorter than a header.
 
     Args:
-        view: the remaining bytes of a read, which begin with the record.
-        left: the number of bytes from the start of the record to the end of the file.
+        view: the remaining bytes of a read, which begin with a record that may be truncated.
+        left: the number of bytes from the start of the record to the end of the file; `sys.maxsize` if it is unknown.
+
+    >>> next_size(memoryview(frame(b"abc"))[:14], 100)
+    (19, None)
     """
     if len(view) < min(HEADER.size, left):
         return HEADER.size, None
