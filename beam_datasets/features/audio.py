@@ -224,7 +224,10 @@ class Audio(Leaf):
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'audio', and a dict of shape, dtype, encoding, and other options that are set."""
+        """Returns the key 'audio', and a dict of the shape, the dtype, the encoding, and other options that are set.
+
+        For example, ('audio', {'shape': {'dimensions': ['-1']}, 'dtype': 'int64', 'encoding': 'NONE'}).
+        """
         rate = str(self.sample_rate or "")
         return "audio", {
             "shape": shape_to_json(self.shape),
@@ -287,6 +290,9 @@ def _mix_channels(samples: NDArray[Any], channels: int, path: str) -> NDArray[An
         samples: the samples, of shape (samples, channels).
         channels: the number of channels of the result; 1 unless `samples` has one channel.
         path: the feature, for errors.
+
+    >>> _mix_channels(np.array([[1, 4], [3, 4]], np.int16), 1, "sound").tolist()
+    [[2], [3]]
     """
     number = samples.shape[1]
     if number == 1:

@@ -355,8 +355,11 @@ class View(abc.ABC):
     def rows(self, column: Any) -> list[Any]:
         """Returns the values of n records: n of the first feature, then n of the second, and so on.
 
+        For features a and b and two records it is [a of 0, a of 1, b of 0, b of 1].
+
         Args:
-            column: the column of the view; see `formats.columns.parse` for its forms.
+            column: the column of the view's group, in the form that `formats.columns.parse` returns for its `count`. A
+                view with several groups gets a tuple (records, columns of the groups) instead.
         """
 
     def maker(self) -> Callable[[Any], Any] | None:
@@ -367,7 +370,7 @@ class View(abc.ABC):
         """Returns for each feature an array whose first dimension is the records, or the list of its values.
 
         Args:
-            column: the column of n records.
+            column: the column of n records; see `rows`.
             n: the number of records.
             fills: by path, the value that replaces missing values in an array; empty if missing values stay None.
         """
@@ -378,10 +381,11 @@ class View(abc.ABC):
         """Returns the batch of each feature: an array whose first dimension is the records; see `columns` and `stack`.
 
         Args:
-            column: the column of n records.
+            column: the column of n records; see `rows`.
             n: the number of records.
             pad: whether arrays of different shapes are padded; see `stack`.
-            fills: by path, the value that replaces missing values; empty if missing values stay None.
+            fills: name of a feature with slashes -> the value that replaces missing values; empty if missing values
+                stay None.
         """
         return [
             values
@@ -391,7 +395,10 @@ class View(abc.ABC):
         ]
 
     def batch_in_parts(self, column: Any, n: int, pad: bool, fills: dict[str, Any]) -> TaskList:
-        """Returns tasks that decode the values, and the function from their results to `batch(...)`."""
+        """Returns a list of tasks without arguments, and the function from the list of their results to the batch.
+
+        The batch is the result of `batch` with these arguments. There are no tasks if the values are small.
+        """
         if self.is_small:
             return [], lambda _: self.batch(column, n, pad, fills)
         return [lambda: self.batch(column, n, pad, fills)], lambda results: results[0]
@@ -675,7 +682,11 @@ def _split_lists(column: Any, kind: int) -> list[Any]:
 
     Args:
         column: (values of all records in order, bytes of n int64: the number of values of each record, -1 if missing).
+            The values are a list of bytes, or the bytes of float32 or int64.
         kind: the kind of the lists, one of `KINDS`.
+
+    >>> _split_lists(([b"a", b"b"], np.array([2, -1]).tobytes()), KINDS["bytes"])
+    [[b'a', b'b'], None]
     """
     stored, counts = column
     is_bytes = kind == KINDS["bytes"]
@@ -697,5 +708,9 @@ def _parse_numbers(data: bytearray, kind: int) -> NDArray[Any]:
 
 
 def _copy_rows(array: NDArray[Any]) -> list[Any]:
-    """Returns the rows of an array as separate arrays, so that one row does not keep the others in memory."""
+    """Returns the rows of an array as separate arrays, so that one row does not keep the others in memory.
+
+    >>> _copy_rows(np.array([[1, 2], [3, 4]]))
+    [array([1, 2]), array([3, 4])]
+    """
     return [array[0]] if len(array) == 1 else [row.copy() for row in array]

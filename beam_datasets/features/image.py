@@ -277,7 +277,10 @@ class Image(Leaf):
     # ------------------------------------------------------------------------------------------------------------ JSON
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'image', and a dict of shape, dtype, and other options that are set."""
+        """Returns the key 'image', and a dict of the shape, the dtype, and the other options that are set.
+
+        For example, ('image', {'shape': {'dimensions': ['2', '2', '3']}, 'dtype': 'uint8'}); '-1' is any length.
+        """
         options = drop_unset(encodingFormat=self.encoding_format, useColormap=self.use_colormap)
         return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
@@ -516,7 +519,11 @@ def with_image_checks(features: Any, check: str) -> Any:
 
 
 def image_arguments(content: Json) -> dict[str, Any]:
-    """Returns the common arguments of `Image` and `LabeledImage` from their content in features.json."""
+    """Returns the common keyword arguments of `Image` and `LabeledImage` from their content in features.json.
+
+    >>> image_arguments({"shape": {"dimensions": ["-1", "-1", "3"]}, "dtype": "uint8", "encodingFormat": "png"})
+    {'shape': (None, None, 3), 'dtype': 'uint8', 'encoding_format': 'png'}
+    """
     return {
         "shape": shape_from_json(content.get("shape")),
         "dtype": content.get("dtype") or None,

@@ -171,7 +171,11 @@ def _to_exact_array(value: Any, path: str) -> NDArray[Any]:
 
 
 def _collect_types(value: Any) -> set[type]:
-    """Returns the types of all items of nested lists and tuples; the type of the value itself if it is not a list."""
+    """Returns the types of all items of nested lists and tuples; the type of the value itself if it is not a list.
+
+    >>> _collect_types([1, [2]])
+    {<class 'int'>}
+    """
     if not isinstance(value, (list, tuple)):
         return {type(value)}
     types = set(map(type, value))
@@ -181,7 +185,10 @@ def _collect_types(value: Any) -> set[type]:
 
 
 def _to_plain_lists(value: Any) -> Any:
-    """Returns a value with lists in place of arrays, also those of other libraries, so that missing items are None."""
+    """Returns a value with lists in place of arrays, so that missing items of Arrow are None; numbers are unchanged.
+
+    [np.array([1, 2])] becomes [[np.int64(1), np.int64(2)]]. Arrays of other libraries have `tolist` or `as_py`.
+    """
     if isinstance(value, (list, tuple)):
         return list(map(_to_plain_lists, value))
     if isinstance(value, np.ndarray):

@@ -27,6 +27,9 @@ def to_bytes(value: Any, path: str) -> bytes:
     Raises:
         FeatureValueError: the text is not valid Unicode, or the value is masked.
         FeatureTypeError: the value is neither text nor bytes.
+
+    >>> to_bytes(np.array("ab"), "name")
+    b'ab'
     """
     if type(value) is bytes:
         return value
@@ -44,7 +47,11 @@ def to_bytes(value: Any, path: str) -> bytes:
 
 
 def to_object_array(values: Sequence[Any]) -> NDArray[np.object_]:
-    """Returns a 1-d object array with one element per value, even if the values are lists or arrays."""
+    """Returns a 1-d object array with one element per value, even if the values are lists or arrays.
+
+    >>> to_object_array([[1, 2], [3]])
+    array([list([1, 2]), list([3])], dtype=object)
+    """
     array = np.empty(len(values), object)
     if len(values) == 0 or isinstance(values[0], (bytes, str)):
         array[:] = values

@@ -201,7 +201,10 @@ class Sequence(FeatureConnector):
     # ------------------------------------------------------------------------------------------------ JSON and labels
 
     def content_json(self) -> tuple[str, Json]:
-        """Returns the key 'sequence', and a dict of the items' feature and the length ('-1' if it is not fixed)."""
+        """Returns ('sequence', {'feature': JSON of the items' feature, 'length': the length as text}).
+
+        The length is '-1' if it is not fixed.
+        """
         return "sequence", {
             "feature": self.feature.to_json(),
             "length": str(-1 if self.length is None else self.length),
@@ -231,7 +234,11 @@ class Sequence(FeatureConnector):
 
 
 def _map_shape(shape: Any, function: Callable[[Any], Any]) -> Any:
-    """Returns the result of a function for a shape; for a nested dict of shapes, the same dict of results."""
+    """Returns the result of a function for a shape; for a nested dict of shapes, a dict of results by the same names.
+
+    >>> _map_shape({"a": (2,), "b": ()}, len)
+    {'a': 1, 'b': 0}
+    """
     return (
         {key: _map_shape(value, function) for key, value in shape.items()}
         if isinstance(shape, dict)
@@ -485,6 +492,9 @@ def find_difference(one: Any, other: Any, name: str = "") -> str | None:
         one: the first tree.
         other: the second tree.
         name: the name of both, with slashes; '' for the top.
+
+    >>> find_difference(Tensor(shape=(2,), dtype=np.int64), Tensor(shape=(3,), dtype=np.int64), "a")
+    "feature 'a' is Tensor(shape=(2,), dtype=int64) in the first, Tensor(shape=(3,), dtype=int64) in the second"
     """
     where = f"feature {name!r}" if name else "the examples"
     if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
@@ -514,6 +524,6 @@ def _scalar_to_tensor(feature: Any) -> Any:
 
 
 def _format_class_names(feature: Any) -> str:
-    """Returns the first five names of a feature's classes, for errors; 'none' if it has no names."""
+    """Returns the first five names of a feature's classes, for errors: "'cat', 'dog'"; 'none' if it has no names."""
     names = "".join(feature.label_files("x").values()).splitlines()
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"

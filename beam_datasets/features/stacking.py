@@ -238,7 +238,11 @@ def _convert_fill(leaf: Tensor, value: Any, path: str) -> Any:
 
 
 def _expand_fill(leaf: Tensor, value: Any) -> Any:
-    """Returns a value of the feature in which each number or string is `value`; unknown lengths are 0."""
+    """Returns a value of the feature in which each number or string is `value`; unknown lengths are 0.
+
+    >>> _expand_fill(Tensor(shape=(2,), dtype=np.int64), -1)
+    array([-1, -1])
+    """
     if leaf.as_str:
         value = to_str(value, "fill")
     if leaf.shape:
@@ -261,7 +265,11 @@ def _fill_kind(leaf: Tensor) -> Any:
 
 
 def _list_optional(optional: Mapping[str, Any]) -> str:
-    """Returns a clause for errors that lists the features that may be missing; their names are the keys."""
+    """Returns a sentence for errors that lists the features that may be missing; their names are the keys.
+
+    >>> _list_optional({"a": None, "b/c": None})
+    "These may be missing: 'a', 'b/c'"
+    """
     return (
         f"These may be missing: {', '.join(map(repr, optional))}" if optional else "None of the features may be missing"
     )
@@ -463,7 +471,10 @@ def _is_vector(value: tuple[Any, ...], path: str) -> bool:
 
     Args:
         value: the tuple.
-        path: its name in the example, which is '' or ends with ']' for a tuple that is not in a dict.
+        path: the name of the tuple in the example, which is '' or ends with ']' for a tuple that is not in a dict.
+
+    >>> _is_vector((1, 2.5), "box"), _is_vector((1, 2.5), "boxes[0]")
+    (True, False)
     """
     is_in_dict = path and not path.endswith("]")
     return bool(

@@ -142,8 +142,9 @@ def _get_row_lengths(rows: Any, rank: int) -> Lengths:
     """Returns the row lengths of `rank` nested sequences, outer levels first; () for rank 1.
 
     Args:
-        rows: decoded sequences; for dicts a dict of columns, whose first column determines the result.
-        rank: the number of nested sequences.
+        rows: an array of items for rank 1, a RaggedArray for more; for dicts, a dict of these by name, of which the
+            first one determines the result.
+        rank: the number of nested sequences, at least 1.
     """
     if isinstance(rows, dict):
         return next((_get_row_lengths(column, rank) for column in rows.values()), ())
@@ -153,7 +154,10 @@ def _get_row_lengths(rows: Any, rank: int) -> Lengths:
 def _stack_columns(items: list[Any]) -> Any:
     """Returns the items as one array of shape (n, ...), or a list if they have no common shape.
 
-    Dicts become a dict of columns: [{'a': 1}, {'a': 2}] becomes {'a': array([1, 2])} for NumPy values.
+    Dicts become a dict of such arrays and lists by name.
+
+    >>> _stack_columns([{"a": np.int64(1)}, {"a": np.int64(2)}])
+    {'a': array([1, 2])}
     """
     if items and isinstance(items[0], dict):
         return {name: _stack_columns([item[name] for item in items]) for name in items[0]}
@@ -185,6 +189,9 @@ def _flatten_items(rows: Any, rank: int, path: str) -> list[Any]:
 
     Raises:
         FeatureValueError: the columns of a dict have different numbers of items.
+
+    >>> _flatten_items({"a": [1, 2], "b": [3, 4]}, 1, "objects")
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
     """
     if isinstance(rows, RaggedArray) and rank > 1:
         item_lengths = rows.row_lengths[rank - 1 :]  # of items that are sequences themselves
@@ -640,7 +647,11 @@ def _replace_leaves_by_tensors(feature: Any) -> FeatureConnector:
 
 
 def _build_empty_columns(shape: Any, dtype: Any) -> Any:
-    """Returns an empty array of shape (0, *shape); for dicts of shapes and dtypes, a dict of empty arrays."""
+    """Returns an empty array of shape (0, *shape); for dicts of shapes and dtypes, a dict of empty arrays.
+
+    >>> _build_empty_columns({"a": (2,)}, {"a": np.dtype("int64")})
+    {'a': array([], shape=(0, 2), dtype=int64)}
+    """
     if isinstance(dtype, dict):
         return {name: _build_empty_columns(shape[name], dtype[name]) for name in dtype}
     return stack_items([]) if dtype is None else build_empty_items(shape or (), dtype)
