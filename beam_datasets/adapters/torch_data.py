@@ -621,7 +621,12 @@ class _ShareIterator(Iterator[Any]):
         return wrap_for_transfer(value) if self._is_worker else value
 
     def state(self) -> dict[str, Any]:
-        """Returns the state of the share, without the number of ranks; see `Divided.state_dict`."""
+        """Returns the state of the share as a dict of JSON values; `Divided.state_dict` adds the number of ranks.
+
+        `begun` is the state of a `DatasetIterator` at which the shares began, `taken` the number of items that this
+        share has taken since, `worker` and `workers` the index and the number of shares of all ranks, and `block` the
+        number of consecutive items of a share.
+        """
         share = self._share
         return {
             "format": FORMAT if share.end is None else FORMAT_OF_EVEN,
@@ -1077,7 +1082,7 @@ def _restore_dict(nest: Any, source: Any, size: int, tensors: list[Any], strings
         source: the bytes of the batch as an array, or the name of the segment.
         size: the size of the batch in the segment, in bytes.
         tensors: (offset, size in bytes, dtype, shape, number of tensors) of each group.
-        strings: (offset, format of `struct`, shape or None) of each array or list of strings.
+        strings: (byte offset, format of `struct`, shape) of each array of strings; the shape is None for a list.
     """
     root = source if isinstance(source, np.ndarray) else _segment_memory(source, size)
     groups = [_view_tensors(root, *group) for group in tensors]

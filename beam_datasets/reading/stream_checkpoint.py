@@ -51,7 +51,11 @@ class Held:
     count: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the attributes that are not empty, by name."""
+        """Returns the attributes that are not empty, by name.
+
+        >>> Held(bins=[[38, 40]]).to_dict()
+        {'bins': [[38, 40]]}
+        """
         return {name: value for name, value in vars(self).items() if value}
 
 
@@ -83,7 +87,7 @@ class StreamState:
         return not self.position and not self.held
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the state as a dict that JSON can hold."""
+        """Returns the state as a dict of JSON values; the docstring of the module shows one."""
         held = [part.to_dict() for part in self.held]
         return {
             "format": _FORMAT,
@@ -175,10 +179,13 @@ def unit_of(value: Any, origin: Origin, position: int, of_base: OfBase, *, in_qu
         origin: the kinds of links that the item has passed.
         position: the position of the state; the positions in the unit must be less.
         of_base: checks a unit of the base; None if the base is a dataset.
-        in_queue: whether the unit may stand for several parts of an item.
+        in_queue: whether the unit may identify all remaining parts of an item, as {"of": 41, "from": 3} does.
 
     Raises:
-        StateError: the value is not such a unit.
+        StateError: the value is not a unit of an item that has passed these links.
+
+    >>> unit_of([{"of": 38, "part": 0}, {"of": 41, "part": 2}], ("part", "group"), 42, None)
+    [{'of': 38, 'part': 0}, {'of': 41, 'part': 2}]
     """
     if not origin:
         return parse_number("a held position", value, position - 1) if of_base is None else of_base(value)
@@ -199,6 +206,9 @@ def _items(value: Any) -> Iterator[Any]:
     """Yields the units in held items, with groups replaced by their units: positions, and JSON texts of dicts.
 
     The units are hashable, to find duplicates.
+
+    >>> list(_items([[38, 40], {"of": 41, "part": 2}]))
+    [38, 40, '{"of": 41, "part": 2}']
     """
     if isinstance(value, Held):
         yield from _items([value.queue, value.bins])

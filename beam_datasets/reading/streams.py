@@ -603,9 +603,10 @@ class StreamIterator(StateDict, Iterator[Any]):
         return [values[position] for position in units]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the position as a dict that JSON can hold; its size grows with the number of items that links hold.
+        """Returns the position as a dict of JSON values; its size grows with the number of items that links hold.
 
-        `position` counts the examples of the dataset that were read in the epoch.
+        `position` counts the examples of the dataset that were read in the epoch. The module
+        `reading.stream_checkpoint` describes the other fields.
         """
         held = tuple(
             Held(
@@ -770,7 +771,11 @@ def _queue_part(queue: deque[Item], parts: Parts) -> None:
 
 
 def _key(unit: Unit) -> Any:
-    """Converts a unit of the base to a dict key: a position, or the JSON text of a unit of a mixture."""
+    """Converts a unit of the base to a dict key: a position, or the JSON text of a unit of a mixture.
+
+    >>> _key(41), _key({"source": 1, "epoch": 0, "of": 41})
+    (41, '{"source": 1, "epoch": 0, "of": 41}')
+    """
     return unit if isinstance(unit, int) else json.dumps(unit)
 
 

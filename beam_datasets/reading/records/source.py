@@ -92,7 +92,7 @@ class Source(Operation):
         super().__init__(int(takes.sum()), record_bytes, ())
 
     def arrangement(self, epoch: int) -> tuple[InterleaveOrder, Ints]:
-        """Returns the interleaved order of an epoch, and the number of the run of each of its files."""
+        """Returns the interleaved order of an epoch, and an array of the number of the run of each of its files."""
         epoch = epoch if self._shuffle_files and self._config.reshuffles else 0
         latest = self._latest
         if latest is None or latest[0] != epoch:
@@ -104,7 +104,12 @@ class Source(Operation):
         return latest[1:]
 
     def locate(self, positions: Ints, epoch: int) -> tuple[Ints, Ints]:
-        """Returns the run of the record at each position of the read order, and its number in the shard."""
+        """Returns two arrays: for each position the number of the record's run, and the record's number in the shard.
+
+        Args:
+            positions: positions in the read order of the epoch.
+            epoch: the epoch, which determines the order of the files if they are shuffled.
+        """
         order, runs = self.arrangement(epoch)
         files, within = order.locate(positions)
         record_runs = runs[files]
@@ -231,7 +236,7 @@ class Source(Operation):
         return _pair_with_names(items, self._names(runs, records)) if self._config.add_tfds_id else items
 
     def _file(self, run: int) -> tuple[str, int]:
-        """Returns the file name of a run's shard, and its number of records."""
+        """Returns (file name of a run's shard, number of records in the shard); `run` is an index of `instructions`."""
         file = self._files.get(run)
         if file is None:
             file = self.instructions.filename(run), int(self.instructions.examples_in_shard[run])
