@@ -161,7 +161,11 @@ class NewBlock(NamedTuple):
 
 
 def _read_spilled(blocks: Sequence[tuple[Block, FileRange]]) -> list[bytes]:
-    """Returns the content of `SpilledBlocks`, in buffers; an empty path is that of the list."""
+    """Returns the buffers of the file that lists spilled blocks, which a `SpilledBlocks` refers to.
+
+    Args:
+        blocks: (block, range of its payload file) of each block; an empty path in the range means the listing file.
+    """
     paths = "\0".join([payload.path for _, payload in blocks]).encode("utf-8", "surrogateescape")
     listed = b"".join([_LISTED.pack(len(block), payload.start, payload.stop) for block, payload in blocks])
     return [
@@ -196,7 +200,14 @@ class BlockCollector:
         self._num_bytes = 0
 
     def send(self, routed: Iterable[tuple[Hashable, Block]]) -> Iterator[tuple[Any, AnyBlock]]:
-        """Yields what can be sent of (task, block): inline blocks as they are, spilled ones once they are enough."""
+        """Collects blocks for tasks, and yields (task, block) of those that can be sent.
+
+        Inline blocks are yielded at once; the collected spilled blocks of all tasks are yielded, as `SpilledBlocks`,
+        when their heads and ranges have `COLLECTED_BYTES`.
+
+        Args:
+            routed: (task, block); a task is any hashable object, such as a group number.
+        """
         for task, block in routed:
             if isinstance(block.payload, bytes):
                 yield task, block
@@ -207,7 +218,7 @@ class BlockCollector:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[Any, SpilledBlocks]]:
-        """Yields (task, blocks) of what was collected since the last flush."""
+        """Yields (task, `SpilledBlocks`) for each task that got spilled blocks since the last flush."""
         collected, self._blocks, self._num_bytes = self._blocks, {}, 0
         if not collected:
             return
@@ -292,7 +303,15 @@ def size_array(sizes: bytes) -> NDArray[np.int64]:
 
 
 def cuts(sizes: NDArray[Any], max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, stop) of batches of consecutive items of up to `max_bytes` together, at least one item each."""
+    """Yields the index ranges [start, stop) of batches of up to `max_bytes` together, at least one item each.
+
+    Args:
+        sizes: the size of each item, in bytes.
+        max_bytes: maximum size of the items of a batch; a larger item is a batch of its own.
+
+    >>> list(cuts(np.array([4, 4, 9, 1]), 8))
+    [(0, 2), (2, 3), (3, 4)]
+    """
     ends = np.cumsum(sizes, dtype=np.int64)
     start = before = 0
     while start < len(ends):
@@ -322,7 +341,12 @@ def num_buckets(total: int) -> int:
 def split_by_key(block: Block, buckets: int = 256) -> Iterator[tuple[tuple[str, int], tuple[bytes, bytes]]]:
     """Yields ((split, bucket), (keys, framed sizes)) of the block's records, to count each of repeated keys once.
 
-    A bucket contains the keys with the same lowest bits, which spread hashes and integers alike.
+    The keys are 16 bytes each, the sizes little-endian uint32, in the order of the block. The bucket is the lowest bits
+    of a key, which are spread evenly both for hashes and for integers.
+
+    Args:
+        block: the block.
+        buckets: the number of buckets, a power of two.
     """
     rows = np.frombuffer(block.keys, np.uint8).reshape(-1, KEY_BYTES)
     all_sizes = np.frombuffer(block.sizes, "<u4")
@@ -334,7 +358,11 @@ def split_by_key(block: Block, buckets: int = 256) -> Iterator[tuple[tuple[str, 
 
 
 def merge_unique(parts: Iterable[tuple[bytes, bytes]]) -> Histogram:
-    """Returns the histogram of a bucket in which each key counts once, with the smallest of its sizes."""
+    """Returns the histogram of a bucket in which each key counts once, with the smallest of its sizes.
+
+    Args:
+        parts: (keys, framed sizes) of the bucket from all blocks; see `split_by_key`.
+    """
     parts = list(parts)
     keys = key_array(b"".join(keys for keys, _ in parts))
     sizes = size_array(b"".join(sizes for _, sizes in parts))
@@ -359,7 +387,7 @@ class _Collector:
         self._records: list[bytes] = []
 
     def append(self, example: Any) -> int:
-        """Encodes an example and keeps its record; returns its size in bytes, and keeps none that is too large."""
+        """Encodes an example and returns the size of its record in bytes; keeps the record unless it is too large."""
         record = self._encode(example)
         if len(record) <= self._most:
             self._records.append(record)
@@ -513,7 +541,12 @@ class BlockBuilder:
         self._clear(keep_memory)
 
     def add(self, key: Any, example: Any) -> bool:
-        """Encodes an example; returns whether the block is now full and wants `flush`."""
+        """Encodes an example; returns whether the block is full, so that the caller must call `flush`.
+
+        Raises:
+            FeatureError: the example does not fit the features; the message begins with split and key.
+            FeatureValueError: the record is larger than MAX_RECORD_BYTES.
+        """
         try:
             size = self._append(example)
         except Exception as e:
@@ -546,7 +579,12 @@ class BlockBuilder:
 
 
 def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) -> str:
-    """Returns after which key the first unusable one comes."""
+    """Returns ", after key 'a'" if 'a' is the key before the first unusable one; '' if that is the first key.
+
+    Args:
+        keys: keys of which at least one is unusable.
+        make: the function from a list of keys to their sort keys; raises InvalidKeyError for an unusable one.
+    """
     after = ""
     with contextlib.suppress(InvalidKeyError):
         for key in keys:
@@ -556,6 +594,6 @@ def _find_previous_key(keys: Iterable[Any], make: Callable[[list[Any]], bytes]) 
 
 
 def _tell_where(error: Exception, split: str, key: Any) -> None:
-    """Puts split and key in front of an encoding error's message."""
+    """Puts "split 'train', key 'a': " in front of an encoding error's message, in place, if it is a text."""
     if error.args and isinstance(error.args[0], str):
         error.args = (f"split {split!r}, key {key!r}: {error.args[0]}", *error.args[1:])

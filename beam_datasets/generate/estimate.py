@@ -42,9 +42,15 @@ class Sample:
 def take_samples(
     sources: Mapping[str, SourceUnits], encode: Callable[[Any], bytes], share: float = SAMPLE
 ) -> dict[str, Sample]:
-    """Returns a sample of each split: of units that are spread evenly over the source, as many as fit into the time.
+    """Returns {split: `Sample`} of units that are spread evenly over the source, as many as fit into the time.
 
-    The splits share `SAMPLE_SECONDS`, of which each has at least one example: what one leaves is for the next ones.
+    The splits share `SAMPLE_SECONDS`: time that a split does not use is divided among the next ones. Of each split at
+    least one example is encoded.
+
+    Args:
+        sources: split -> its source.
+        encode: the function from an example to its record.
+        share: the share of the units of each split to read, from 0 to 1.
     """
     samples: dict[str, Sample] = {}
     together = read_together(sources)
@@ -68,7 +74,16 @@ def take_samples(
 
 
 def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: dict[str, list[int]], end: float) -> bool:
-    """Adds the examples of a unit; returns False if it was not read to its end in time, and some were left out."""
+    """Adds the examples of a unit to `sizes`; returns False if the time was over before the end of the unit.
+
+    Args:
+        unit: the unit to read.
+        source: the source of the unit.
+        keeps: split -> its `keep`, of the splits that are read together; see `SourceUnits`.
+        encode: the function from an example to its record.
+        sizes: split -> [number of examples, framed size of their records in bytes]. Changed.
+        end: the time of `time.monotonic()`, in seconds, after which no further example is read.
+    """
     for item in source.read(unit):
         (_, example), splits = pair_and_splits(item, keeps)
         size = len(encode(example)) + tfrecord.OVERHEAD
@@ -133,7 +148,7 @@ def estimate(samples: Mapping[str, Sample], sharding: ShardingOptions) -> Estima
 
 
 def _estimate_io(split: SplitEstimate) -> tuple[int, int, int]:
-    """Returns the bytes that merging and writing a split read, and the numbers of reads and writes."""
+    """Returns (bytes that merging and writing a split read, number of read requests, number of write requests)."""
     size, blocks = split.num_bytes, math.ceil(split.num_bytes / BLOCK_BYTES)
     groups = max(split.shards, math.ceil(size / GROUP_BYTES))
     levels = len(level_sizes(groups, size, blocks, MergeLimits()))

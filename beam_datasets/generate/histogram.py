@@ -81,7 +81,11 @@ class Histogram:
 
 
 def _narrow_numbers(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Returns numbers, which are not negative, in the narrowest little-endian type."""
+    """Returns integers, which are not negative, in the narrowest unsigned little-endian type that holds all of them.
+
+    >>> _narrow_numbers(np.array([1, 300])).dtype.str
+    '<u2'
+    """
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))).newbyteorder("<"))
 
 

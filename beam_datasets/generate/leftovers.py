@@ -266,7 +266,12 @@ class _Search:
         return Leftover(path, "run", num_bytes, modified, abandoned, reason, job)
 
     def _judge_owner(self, owner: Owner | None, modified: float) -> tuple[bool, str]:
-        """Returns whether files of an owner, last changed at `modified`, are abandoned, and the reason."""
+        """Returns (whether files are abandoned, the reason), such as (True, 'process 7 is gone').
+
+        Args:
+            owner: the process that wrote them; None if it is unknown.
+            modified: time of the last change, in seconds since the epoch.
+        """
         is_old = self.now - modified >= self.older_than
         age = "not changed for long" if is_old else "changed lately"
         if owner is None:

@@ -74,9 +74,15 @@ IN_STORE = ReadSize(4 << 20, 512 << 20)
 
 
 def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Iterator[tuple[AnyBlock, Read | None]]:
-    """Yields the blocks; inline ones without payload once `INLINE_BYTES` of it are in memory, and what reads theirs.
+    """Yields (block, function that reads its payload); the function is None for blocks that have their payload.
 
-    All blocks are needed before the first record is written. An engine that streams them holds none of them.
+    Once `INLINE_BYTES` of inline payload are in memory, the payload of further inline blocks is written to a temporary
+    file, and the yielded block has an empty payload. All blocks are needed before the first record is written, and
+    engines that stream blocks do not keep them in memory.
+
+    Args:
+        blocks: the blocks to merge.
+        stack: closes the temporary file.
     """
     file, held = None, 0
     for block in blocks:
@@ -228,7 +234,11 @@ class Merge:
                 yield self._read(runs[start:stop])
 
     def _read(self, runs: list[tuple[int, int, int]]) -> list[Buffer]:
-        """Returns the bytes of runs (block, start, end), which ascend in each block; reads one range of each block."""
+        """Returns the bytes of each run, in the order of `runs`; reads one range of each block.
+
+        Args:
+            runs: (number of the block, start, end) in bytes of the block's payload, ascending in each block.
+        """
         lows, highs = {block: start for block, start, _ in reversed(runs)}, {block: end for block, _, end in runs}
         buffers = self.for_all(lambda block: self.reads[block](lows[block], highs[block]), lows)
         views = {block: memoryview(data) for block, data in zip(lows, buffers)}

@@ -48,10 +48,12 @@ class Owner:
 
     @classmethod
     def from_json(cls, content: Any) -> Owner:
-        """Returns the owner that a JSON object describes.
+        """Returns the owner from the dict of an owner.json, whose names are the attributes; others are ignored.
+
+        For example, {'job': 'a1', 'host': 'node1', 'pid': 7, 'started': 1.5}.
 
         Raises:
-            ValueError: it describes none.
+            ValueError: `host`, `job`, `pid` or `started` is missing or has another type.
         """
         known = {field.name: content[field.name] for field in fields(cls) if field.name in content}
         if {"job", "host", "pid", "started"} - set(known) or not isinstance(known["host"], str):

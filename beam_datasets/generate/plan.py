@@ -77,12 +77,12 @@ class MergeLevel:
 def plan_levels(
     received: NDArray[np.int64], num_bytes: int, num_blocks: int, limits: MergeLimits
 ) -> tuple[MergeLevel, ...]:
-    """Returns the levels of a split; none if its groups read few ranges of the blocks as they are.
+    """Returns the merge levels of a split; () if its groups read only few ranges of the unmerged blocks.
 
     Args:
-        received: (groups,) examples that each group is sent.
-        num_bytes: size of all records that groups are sent.
-        num_blocks: blocks that contain them.
+        received: array of shape (groups,): the number of examples that each group is sent.
+        num_bytes: size in bytes of all records that groups are sent.
+        num_blocks: number of blocks that contain them.
         limits: limits that decide when levels are added.
     """
     sizes = level_sizes(len(received), num_bytes, num_blocks, limits)
@@ -90,7 +90,14 @@ def plan_levels(
 
 
 def level_sizes(groups: int, num_bytes: int, num_blocks: int, limits: MergeLimits) -> list[tuple[int, int]]:
-    """Returns the runs and columns of each level; see `plan_levels`."""
+    """Returns [(number of runs, number of columns)] of the merge levels; [] if the blocks are merged directly.
+
+    Args:
+        groups: number of groups.
+        num_bytes: size in bytes of all records that groups are sent.
+        num_blocks: number of blocks that contain them.
+        limits: limits that decide when levels are added.
+    """
     runs, sizes = num_blocks, list[tuple[int, int]]()
     ranges = num_bytes / limits.range_bytes
     while len(sizes) < limits.max_levels and runs * groups > limits.few_reads + SLACK * (ranges + runs + groups):
@@ -393,7 +400,15 @@ def choose_shards(split: str, num_examples: int, num_bytes: int, options: Shardi
 def _cut_groups(
     ends: NDArray[np.int64], ranks: NDArray[np.int64], bytes_before: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (ranks where groups end, shard of each): shard ends, and cuts between bins inside large shards."""
+    """Returns two arrays: the ranks where groups end, ascending, and the number of the shard of each group.
+
+    Groups end at the ends of shards; shards of more than MAX_PART_SIZE bytes are also cut between bins.
+
+    Args:
+        ends: the rank after the last example of each shard.
+        ranks: the rank of the first example of each bin, followed by the number of all examples.
+        bytes_before: the size in bytes of the examples before each bin, followed by the size of all.
+    """
     size_at_ends = np.interp(ends, ranks, bytes_before)
     sizes = np.diff(size_at_ends, prepend=0)
     parts = np.maximum(1, -(-sizes // MAX_PART_SIZE)).astype(np.int64)  # of each shard
@@ -413,9 +428,9 @@ def _last_keys(bins: NDArray[np.uint64], shift: int) -> NDArray[np.uint64]:
 
 
 def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
-    """Yields (number of the group, the records of the block that it is sent), in order.
+    """Yields (number of the group, block of the records that are sent to this group), in the order of the groups.
 
-    A record in a bin that straddles two groups goes to both.
+    A record in a bin that is in two groups is sent to both.
     """
     ascending = np.frombuffer(block.keys, "S16")
     groups = _groups_near(ascending, plan)
@@ -425,9 +440,15 @@ def route(block: Block, plan: SplitPlan) -> Iterator[tuple[int, Block]]:
 
 
 def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[tuple[int, Block]]:
-    """Yields (number of the task, the records of the spilled block that it merges); each record is in one task.
+    """Yields (number of the merge task, block of the records that this task merges); each record is in one task.
 
-    Blocks are distributed among the runs by their paths, which are random.
+    The number of a task is `run * columns + column` of the level. Blocks are distributed among the runs by their paths,
+    which are random.
+
+    Args:
+        block: a spilled block.
+        plan: the plan of the block's split.
+        level: the level of the tasks.
     """
     lasts = np.searchsorted(
         np.frombuffer(block.keys, "S16"), _keys_to_bytes(plan.highs[level.last_groups]), side="right"
@@ -441,7 +462,14 @@ def route_to_runs(block: Block, plan: SplitPlan, level: MergeLevel) -> Iterator[
 def _cut_block(
     block: Block, numbers: NDArray[np.int64], firsts: NDArray[np.int64], lasts: NDArray[np.int64]
 ) -> Iterator[tuple[int, Block]]:
-    """Yields (number, records [first, last) of a block) for those that are not empty."""
+    """Yields (number, block of the records [first, last) of a block) for the ranges that are not empty.
+
+    Args:
+        block: the block.
+        numbers: the number to yield with each range.
+        firsts: the first record of each range.
+        lasts: the record after the last one of each range.
+    """
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(block.sizes, "<u4"), dtype=np.int64)])
     is_nonempty = lasts > firsts
     firsts, lasts = firsts[is_nonempty], lasts[is_nonempty]

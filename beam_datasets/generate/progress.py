@@ -74,7 +74,15 @@ def _count_units(names: Iterable[str]) -> int:
 
 
 def _count_encoded(spill_dir: str, names: Iterable[str]) -> tuple[int, int]:
-    """Returns (examples, bytes of their records): for each split, the greater of what was spilled and reported."""
+    """Returns (number of encoded examples, size of their records in bytes) of all splits together.
+
+    Of each split the greater of two numbers counts: the sum in the names of its spilled blocks, and the sum in the
+    reports of its workers.
+
+    Args:
+        spill_dir: the spill directory.
+        names: names of the files in it.
+    """
     spilled: dict[str, Counter[str]] = {}
     reports: dict[str, Counter[str]] = {}
     for name in names:

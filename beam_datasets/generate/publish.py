@@ -179,7 +179,11 @@ def _warn_of_other_runs(run: Run) -> None:
 
 
 def _byte_options(sharding: ShardingOptions) -> dict[str, Any]:
-    """Returns the options that decide what is written, if they differ from the defaults."""
+    """Returns {name: value} of the options that change the written bytes, for those that are not the defaults.
+
+    >>> _byte_options(ShardingOptions(num_shards=4))
+    {'num_shards': 4}
+    """
     defaults = type(sharding)()
     names = ("num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates")
     return {name: getattr(sharding, name) for name in names if getattr(sharding, name) != getattr(defaults, name)}
@@ -654,11 +658,11 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
     """Returns the shards of a split in order, after checking that each was written once, with all examples.
 
     Args:
-        split: plan of the split.
+        split: plan of the split, with the attributes `split` (its name), `num_shards` and `num_examples`.
         shards: written shards of all splits.
 
     Raises:
-        LostExamplesError: they do not hold just the examples that were planned.
+        LostExamplesError: a shard is missing or was written twice, or the shards have another number of examples.
     """
     split_shards = sorted((shard for shard in shards if shard.split == split.split), key=lambda shard: shard.shard)
     written = sum(shard.num_examples for shard in split_shards)
@@ -672,7 +676,7 @@ def complete_split(split: Any, shards: Iterable[WrittenShard]) -> list[WrittenSh
 
 
 def _make_shard_columns(split: Any, shards: Sequence[WrittenShard]) -> ShardColumns:
-    """Returns what the manifest records of a split's shards, after checking them."""
+    """Returns the columns of the manifest for a split's shards; see `complete_split` for arguments and errors."""
     split_shards = complete_split(split, shards)
     return ShardColumns(*([getattr(shard, column.name) for shard in split_shards] for column in fields(ShardColumns)))
 
@@ -717,7 +721,10 @@ def _run_report(publication: Publication, columns: Mapping[str, ShardColumns], r
 
 
 def _engine_report(publication: Publication) -> dict[str, Any]:
-    """Returns the name, the page and the restarts of a remote job, which the launcher has recorded; {} if unknown."""
+    """Returns {'engine': {'job': name, 'page': URL, 'restarts': number}} of a remote job, from the launcher's file.
+
+    Returns {} for other runs, and if the file is missing or damaged.
+    """
     if publication.spill_dir is None:
         return {}
     try:

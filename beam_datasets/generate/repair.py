@@ -288,11 +288,11 @@ def _checksum(path: str) -> int | None:
 
 
 def _rebuilt_index(shard: str, old: bytes, published: int | None, first: int) -> tuple[bytes, bool]:
-    """Returns the index of a whole shard, and whether it is proved to be the published one.
+    """Returns (content of the index file of an undamaged shard, whether it certainly equals the published one).
 
-    Its offsets are those of the shard. Its keys cannot be computed from records: they are taken from the rest of the
-    old index or, as integer keys may be, from the positions; but only if a checksum proves it: the published one, or
-    without a manifest those in the old index's header. Else the index has no keys.
+    The offsets are those of the shard. Keys cannot be computed from records: they are taken from the old index, or are
+    the integers of the positions, and only if a checksum matches: the published one, or if it is unknown, the
+    checksums in the old index's header. Otherwise the index has no keys.
 
     Args:
         shard: the path of the shard.
@@ -317,7 +317,16 @@ def _rebuilt_index(shard: str, old: bytes, published: int | None, first: int) ->
 
 
 def _candidates(old: bytes, count: int, first: int) -> Iterator[tuple[NDArray[np.uint8], bool]]:
-    """Yields what the keys may have been, and whether they are integers."""
+    """Yields (keys that the index may have had, whether they are integers in order).
+
+    Args:
+        old: content of the old index file, maybe damaged or empty.
+        count: number of records of the shard.
+        first: the index in the split of the shard's first example.
+
+    Yields:
+        Arrays of shape (count, KEY_SIZE): the keys in the old file, and the keys of the positions from `first` on.
+    """
     size = KEY_SIZE * count
     for start in dict.fromkeys((48 + 8 * count, len(old) - size)):
         if 0 <= start <= len(old) - size:

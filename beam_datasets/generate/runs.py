@@ -564,7 +564,7 @@ def _create(path: str, content: bytes) -> bool:
 
 
 def content_of(path: str) -> tuple[int, int]:
-    """Returns size and CRC-32C of a file."""
+    """Returns (size in bytes, CRC-32C) of a file."""
     checksum = 0
     with storage.open_reader(path) as reader:
         for chunk in reader.chunks():

@@ -233,7 +233,11 @@ def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
 
 
 def _show_value(value: Any) -> str:
-    """Returns text for a value; bytes as UTF-8, cut to `TEXT_SHOWN` characters, or else their length and start."""
+    r"""Returns text for a value; bytes as UTF-8, cut to `TEXT_SHOWN` characters, or else their length and start.
+
+    >>> _show_value(3), _show_value(b"abc"), _show_value(b"\xff\xd8\xff\xe0\x00")
+    ('3', "'abc'", "5 bytes that begin with b'\\xff\\xd8\\xff\\xe0'")
+    """
     if not isinstance(value, bytes):
         return str(value)
     try:

@@ -77,14 +77,17 @@ class SourceUnits:
 def pair_and_splits(
     item: Any, keeps: Mapping[str, Callable[[Any], bool] | None]
 ) -> tuple[tuple[Any, Any], Collection[str]]:
-    """Returns the (key, example) of what `read` yields, and the splits that it belongs to.
+    """Returns ((key, example), names of the splits that the example belongs to) of an element that `read` yields.
 
     Args:
-        item: an element that `read` yields.
+        item: (key, example), or (key, example, split).
         keeps: split -> its `keep`, of the splits that are read together.
 
     Raises:
-        BeamDatasetsError: it is neither a pair nor a pair with one of the splits.
+        BeamDatasetsError: the item has another form, or its split is not one of `keeps`.
+
+    >>> pair_and_splits(("k1", {"x": 1}), {"train": None, "test": lambda key: key == "k2"})
+    (('k1', {'x': 1}), ['train'])
     """
     if type(item) is tuple and len(item) == 3:
         key, example, split = item
@@ -97,10 +100,11 @@ def pair_and_splits(
 
 
 def pair_of(element: Any, split: str) -> tuple[Any, Any]:
-    """Returns the key and the example that an element of a split's source is.
+    """Returns (key, example) of an element of a split's source.
 
     Raises:
-        BeamDatasetsError: it is not a pair; nor is a dict or a text of two, as of an example whose key was forgotten.
+        BeamDatasetsError: the element is not a pair. A dict or text of two items is not one: it is probably an example
+            without its key.
     """
     try:
         if not isinstance(element, (dict, str, bytes)):
@@ -127,12 +131,19 @@ def check_iterable(split: str, source: Any, builder: Any) -> None:
 
 
 def iterated(split: str, builder: Any, source: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the examples of a builder's source that is an iterable, or a callable for one.
+    """Yields the (key, example) pairs of a builder's source.
 
-    Of a dataset in the order of integers, a key that is none is replaced by the example's position.
+    With `disable_shuffling`, a key that is not an integer is replaced by the position of the example, from 0.
+
+    Args:
+        split: name of the split, for errors.
+        builder: the builder.
+        source: an iterable of (key, example), or a function without arguments that returns one.
 
     Raises:
-        InvalidKeyError: it is to be appended, so that published examples may have these positions.
+        BeamDatasetsError: the source is not an iterable or, with `disable_shuffling`, an element is not a pair.
+        InvalidKeyError: a key is not an integer, and the examples will be appended to a published version, which has
+            examples with these positions.
     """
     examples: Any = source() if callable(source) else source
     check_iterable(split, examples, builder)
@@ -170,10 +181,13 @@ def what_raised(error: BaseException, key: Any, count: int, split: str, unit: st
 
 
 def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Returns (name, unit) of all units that some splits are read from.
+    """Returns (name, unit) of all units that some splits are read from; the name has the splits and the unit's repr.
 
     Raises:
         BeamDatasetsError: two units have the same name.
+
+    >>> named_units(["train", "test"], ["a.csv"])
+    [("train, test: 'a.csv'", 'a.csv')]
     """
     label = ", ".join(splits)
     named = [(f"{label}: {_shorten_name(repr(unit))}", unit) for unit in units]
@@ -374,7 +388,11 @@ class Attempt:
 
 
 def fingerprint(builder: Any) -> dict[str, str]:
-    """Returns what decides the bytes to which a builder's units are encoded: code, arguments, features, libraries."""
+    """Returns {name: text} of everything that affects the encoded bytes of a builder's units.
+
+    The names are `beam_datasets`, `python`, `library <name>` (versions), `features`, `code of <module>` (digests),
+    `disable_shuffling`, and `argument <name>` of the builder (texts of their values). Paths are left out.
+    """
     cached = {name for kind in type(builder).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
     # Where files are does not decide what is in them.
     left_out = {*cached, "_root", "_downloads", "_download_root", "download_size"}
@@ -408,7 +426,10 @@ def _is_cached(value: Any) -> bool:
 
 
 def _modules(kind: type) -> Iterator[tuple[str, str]]:
-    """Yields (module, digest of its source) of a class and its bases outside of this package."""
+    """Yields (name of a module, digest of its source) for a class and its bases outside of this package.
+
+    The digest is 16 hexadecimal digits; of a module without source, a text that differs from every other.
+    """
     for module in dict.fromkeys(each.__module__ for each in kind.__mro__):
         if module.partition(".")[0] in ("builtins", "abc", "typing", "beam_datasets"):
             continue
@@ -420,13 +441,23 @@ def _modules(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def _describe_value(value: Any) -> str:
-    """Returns a text that differs for values that differ, and is equal in every process for equal plain values."""
+    """Returns a text that differs for values that differ, and is equal in every process for equal plain values.
+
+    A text of more than `_MAX_TEXT` characters is cut, and ends with its digest.
+
+    >>> _describe_value({"a": [1, "x"], "b": {2, 1}})
+    "{'a': [1, 'x'], 'b': {1, 2}}"
+    """
     plain = _describe_contents(value)
     return plain if len(plain) <= _MAX_TEXT else f"{plain[:_MAX_TEXT]}... {_digest(plain.encode())}"
 
 
 def _describe_contents(value: Any) -> str:
-    """Returns a text for the value and all it contains; if it cannot be pickled, one that differs from every other."""
+    """Returns a text for the value and its contents, such as "Point(x=1)" for a dataclass.
+
+    The text of another object contains the digest of its pickle; if it cannot be pickled, the text differs from every
+    other.
+    """
     if isinstance(value, enum.Enum) or value is None or isinstance(value, (str, int, float, bool, bytes, os.PathLike)):
         return str(value) if isinstance(value, os.PathLike) else repr(value)
     if isinstance(value, dict):
