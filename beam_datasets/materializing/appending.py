@@ -261,7 +261,10 @@ def plan_append(
 
 
 def _sort_keys(keys: Iterable[Key], rules: Iterable[KeyRule]) -> list[tuple[int, bytes]]:
-    """Returns (index in `keys`, sort key) for each key and each rule."""
+    """Returns (index in `keys`, sort key) for each key and each rule; a sort key has 16 bytes.
+
+    For keys a, b and rules r, s the indices are 0, 0, 1, 1.
+    """
     return [
         (number, rule.sort_key(_as_key(key, rule.split is None))) for number, key in enumerate(keys) for rule in rules
     ]
@@ -729,7 +732,7 @@ def build_sources(
 
 
 def _is_builder(new: Any) -> bool:
-    """Returns whether `new` must be built first; published datasets need not."""
+    """Returns whether `new` is a `DatasetBuilder`, which must be built first; False for names and directories."""
     return hasattr(new, "elsewhere") and not isinstance(new, type)
 
 
@@ -740,7 +743,14 @@ def _add_details(error: DuplicateKeyError, builders: Iterable[Any], *lines: str)
 
 
 def _exclude_known_files(builder: Any, parent: ReadOnlyBuilder, *, take_changed: bool, **comparing: bool) -> list[str]:
-    """Excludes files that are in the published version from a builder; returns notes for the user."""
+    """Excludes the files that are in the published version from a builder of files; returns notes for the user.
+
+    Args:
+        builder: the builder. Changed.
+        parent: the published version.
+        take_changed: whether files that have changed since are read.
+        **comparing: `may_lack`, and other keyword arguments of the builder's `only_new`.
+    """
     known, notes = publishing.read_inputs(parent.dataset_dir), []
     if known is None:
         notes.append(f"{parent.dataset_dir}: no readable {INPUTS_FILE} names its files: all are taken")
@@ -808,6 +818,11 @@ def _build(builder: Any) -> list[Built]:
 
 def union(one: Any, other: Any, name: str = "") -> Any:
     """Returns features that can store the examples of both: features that one of them lacks become optional.
+
+    Args:
+        one: a connector, such as the `FeaturesDict` of a dataset.
+        other: the connector of the other dataset.
+        name: the name of both, with slashes, for errors; '' for the top.
 
     Raises:
         BeamDatasetsError: the features differ in another way, or a feature that one lacks cannot be optional.

@@ -57,11 +57,11 @@ class SplitCopy:
         return [0, *shard_ends(self.num_examples, self.num_shards)]
 
     def span(self, shard: int) -> tuple[int, int]:
-        """Returns the half-open range of the examples of a shard, as indices in the split."""
+        """Returns the range [start, stop) of the examples of a shard, as indices in the split; such as (0, 100)."""
         return self._borders[shard], self._borders[shard + 1]
 
     def shard(self, number: int) -> FileInstructions:
-        """Returns what a shard is copied of."""
+        """Returns the ranges of source records from which a shard is copied."""
         return self.files.part(*self.span(number))
 
 

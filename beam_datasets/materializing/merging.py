@@ -189,7 +189,7 @@ class KeyRanges:
 
     @contextlib.contextmanager
     def reading(self) -> Any:
-        """Provides `map`; for object stores, one that reads on several threads."""
+        """Context manager: provides `map`, or for object stores the `map` of a thread pool of `READS_AT_ONCE`."""
         if not self.is_remote:
             yield map
             return
@@ -199,13 +199,16 @@ class KeyRanges:
     def resolve(
         self, number: int, openers: Sequence[Opener], for_all: Any, *, is_counted: bool = False
     ) -> tuple[Merge, _RangeCount]:
-        """Returns what is written of a range, in order, and how much that is.
+        """Returns the merge of the records of a range that are written, in order, and their counts and size.
 
         Args:
             number: number of the range.
-            openers: openers of each run's shards.
-            for_all: see `reading`.
-            is_counted: whether records of repeated keys are compared; without, `replaced` is not known.
+            openers: for each run, the opener of its shards.
+            for_all: the function that `reading` provides.
+            is_counted: whether records of repeated keys are compared; otherwise `replaced` of the counts is 0.
+
+        Raises:
+            DuplicateKeyError: a key is repeated, and `on_duplicate` does not allow it.
         """
         blocks, run_of = self._open(number, openers)
         merge = _merge(blocks, for_all, ON_DISK if not self.is_remote else IN_STORE)
@@ -241,7 +244,7 @@ class KeyRanges:
         return merge, _RangeCount(len(merge), int(merge.sizes[merge.order].sum(dtype=np.int64)), counts, keys_to_delete)
 
     def _open(self, number: int, openers: Sequence[Opener]) -> tuple[list[_ShardBlock], list[int]]:
-        """Returns the records of a range, shard by shard, and the run of each."""
+        """Returns a block of the records of a range for each shard, and the number of the run of each block."""
         blocks: list[_ShardBlock] = []
         run_of, most = [], max(1, MAX_OPEN_SHARDS // _num_threads())
         for run_number, (run, opener) in enumerate(zip(self.runs, openers, strict=True)):
@@ -258,7 +261,16 @@ class KeyRanges:
     def _listed(
         self, merge: Merge, origin: NDArray[np.int64], published: NDArray[np.bool_]
     ) -> tuple[dict[bytes, bool], NDArray[np.bool_]]:
-        """Returns the keys to delete that a merge has, and whether each of its ranks is left out."""
+        """Returns the keys to delete that are in a merge, and a mask of the ranks that are deleted.
+
+        Args:
+            merge: the merge of a range.
+            origin: for each rank, the number of the run of its record.
+            published: for each rank, whether its record is in the published version.
+
+        Returns:
+            {sort key of 16 bytes: whether a published record has it}, and for each rank whether it is deleted.
+        """
         listed = np.zeros(len(merge), np.bool_)
         if not len(self.delete) or not len(merge):
             return {}, listed
@@ -322,7 +334,13 @@ def _count_before_pivots(run: SortedRun, pivots: NDArray[np.bytes_]) -> NDArray[
 
 
 def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge:
-    """Returns the merge of records; of equal keys, the block that comes first is first."""
+    """Returns the merge of the records of blocks, sorted by key; those with equal keys are in the order of the blocks.
+
+    Args:
+        blocks: the records of each shard.
+        for_all: the function that `KeyRanges.reading` provides.
+        read_size: the `ReadSize` of the storage, `ON_DISK` or `IN_STORE`.
+    """
     parts = [block.records for block in blocks]
     keys = key_array(b"".join([records.keys.tobytes() for records in parts if records.keys is not None]))
     sizes = [np.diff(records.offsets) for records in parts]
@@ -339,7 +357,7 @@ def _merge(blocks: Sequence[_ShardBlock], for_all: Any, read_size: Any) -> Merge
 
 
 def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np.intp]) -> Iterable[bool]:
-    """Returns of pairs of ranks whether their records differ."""
+    """Returns for each pair of ranks (firsts[i], seconds[i]) whether the framed records differ."""
 
     def differ(one: int, other: int) -> bool:
         return bool(merge.sizes[one] != merge.sizes[other]) or _read_framed(merge, one) != _read_framed(merge, other)
@@ -436,7 +454,7 @@ class MergedSplit:
 def merge_split(
     name: str, ranges: KeyRanges, sharding: ShardingOptions, published: Sequence[WrittenShard]
 ) -> tuple[MergedSplit, dict[bytes, bool]]:
-    """Returns what is written of a split, and the keys to delete that it has; see `_RangeCount`.
+    """Returns the records that are written of a split, and {sort key to delete: whether a published example has it}.
 
     A new split of which all examples are left out has no shards.
 
@@ -445,6 +463,10 @@ def merge_split(
         ranges: ranges of its keys, cut at shards if there are any to share.
         sharding: options that decide its shards.
         published: the published shards that may be shared.
+
+    Raises:
+        BeamDatasetsError: a published split would have no examples.
+        DuplicateKeyError: a key is repeated, and `on_duplicate` of the ranges does not allow it.
     """
     groups = [range(i, min(i + RANGES_COUNTED, len(ranges))) for i in range(0, len(ranges), RANGES_COUNTED)]
     with threads() as pool:
@@ -470,9 +492,10 @@ def _divide_into_shards(
     published: Sequence[WrittenShard],
     counted: Sequence[_RangeCount],
 ) -> tuple[list[int], dict[int, WrittenShard]]:
-    """Returns where the shards of a split begin and the last one ends, and those that are published ones.
+    """Returns the borders of the shards of a split, and {number of a shard: published shard that it shares}.
 
-    What lies between shards that are shared is cut evenly. Of splits that are shuffled all shards are shared, or none.
+    The borders are ascending indices in the split, from 0 to the number of examples: [0, 50, 100] for two shards. The
+    examples between shared shards are divided evenly. Of shuffled splits all shards are shared, or none.
     """
     changes = [bool(one.counts.added or one.counts.replaced or one.counts.deleted) for one in counted]
     ordered = ranges.runs[0].rules[0].split is None and not ranges.runs[0].rules[0].salts
@@ -505,7 +528,10 @@ def _num_threads() -> int:
 
 @contextlib.contextmanager
 def threads() -> Any:
-    """Provides threads: reading, checksums, sorting, gathering and writing release the interpreter lock."""
+    """Context manager: provides a `ThreadPoolExecutor`, with one thread per core but at most `MAX_THREADS`.
+
+    Reading, checksums, sorting, gathering and writing release the interpreter lock.
+    """
     pool = ThreadPoolExecutor(_num_threads(), "beam_datasets-append")
     try:
         yield pool

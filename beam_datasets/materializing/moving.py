@@ -112,7 +112,13 @@ def duplicate_key_error(
 def _earlier_runs(
     runs: Mapping[str, Sequence[SortedRun]], split: str, number: int
 ) -> Iterator[tuple[str, int, KeyRule]]:
-    """Yields the runs of other splits that are of a dataset or of those before it, by each of their rules."""
+    """Yields (split, number of the run in this split, key rule) for each rule of the earlier runs of other splits.
+
+    Args:
+        runs: split -> the runs that are merged into it.
+        split: the split whose runs are left out.
+        number: the number of a dataset; runs of later datasets are left out.
+    """
     for other, split_runs in runs.items():
         for run_number, run in enumerate(split_runs):
             if other != split and run.dataset <= number:
@@ -135,7 +141,11 @@ def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
 
 
 def _as_text(key: Any) -> Any:
-    """Returns the str of a key that is read as bytes; bytes that are not UTF-8 were given as such."""
+    r"""Returns a key with bytes decoded to str; other keys, and bytes that are not UTF-8, are unchanged.
+
+    >>> _as_text(b"k1"), _as_text(7), _as_text(b"\xff")
+    ('k1', 7, b'\xff')
+    """
     try:
         return key.decode() if isinstance(key, bytes) else key
     except UnicodeDecodeError:

@@ -251,7 +251,11 @@ def plan_job(
 
 
 def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> str:
-    """Returns where something is written, with the options of its store.
+    """Returns the path of a directory to write to; for a URL, with the options of its store.
+
+    Args:
+        path: a local path or a URL.
+        storage_options: options of the store; None for none.
 
     Raises:
         StoreOptionsError: there are options for a local path.
@@ -269,12 +273,17 @@ def target_dir(path: NameOrDir, storage_options: Mapping[str, Any] | None) -> st
 
 
 def _names_of(features: Collection[str], tree: Any) -> list[str]:
-    """Returns the names with slashes that names of features mean, each once."""
+    """Returns the record names of features, sorted and each once: ['objects/label'] for 'objects.label'.
+
+    Args:
+        features: names of features, nested ones as `objects.label`; or one name.
+        tree: the features of the dataset.
+    """
     return sorted({record_name(name, tree) for name in ([features] if isinstance(features, str) else features)})
 
 
 def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> Any:
-    """Returns the features of a dataset that are kept.
+    """Returns the `FeaturesDict` of the features of a dataset that are kept.
 
     Args:
         builder: the dataset.
@@ -304,10 +313,13 @@ def kept_features(builder: ReadOnlyBuilder, names: Collection[str] | None) -> An
 
 
 def record_names(tree: Any) -> frozenset[bytes]:
-    """Returns the names under which a record stores the features.
+    """Returns the names of the lists in which a record stores the features, such as {b'image', b'objects/label'}.
+
+    Args:
+        tree: the features.
 
     Raises:
-        BeamDatasetsError: they are unknown, because the class of a feature is unknown.
+        BeamDatasetsError: the class of a feature is unknown, so its lists are, too.
     """
     for name, _, feature in iter_nested_features(tree):
         inner = strip_sequences(feature)
@@ -374,7 +386,14 @@ def _resolve_identity(to: str | None, source: ReadOnlyBuilder, info: DatasetInfo
 def _info(
     builders: Collection[ReadOnlyBuilder], identity: DatasetIdentity, tree: Any, *, reshuffled: bool
 ) -> DatasetInfo:
-    """Returns the description of what is written: that of the first dataset that is read, as far as it applies."""
+    """Returns the description of the written dataset, from that of the first source.
+
+    Args:
+        builders: the sources.
+        identity: name, config, version and directory of the written dataset.
+        tree: the features that are kept. `supervised_keys` is None if one of its features is not kept.
+        reshuffled: whether the examples get a new order, so that `disable_shuffling` is False.
+    """
     infos = [builder.info for builder in builders]
     info, supervised = infos[0], infos[0].supervised_keys
     if supervised is not None and tree is not info.features and any(name not in tree for name in names_in(supervised)):
@@ -513,7 +532,7 @@ def run_in_process(
 
 
 def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, list[WrittenShard]]:
-    """Copies all shards; returns the publication with its complete lineage, the plan, and what was written."""
+    """Copies all shards; returns (publication with its complete lineage, plan, written shards)."""
     if job.plan is None:
         prepared = [prepare(record_range, job.transform, publication.spill_dir or "") for record_range in job.ranges]
         plan = plan_prepared(job.ranges, prepared, job.sharding)
@@ -529,7 +548,13 @@ def _copy(job: Job, publication: Publication) -> tuple[Publication, CopyPlan, li
 
 
 def _shuffle(job: Job, publication: Publication, block_size: int) -> tuple[Plan, list[WrittenShard]]:
-    """Writes all shards in a new order; returns the plan and what was written."""
+    """Writes all shards in a new order; returns (plan, written shards).
+
+    Args:
+        job: the planned job, with `reshuffle`.
+        publication: the announced publication.
+        block_size: size in bytes of the blocks in which records are sorted.
+    """
     spill_dir, salt = publication.spill_dir, job.reshuffle or ""
     keyless = [split.name for split in job.splits if not split.keyed]
     read = (

@@ -95,7 +95,7 @@ class RecordRanges:
 
     @cached_property
     def _runs(self) -> list[tuple[SelectedSplit, int, SortedRun, FileInstructions, NDArray[np.int64]]]:
-        """For each run: its split, its number there, itself, its files divided, and where each begins in the source."""
+        """For each run: (split, number in the split, run, parts of its files, index in the source of each part)."""
         runs = []
         for split in self.splits:
             for number, run in enumerate(split.runs):
@@ -235,7 +235,9 @@ class Opener:
 
 
 def offsets_of(shard: Shard, stop: int) -> NDArray[Any]:
-    """Returns the starts of the records before `stop`, and the end of the last one; reads nothing after it.
+    """Returns the byte offsets of the records before number `stop`, followed by the end of the last one.
+
+    The array has shape (stop + 1,) and dtype uint64. A shard without an index is read up to this end only.
 
     Raises:
         CorruptRecordError: the shard has no index, and a length in it is damaged.
@@ -267,10 +269,14 @@ class Filter:
 
     @classmethod
     def of(cls, function: str | Callable[[Any], Any]) -> Filter:
-        """Returns the filter that a function, or its name, means.
+        """Returns the filter of a function.
+
+        Args:
+            function: the function, or a text `module:function` or `path.py:function` that names it.
 
         Raises:
-            BeamDatasetsError: the function does not exist. What a module raises while it is imported passes through.
+            BeamDatasetsError: the function does not exist, or the value cannot be called.
+            Exception: the module raises it while it is imported.
         """
         if isinstance(function, str):
             return cls._load(function)
@@ -355,7 +361,13 @@ class Transform:
     where: Where | None = None
 
     def apply(self, whole: RecordRange, records: Records) -> Iterator[tuple[NDArray[np.intp], list[bytes]]]:
-        """Yields (places within the range, records) of those that are kept, in order, a chunk at a time.
+        """Yields (numbers in the range, records as bytes) of the records that are kept, in order, a chunk at a time.
+
+        The numbers count the records of the range from 0; the records are converted to the kept features.
+
+        Args:
+            whole: the range, for errors and for the features of its dataset.
+            records: the open records of the range.
 
         Raises:
             CorruptRecordError: a record is damaged.
@@ -378,11 +390,15 @@ class Transform:
 
     @cached_property
     def _compiled(self) -> dict[tuple[int, int], Callable[[list[Any]], list[int]]]:
-        """The compiled `where` of each (source, thread)."""
+        """The compiled `where` by (number of the dataset, id of the thread); see `Where.compile`."""
         return {}
 
     def _chooser(self, whole: RecordRange, records: Records) -> Callable[[int, list[Any]], list[int]] | None:
-        """Returns the function from the number of a first record, and records, to the places of those chosen."""
+        """Returns the function that evaluates `where`; None if there is none.
+
+        Its arguments are the number in the range of the first record and a list of records; it returns the indices in
+        the list of the records that are kept, ascending. Its errors contain the file, the byte offset and the record.
+        """
         if self.where is None:
             return None
         key = whole.dataset, threading.get_ident()
@@ -436,13 +452,29 @@ class Transform:
 
 
 def _describe_record(whole: RecordRange, records: Records, index: int) -> str:
-    """Returns where a record is, for errors."""
+    """Returns the place of a record for errors: "/d/x.tfrecord, byte 40 (record 3; digits:1.0.0, train[3])".
+
+    Args:
+        whole: the range of the record.
+        records: the open records of the range.
+        index: the number of the record in the range, from 0.
+    """
     file, byte, example = whole.file, records.offsets[index], f"{whole.source}[{whole.index + index}]"
     return f"{file.filename}, byte {byte} (record {file.skip + index}; {example})"
 
 
 def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp], sizes: Any) -> None:
-    """Raises an error for records at these places whose size in bytes, not framed, is too large to be copied."""
+    """Checks that no record is larger than `MAX_COPIED_BYTES`.
+
+    Args:
+        whole: the range of the records, for errors.
+        records: the open records of the range.
+        places: numbers of the records in the range.
+        sizes: the size in bytes of each of these records, without framing.
+
+    Raises:
+        BeamDatasetsError: a record is larger; the message names the first one.
+    """
     for i in np.flatnonzero(np.asarray(sizes) > MAX_COPIED_BYTES)[:1]:
         raise BeamDatasetsError(
             f"{_describe_record(whole, records, int(places[i]))}: expected at most {MAX_COPIED_BYTES:,} bytes, got "
@@ -451,7 +483,10 @@ def _check_sizes(whole: RecordRange, records: Records, places: NDArray[np.intp],
 
 
 def _describe_user_error(error: Exception) -> str:
-    """Returns what was raised and where in the user's code, without frames of this package."""
+    r"""Returns the class, text and places of an error in the user's code, without frames of this package.
+
+    For example, "KeyError: 'x'\n  at /home/me/f.py:3 in keep: return example['x']".
+    """
     user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frames.is_authors(frame.filename)]
     places = [f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in user_frames]
     return f"{type(error).__name__}: {error}{''.join(places)}"
@@ -487,7 +522,13 @@ def prepare(whole: RecordRange, transform: Transform | None, directory: str) -> 
 
 
 def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[FileInstruction, int]:
-    """Writes the records that are kept, and their index; returns where they are, and their framed size in bytes."""
+    """Writes the records that are kept, and their index; returns (all records of the new file, its size in bytes).
+
+    Args:
+        whole: the range of records.
+        transform: conversion of the records.
+        path: the new file; the index is beside it.
+    """
     sizes, kept = [np.zeros(1, np.int64)], [np.zeros(0, np.intp)]
     records = Opener().open(whole.file, keyed=whole.keyed)
     with storage.open_writer(path) as writer:
@@ -504,9 +545,9 @@ def _write_kept(whole: RecordRange, transform: Transform, path: str) -> tuple[Fi
 def _frame_records(
     whole: RecordRange, records: Records, transform: Transform | None
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Buffer]]:
-    """Yields (places within the range, framed sizes, framed records) of those that are kept, a chunk at a time.
+    """Yields (numbers in the range, framed sizes in bytes, framed records joined) of kept records, a chunk at a time.
 
-    What is not changed keeps its frame, which was checked.
+    Without `transform` the frames are those of the source, after checking them.
     """
     if transform is None:
         for first, offsets, buffer in records.chunks():

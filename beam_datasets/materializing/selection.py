@@ -227,8 +227,9 @@ def named_splits(splits: Any, source: ReadOnlyBuilder) -> dict[str, Spec]:
     """Returns {name of an output split: expression}.
 
     Args:
-        splits: such a mapping; or one or several texts `NAME=EXPRESSION`, where the name may be left out if the
-            expression takes from one split, whose name is kept; None for all splits of the source as they are.
+        splits: {name: expression}; or one or several texts `NAME=EXPRESSION`. `NAME=` may be left out if the expression
+            reads one split, whose name is kept: 'train[:10]' is {'train': 'train[:10]'}. None for all splits of the
+            source as they are.
         source: the first dataset.
 
     Raises:
@@ -273,7 +274,13 @@ def _split_output_name(text: Spec) -> tuple[str, Spec]:
 
 
 def select_splits(expressions: Mapping[str, Spec], sources: Sources) -> tuple[SelectedSplit, ...]:
-    """Returns the splits that expressions mean. Removes the sources of which nothing is read, and numbers the others.
+    """Returns the selected split of each expression.
+
+    Removes the sources from `sources.opened` from which no split is read; `dataset` of a read is the new index.
+
+    Args:
+        expressions: name of an output split -> expression.
+        sources: the source datasets. Changed.
 
     Raises:
         SplitError: an expression cannot be parsed, does not fit the datasets, or selects nothing.
@@ -293,7 +300,18 @@ def select_splits(expressions: Mapping[str, Spec], sources: Sources) -> tuple[Se
 
 
 def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Read]]:
-    """Returns an expression in a form that does not depend on where the sources are, and what it means."""
+    """Returns (expression without paths of the sources, ranges that it reads); adjacent ranges are joined.
+
+    For example, ('train[:10]', [Read(0, 'train', 0, 10)]); other sources than the first are named before a ':'.
+
+    Args:
+        name: name of the output split, for errors.
+        expression: the expression.
+        sources: the source datasets.
+
+    Raises:
+        SplitError: the expression cannot be parsed, does not fit the datasets, or selects nothing.
+    """
     reads: list[Read] = []
     texts = []
     for number, term in _parse_terms(expression, sources):
@@ -318,7 +336,7 @@ def _select(name: str, expression: Spec, sources: Sources) -> tuple[str, list[Re
 
 
 def _parse_terms(expression: Spec, sources: Sources) -> list[tuple[int, AbstractSplit]]:
-    """Returns (number of the dataset, what is read of it) for each term."""
+    """Returns (number of the dataset in `sources`, split expression without the dataset) for each term."""
     if not isinstance(expression, str):
         given = AbstractSplit.from_spec(expression)
         return [(0, term) for term in (given.terms if isinstance(given, SplitAdd) else (given,))]
@@ -353,7 +371,7 @@ def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[
 
 
 def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
-    """Yields what is read, cut where the source's sort keys begin anew."""
+    """Yields the runs of a read range: it is cut where the source's sort keys no longer ascend."""
     split, name = source.info.splits[read.split], source.info.display_name
     paths = replace(split.shard_names, folder=storage.join(source.dataset_dir, ""))
     first = FileInstructions.between(read.start, read.stop, split.offsets, paths).filename(0)
@@ -369,9 +387,16 @@ def _sorted_runs(source: ReadOnlyBuilder, read: Read) -> Iterator[SortedRun]:
 def _run_sizes(
     source: ReadOnlyBuilder, name: str, files: FileInstructions, *, indexed: bool
 ) -> tuple[NDArray[np.int64], bool]:
-    """Returns the framed size of each file instruction in bytes, and whether it is exact.
+    """Returns (framed size in bytes of the records of each file instruction, whether the sizes are exact).
 
-    If a manifest records the sizes of the shards, only the indexes of shards that are read in part are read.
+    If a manifest records the sizes of the shards, only the indexes of shards that are read in part are read. Sizes that
+    are not exact are estimated from the mean size.
+
+    Args:
+        source: the dataset.
+        name: name of the split.
+        files: the file instructions.
+        indexed: whether the shards have indexes.
     """
     split = source.info.splits[name]
     if source.manifest is None or not indexed:

@@ -73,10 +73,10 @@ class Where:
             )
 
     def compile(self, features: Any) -> Callable[[list[Any]], list[int]]:
-        """Returns the function from records to the places of those that are kept, ascending.
+        """Returns the function from a list of records to the ascending indices in it of those that are kept.
 
         Args:
-            features: features of the records.
+            features: features of the records, a `FeaturesDict`.
 
         Raises:
             MissingDependencyError: DuckDB or pyarrow is not installed.
@@ -132,7 +132,16 @@ class Where:
         return places
 
     def _names(self, connection: Any, features: Any, columns: dict[str, Any]) -> list[str]:
-        """Returns the features that the expression names."""
+        """Returns the names of the features that the expression uses, after checking it.
+
+        Args:
+            connection: the connection to DuckDB.
+            features: the features of the dataset.
+            columns: name of a feature with a column -> (Arrow type, function from values to an Arrow array).
+
+        Raises:
+            BeamDatasetsError: the expression cannot be parsed, or uses a function, feature or label that it must not.
+        """
         for before, after in ((_BEFORE, _AFTER), (_BEFORE.replace("(", ""), "\n")):  # one expression, and a whole one
             [[text]] = connection.execute(
                 "SELECT json_serialize_sql(?)", [f"{before}{self.expression}{after}"]
@@ -162,7 +171,13 @@ class Where:
         return [name for name in columns if name.lower() in refs]
 
     def _check_functions(self, connection: Any, nodes: list[Any], columns: dict[str, Any]) -> None:
-        """Raises a BeamDatasetsError if the expression sees anything but the example."""
+        """Raises a BeamDatasetsError if the result of the expression depends on anything but the example.
+
+        Args:
+            connection: the connection to DuckDB, which knows which functions are constant.
+            nodes: the nodes of the parsed expression; see `_nodes`.
+            columns: the columns, for the error.
+        """
         for node in nodes:
             if node["class"] not in _NODES:
                 what = {"STAR": "* or COLUMNS()"}.get(node["class"], node["class"].lower().replace("_", " "))
@@ -177,7 +192,13 @@ class Where:
             raise self._error(message, columns)
 
     def _check_labels(self, sides: list[Any], named: dict[str, Any], columns: dict[str, Any]) -> None:
-        """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names."""
+        """Raises a BeamDatasetsError if a class label is compared with a text that is not one of its names.
+
+        Args:
+            sides: the nodes that are compared with each other.
+            named: name of a feature in lower case -> feature, of those in the expression.
+            columns: the columns, for the error.
+        """
         labels = [named.get(side["column_names"][0].lower()) for side in sides if side["class"] == "COLUMN_REF"]
         for label in labels:
             for text in map(_constant_text, sides):
@@ -194,7 +215,11 @@ class Where:
 
 
 def _connect(duckdb: Any) -> Any:
-    """Returns a connection to a database in memory, which reaches nothing outside and cannot be set otherwise."""
+    """Returns a connection to a DuckDB database in memory, with fixed settings and no access to files and networks.
+
+    Args:
+        duckdb: the module duckdb.
+    """
     settings = {
         "enable_external_access": "false",
         "autoload_known_extensions": "false",
@@ -215,7 +240,10 @@ _limits: list[tuple[int, int]] = []  # of this process before those of threads t
 
 @contextlib.contextmanager
 def _limiting(connection: Any) -> Iterator[None]:
-    """Interrupts a query after `MAX_SECONDS`, and lets it fail beyond `MAX_BYTES`, which DuckDB counts only in part."""
+    """Context manager: interrupts a query after `MAX_SECONDS`, and limits this process's memory to `MAX_BYTES` more.
+
+    DuckDB's own limit counts only a part of its memory.
+    """
     timer = threading.Timer(MAX_SECONDS, connection.interrupt)
     timer.daemon = True
     timer.start()
@@ -246,7 +274,7 @@ def _data_bytes() -> int:
 
 
 def _explain_error(duckdb: Any, error: Exception) -> str:
-    """Returns what an error of DuckDB means; those of limits name them."""
+    """Returns the text of an error of DuckDB; for an exceeded limit, a text with the limit in seconds or GiB."""
     if isinstance(error, duckdb.InterruptException):
         return f"it takes more than {MAX_SECONDS:g} s for a block of examples"
     if isinstance(error, (MemoryError, duckdb.OutOfMemoryException)):
@@ -255,7 +283,7 @@ def _explain_error(duckdb: Any, error: Exception) -> str:
 
 
 def _parameters(node: Any) -> Iterator[str]:
-    """Yields the names of a lambda's parameters."""
+    """Yields the names in lower case of the parameters of a lambda, a node of the class LAMBDA."""
     for inner in _nodes(node.get("lhs")):
         if inner["class"] == "COLUMN_REF":
             yield inner["column_names"][0].lower()
@@ -273,7 +301,7 @@ def _with_dots(nodes: list[Any], features: Any) -> str:
 
 
 def _names_in_divisions(node: Any) -> list[str]:
-    """Returns the names in a chain of divisions; none if there are other things in it."""
+    """Returns the names in a chain of divisions: ['a', 'b'] for the node of a/b; [] if it contains other nodes."""
     if node["class"] == "COLUMN_REF":
         return [name.lower() for name in node["column_names"]]
     if node.get("function_name") != "/":
@@ -284,7 +312,7 @@ def _names_in_divisions(node: Any) -> list[str]:
 
 
 def _constant_text(node: Any) -> str | None:
-    """Returns the text of a constant; None for other nodes."""
+    """Returns the text of a node that is a text constant; None for other nodes."""
     literal, value = node.get("literal") or {}, node.get("value") or {}  # of later and earlier versions of DuckDB
     if node["class"] != "CONSTANT":
         return None
@@ -301,7 +329,14 @@ def _mark_position(expression: str, position: int) -> str:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yields the nodes of a parsed expression."""
+    """Yields the nodes of a parsed expression, each before the nodes inside it.
+
+    Args:
+        tree: the JSON of DuckDB's `json_serialize_sql`, or a part of it. A node is a dict with the name 'class'.
+
+    >>> [node["class"] for node in _nodes({"class": "A", "children": [{"class": "B"}]})]
+    ['A', 'B']
+    """
     if isinstance(tree, dict):
         if "class" in tree:
             yield tree
@@ -313,7 +348,14 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
-    """Returns the Arrow type of a feature, and the function from its decoded values to an array; None for neither."""
+    """Returns (Arrow type of a feature, function from a list of its decoded values to an Arrow array).
+
+    Class labels with names are text. Returns None for a feature without a column, such as an image.
+
+    Args:
+        pa: the module pyarrow.
+        feature: the connector.
+    """
     if isinstance(feature, ClassLabel):
         if not feature.names:
             return pa.int64(), lambda values: pa.array(values, pa.int64())
