@@ -97,8 +97,11 @@ def send_parameters(options: PipelineOptions, job: str = "") -> None:
 def pool_of(options: PipelineOptions) -> tuple[str, dict[str, str]]:
     """Returns (address of the worker pool, parameters) from --environment_config, which is an address or JSON.
 
+    ('localhost:50000', {}) for 'localhost:50000', and ('localhost:50000', {'a': 'b'}) for
+    '{"url": "localhost:50000", "params": {"a": "b"}}'; ('', {}) if the option is not set.
+
     Raises:
-        ValueError: it is JSON without an address.
+        ValueError: the option begins with '{', but is not a JSON object with 'url'.
     """
     config = str(options.view_as(PortableOptions).environment_config or "").strip()
     params: dict[str, str] = {}

@@ -244,7 +244,12 @@ class _Probe(beam.DoFn):
         self._reports = Metrics.string_set(_NAMESPACE, _METRIC)
 
     def process(self, _: int) -> Iterator[Any]:
-        """Reports the host, versions, clock and memory of this worker, and which folders and packages it sees."""
+        """Adds a report about this worker to the metric, as JSON; yields nothing.
+
+        The report has `host`, `pid`, `versions`, `time` (seconds since the epoch), `memory` (available bytes; 0 if
+        unknown), `places` (a problem or '' for each folder), `files` (a written path or '' for each folder), and
+        `missing` (packages that cannot be imported).
+        """
         places = [self._examine_folder(folder) for folder in self._folders]
         report = {
             "host": socket.gethostname(),
@@ -261,7 +266,11 @@ class _Probe(beam.DoFn):
         yield from ()
 
     def _examine_folder(self, folder: str) -> tuple[str, str]:
-        """Returns (problem, path of a file that this worker has written); one of them is ''."""
+        """Returns (problem, '') or ('', path of a file that this worker has written in the folder).
+
+        Args:
+            folder: a directory with a file `token` of the launcher.
+        """
         try:
             if storage.read_bytes(storage.join(folder, "token")).decode() != self._token:
                 return "a worker sees the token of another launcher", ""

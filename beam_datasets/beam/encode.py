@@ -95,7 +95,14 @@ class EncodeBlocks(beam.DoFn):
             self._reporting.enter_context(report_progress(self._engine, self._split, self))
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
-        """Encodes an example; returns outputs if a block is full."""
+        """Encodes an example; returns the `outputs()` if the block is full, otherwise None.
+
+        Args:
+            element: (key, example).
+
+        Raises:
+            BeamDatasetsError: the element is not a pair, or the example cannot be encoded.
+        """
         key, example = element if type(element) is tuple and len(element) == 2 else pair_of(element, self._split)
         return self.outputs() if self._builder.add(key, example) else None
 
@@ -111,11 +118,11 @@ class EncodeBlocks(beam.DoFn):
 
     @property
     def encoded(self) -> tuple[int, int]:
-        """(examples, bytes of their records) of this bundle so far."""
+        """(number of examples, size of their framed records in bytes) of this bundle so far."""
         return self._bundle_examples + len(self._builder), self._bundle_bytes + self._builder.num_bytes
 
     def outputs(self) -> Iterator[Any]:
-        """Yields the block of the collected examples, and its histogram; nothing if there are none."""
+        """Yields the block of the collected examples, and its `histogram_output`; nothing if there are no examples."""
         if (new := self._builder.flush()) is None:
             return
         block, loaded = new
@@ -231,7 +238,12 @@ class _ReuseUnits(beam.DoFn):
 
 
 def _read_checkpoint(checkpoint: Checkpoint, hash_shift: int | None) -> Iterator[Any]:
-    """Yields the blocks of a checkpoint, each followed by its histogram."""
+    """Yields the blocks of a checkpoint, each followed by its `histogram_output`.
+
+    Args:
+        checkpoint: the checkpoint of an earlier run, or of an earlier try of the bundle.
+        hash_shift: see `EncodeBlocks`.
+    """
     for block in checkpoint.blocks:
         yield block
         for loaded in block.load():
@@ -284,14 +296,20 @@ class _EncodeUnits(beam.DoFn):
             self._reporting.enter_context(report_progress(self._engine, split, encoder))
 
     def process(self, element: NamedUnit) -> Iterator[Any]:
-        """Encodes a unit, or keeps it for the end of the bundle if a checkpoint may contain it."""
+        """Encodes the (name, unit) pair, or keeps it until the end of the bundle if a checkpoint may contain it."""
         if element[0] in self._finished:
             self._held[element[0]] = element
         else:
             yield from self._encode(element)
 
     def _encode(self, element: NamedUnit) -> Iterator[Any]:
-        """Encodes the examples of a unit; writes a checkpoint if there is enough to record.
+        """Yields the full blocks of the examples of a unit and their histograms, and maybe writes a checkpoint.
+
+        With spilled payload, a checkpoint is written after a block's worth of bytes, after `CHECKPOINT_SECONDS`, or
+        after a unit that took `SLOW_UNIT_SECONDS`.
+
+        Args:
+            element: (name of the unit, unit).
 
         Raises:
             SourceError: the author's code failed; the message names the unit and the previous example.
@@ -382,13 +400,21 @@ def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:
 
 
 def histogram_output(block: Block, hash_shift: int | None, libraries: frozenset[str] = frozenset()) -> Any:
-    """Returns (split, histogram of a block) for the histogram output, with this process's request counts."""
+    """Returns a `TaggedOutput` (split, `Histogram` of a block) for the output HISTOGRAMS.
+
+    The histogram contains the requests that this process has sent since the last call of `count_requests`.
+
+    Args:
+        block: the block, with its keys and sizes.
+        hash_shift: see `EncodeBlocks`.
+        libraries: libraries whose versions determined bytes of the block's examples.
+    """
     counts = replace(histogram_of(block, hash_shift or 0), libraries=libraries, requests=count_requests())
     return beam.pvalue.TaggedOutput(HISTOGRAMS, (block.split, counts))
 
 
 def count_requests() -> storage.Requests:
-    """Adds what this process has done since the last call to the job's metrics, and returns it."""
+    """Returns the requests that this process has sent to storage since the last call, and adds them to the metrics."""
     taken = storage.take_requests()
     for name in ("reads", "bytes_read", "writes", "bytes_written"):
         Metrics.counter("beam_datasets", f"storage_{name}").inc(getattr(taken, name))
@@ -405,7 +431,10 @@ def count_written(written: WrittenShard) -> WrittenShard:
 
 
 def in_window(output: Any) -> Any:
-    """Returns an output of `finish_bundle`, which must name its window."""
+    """Returns a value or `TaggedOutput` with its value as a `WindowedValue` of the global window.
+
+    Beam requires this of the outputs of `finish_bundle`.
+    """
     windowed: Callable[[Any], Any] = GlobalWindows.windowed_value_at_end_of_window
     if isinstance(output, beam.pvalue.TaggedOutput):
         return beam.pvalue.TaggedOutput(output.tag, windowed(output.value))
@@ -413,6 +442,9 @@ def in_window(output: Any) -> Any:
 
 
 def _is_of_encoding(error: Exception) -> bool:
-    """Returns whether an error came to its place in this module from another one, not from a reader."""
+    """Returns whether the function that this module called when the error was raised is in this module, too.
+
+    Such an error is of encoding an example, and not of the author's reader.
+    """
     below = error.__traceback__ and error.__traceback__.tb_next
     return below is not None and below.tb_frame.f_globals is globals()

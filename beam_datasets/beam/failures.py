@@ -165,7 +165,13 @@ def _rebuild(kind: type[errors.BeamDatasetsError], message: str) -> errors.BeamD
 
 
 def _split_where(text: str) -> tuple[str, list[str]]:
-    """Returns (message, where it was: the innermost stage that Beam says, the example before; what is known of it)."""
+    """Returns (message without Beam's additions, clauses about the place of the error).
+
+    The clauses are the innermost stage and the previous example, as far as the text contains them.
+
+    >>> _split_where("ValueError: bad [after key 'k' (example 4 of 'train')] [while running 'Encode/Map']")
+    ('ValueError: bad', ["in stage 'Encode/Map'", "after key 'k' (example 4 of 'train')"])
+    """
     after = _AFTER.findall(text)[:1]
     text = _AFTER.sub("", text)
     stages = [

@@ -94,7 +94,11 @@ class FlinkCluster:
     url: str
 
     def get(self, path: str, *, method: str = "GET") -> Any:
-        """Sends a request and returns the decoded JSON of the answer; None for an empty one.
+        """Sends a request and returns the decoded JSON of the answer; None for an empty answer.
+
+        Args:
+            path: the path after the URL, without a leading slash, such as "jobs/overview".
+            method: the HTTP method.
 
         Raises:
             EngineError: the cluster does not answer, or the answer is not JSON.

@@ -229,7 +229,16 @@ def prepare(
 def _resume_runs(
     builder: DatasetBuilder, publication: Publication, resume: bool | str
 ) -> tuple[Publication, Resumable]:
-    """Returns the publication with the failed runs that it continues, and what a later run needs to continue it."""
+    """Returns the publication with the failed runs that it continues, and the `Resumable` for runs that continue it.
+
+    Args:
+        builder: the builder, whose fingerprint decides whether finished units can be reused.
+        publication: the announced publication.
+        resume: see `generate`.
+
+    Raises:
+        ResumeError: see `find_attempts`.
+    """
     target = storage.url(publication.target)
     resumable = Resumable(target, fingerprint(builder), always=bool(resume), command=command_to_resume())
     if not resume:
@@ -241,13 +250,16 @@ def _resume_runs(
 def _examples(
     builder: DatasetBuilder, pipeline: beam.Pipeline, sources: Mapping[str, Any], directories: Sequence[str]
 ) -> tuple[dict[str, beam.PCollection], dict[str, UnitReader]]:
-    """Returns the input of `WriteExamples`, and the readers of those that are sources of units; iterables are one unit.
+    """Returns {split: PCollection, the input of `WriteExamples`} and {split: `UnitReader` of its source}.
+
+    The source of a split is a PCollection or PTransform, a `SourceUnits`, or an iterable, which counts as one unit.
+    Only the latter two have a reader. Splits that are read together are under the name of the first one.
 
     Args:
         builder: the builder that has the sources.
-        pipeline: to which they are added.
+        pipeline: the pipeline to which the transforms are added.
         sources: split -> source.
-        directories: with checkpoints of earlier runs.
+        directories: spill directories of earlier runs, with their checkpoints.
     """
     examples: dict[str, beam.PCollection] = {}
     readers: dict[str, UnitReader] = {}
@@ -265,7 +277,11 @@ def _examples(
 
 
 def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, SourceUnits]:
-    """Returns the sources that consist of units, or of one, as an iterable does; those of Beam have none."""
+    """Returns {split: `SourceUnits`} of the sources that are not Beam's; an iterable becomes the one unit "all".
+
+    Raises:
+        BeamDatasetsError: a source is neither Beam's, nor a `SourceUnits`, nor an iterable or a function.
+    """
     unit_sources = {split: source for split, source in sources.items() if not isinstance(source, _OF_BEAM)}
     for split, source in unit_sources.items():
         if not isinstance(source, SourceUnits) and not callable(source):
@@ -279,12 +295,18 @@ def units_of(builder: DatasetBuilder, sources: Mapping[str, Any]) -> dict[str, S
 
 
 def _read_iterable(split: str, builder: DatasetBuilder, _: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the examples of a split that the builder makes as an iterable: here, on a worker."""
+    """Yields the (key, example) pairs of a split whose source is an iterable; a worker asks the builder for it again.
+
+    The unit, the last argument, is not used.
+    """
     yield from iterated(split, builder, builder.split_generators(engines.unused_pipeline())[split])
 
 
 def _read_counters(result: PipelineResult) -> dict[str, Any]:
-    """Returns the counters and sets of strings that are not this package's own; empty where the runner reports none."""
+    """Returns {'namespace/name': total of a counter, or frozenset of strings} of the metrics of the user's transforms.
+
+    Metrics of this package and of Beam are left out. Returns {} if the runner does not support queries.
+    """
     try:
         query_result = result.metrics().query()
     except NotImplementedError:

@@ -137,7 +137,9 @@ class LocalRunner(PipelineRunner):
             return subprocess.Popen(command, stdin=request, pass_fds=fds, env=variables)
 
     def reply(self) -> dict[str, list[Any]]:
-        """Waits for the end of the run and returns its metrics, {kind: metrics}.
+        """Waits for the end of the run and returns its metrics, {'counters': [...], 'string_sets': [...], ...}.
+
+        The metrics are `MetricResult` objects of Beam.
 
         Raises:
             WorkerDiedError: a process of the run died.
@@ -259,7 +261,11 @@ class LocalResult(PipelineResult, MetricResults):
         return self
 
     def query(self, filter: Any = None) -> dict[str, list[Any]]:
-        """Returns {kind: metrics that match the filter}."""
+        """Returns {kind, such as 'counters': list of the `MetricResult` objects that match the filter}.
+
+        Args:
+            filter: a `MetricsFilter` of Beam; None for all metrics.
+        """
         return {
             kind: [metric for metric in metrics if self.matches(filter, metric.key)]
             for kind, metrics in self._metrics.items()
@@ -267,7 +273,11 @@ class LocalResult(PipelineResult, MetricResults):
 
 
 def _describe_exit(code: int) -> str:
-    """Returns how a process ended, as the end of a sentence; a negative code stands for a signal."""
+    """Returns how a process ended, as the end of a sentence; a negative code stands for a signal.
+
+    >>> _describe_exit(-9), _describe_exit(1)
+    ('was killed by signal 9 (SIGKILL)', 'ended with exit status 1 before its work was done')
+    """
     if code < 0:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"
     return f"ended with exit status {code} before its work was done"
@@ -328,7 +338,10 @@ class _RunnerProcess:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _fork_worker(self) -> Connection[Any, Any]:
-        """Forks a worker, and returns the pipe to send it (address of the runner, id of the worker)."""
+        """Forks a worker process that waits for its arguments, and returns the pipe to send them.
+
+        The message is a tuple (address of the runner's control service, id of the worker), the arguments of `work`.
+        """
         settings, settings_end = Pipe(duplex=False)
         pid = os.fork()
         if pid:
@@ -365,7 +378,12 @@ class _RunnerProcess:
             self._reply(RuntimeError(str(failure.exc_value)), {})
 
     def _reply(self, error: Exception | None, metrics: Any) -> None:
-        """Sends the outcome and ends this process with its workers."""
+        """Sends (error, metrics) to the launcher, and ends this process and its workers.
+
+        Args:
+            error: the error of the run; None if it succeeded.
+            metrics: {kind: list of `MetricResult`}, see `LocalRunner.reply`.
+        """
         with self._lock:
             try:
                 self._replies.send((error, metrics))

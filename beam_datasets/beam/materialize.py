@@ -191,7 +191,10 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOpt
 
 
 def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]:
-    """Returns all ranges as one element, which is in the job once, and their numbers, redistributed."""
+    """Returns two PCollections: the `RecordRanges` of the job as one element, and the numbers of all its ranges.
+
+    The numbers are redistributed among the workers.
+    """
     sources = begin | "Sources" >> beam.Create([job.ranges], reshuffle=False)
     numbers = sources | "Ranges" >> beam.FlatMap(_range_numbers).with_output_types(int)
     return sources, numbers | "ReshuffleRanges" >> beam.Reshuffle()

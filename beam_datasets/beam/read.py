@@ -129,14 +129,21 @@ def _check_options(with_ids: Any, decode: bool, decoders: Any, range_bytes: int 
 
 
 def _range_bytes(splits: Any, num_examples: int) -> int:
-    """Returns the size of ranges: as Beam's own sources have it, but bounded, for not every engine splits further."""
+    """Returns the size in bytes of the ranges that are read: Beam's choice for its own sources, at most `_MAX_RANGE`.
+
+    The size is bounded because not every engine divides ranges further.
+
+    Args:
+        splits: the `SplitInfo` of the splits that are read.
+        num_examples: number of examples of the slice.
+    """
     total = sum(split.num_examples for split in splits)
     num_bytes = sum(split.num_bytes for split in splits) * num_examples // max(total, 1)
     return min(int(Read.get_desired_chunk_size(num_bytes)), _MAX_RANGE)
 
 
 def _number_runs(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]]:
-    """Yields each run after the index in the slice of its first example."""
+    """Yields (index in the slice of the run's first example, run) for each run of records."""
     index = 0
     for run in runs:
         yield index, run

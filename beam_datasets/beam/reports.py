@@ -99,7 +99,11 @@ class _ReadShards(beam.DoFn):
         self._checks = RecordChecks.of(self._features, decode=self._decode)
 
     def process(self, element: tuple[int, str]) -> Iterator[tuple[int, ShardFacts]]:
-        """Reads one shard."""
+        """Yields (number of the shard, `ShardFacts` of reading it).
+
+        Args:
+            element: (number of the shard, its file name).
+        """
         number, name = element
         yield number, read_shard(storage.join(self._directory, name), self._checks)
 
@@ -259,14 +263,16 @@ def _run_report(
     directory: str,
     report: str | None,
 ) -> Any:
-    """Returns the one element of a transform, as the JSON that it was saved as; None where nobody waits for it.
+    """Runs a transform with one element as its output, and returns the decoded JSON to which the element was saved.
+
+    Returns None if the engine does not wait for the end of the job.
 
     Args:
         engine: the environment in which the pipeline runs.
-        transform: gives one element.
-        text: an importable function that converts the element to its JSON.
-        directory: the dataset's. In its bucket the report is written with its options.
-        report: the file; None for one that is removed.
+        transform: the transform; its output is one element, such as a `Report`.
+        text: an importable function that converts the element to JSON text.
+        directory: the dataset's directory. If the report is in the same bucket, it is written with the same options.
+        report: path of the JSON file; None for a temporary one.
 
     Raises:
         BeamDatasetsError: the pipeline failed.

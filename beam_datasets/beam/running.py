@@ -341,7 +341,11 @@ def _follow(job: _Job) -> None:
 
 
 def _name(options: Any) -> str:
-    """Returns the job's name in the options; sets a new one if there is none."""
+    """Returns the option `job_name`; sets it to a new name such as beam-datasets-1128033026-001234 if it is empty.
+
+    Args:
+        options: Beam's `PipelineOptions`. Changed if there is no name.
+    """
     cloud = options.view_as(GoogleCloudOptions)
     if not cloud.job_name:
         cloud.job_name = f"beam-datasets-{time.strftime('%m%d%H%M%S')}-{threading.get_native_id() % 10**6:06d}"
@@ -349,7 +353,14 @@ def _name(options: Any) -> str:
 
 
 def _identify_job(result: Any, name: str, options: Any, cluster: FlinkCluster | None) -> tuple[str, str]:
-    """Returns (id or name, page) of a job; see `_Job`."""
+    """Returns (id of the job at the engine, or else its name; URL or description of its page); see `_Job`.
+
+    Args:
+        result: the `PipelineResult`.
+        name: the job's name.
+        options: Beam's `PipelineOptions`.
+        cluster: the Flink cluster; None for other engines.
+    """
     if cluster is not None:
         return name, f"{cluster.url}/#/job/running"
     if hasattr(result, "job_id") and getattr(result, "has_job", False):

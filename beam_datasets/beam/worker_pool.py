@@ -50,7 +50,16 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[tuple[str, str], ForkServerProcess] = {}
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Starts a worker that connects to the runner; returns an error if its versions differ from the launcher's."""
+        """Starts a worker process that connects to the runner.
+
+        Args:
+            request: the `StartWorkerRequest` of Beam's Fn API.
+            context: the `ServicerContext` of gRPC.
+
+        Returns:
+            A `StartWorkerResponse`; its `error` is set if the worker cannot be started, or if this process has other
+            versions than the launcher.
+        """
         _LOGGER.info("worker %s of %s starts", request.worker_id, request.control_endpoint.url)
         if problem := version_problem(request.params.get(VERSIONS, "")):
             _LOGGER.error("worker %s is not started: %s", request.worker_id, problem)
@@ -92,7 +101,12 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers.clear()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Ends a worker at the request of the runner."""
+        """Ends a worker at the request of the runner; does nothing for an unknown worker.
+
+        Args:
+            request: the `StopWorkerRequest` of Beam's Fn API.
+            context: the `ServicerContext` of gRPC, whose peer started the worker.
+        """
         worker = self._workers.pop((context.peer(), request.worker_id), None)
         if worker is not None:  # otherwise it ends when the runner closes the connection
             _stop_worker(worker)
@@ -100,7 +114,11 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _cause(exit_code: int) -> str:
-    """Returns a description of an exit code."""
+    """Returns a description of an exit code; a negative one stands for a signal.
+
+    >>> _cause(3), _cause(-15)
+    ('exit code 3', 'signal 15 (SIGTERM)')
+    """
     if exit_code >= 0:
         return f"exit code {exit_code}"
     cause = f"signal {-exit_code} ({signal.Signals(-exit_code).name})"
@@ -145,7 +163,11 @@ def _end_without_data(failed: threading.ExceptHookArgs) -> None:
 
 
 def serve(port: int) -> tuple[grpc.Server, int, WorkerPool]:
-    """Starts the service on this machine's loopback address and returns it with its port and the pool."""
+    """Starts the service on this machine's loopback address, and returns (server, its port, pool).
+
+    Args:
+        port: the port; 0 for any free one.
+    """
     server = grpc.server(futures.ThreadPoolExecutor(thread_name_prefix="pool"))
     pool = WorkerPool()
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
