@@ -127,7 +127,7 @@ def record_blocks(stream: Readable, path: str) -> Iterator[Block]:
 
 
 def _read_up_to(stream: Readable, size: int, path: str, start: int) -> tuple[bytes, InputError | None]:
-    """Returns (data, error): `size` bytes, fewer at the end of the stream; and the error that ended the read, if any.
+    """Returns (data, error that ended the read or None); the data are `size` bytes, or fewer at the end or an error.
 
     Args:
         stream: the stream.
@@ -351,10 +351,13 @@ def _unknown_field(number: int, start: int, message_name: str) -> str:
 
 
 def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (number, wire type, start, stop) of each field of the message at [start, stop), which protobuf can parse.
+    r"""Yields (field number, wire type, start, stop) of each field of the message in the bytes [start, stop).
 
-    A field's start is behind its tag and its length. Groups are not supported: callers stop at one, because no message
-    of an Example has groups.
+    Start and stop are byte offsets in `data`; the start is behind the field's tag and length. Protobuf must be able to
+    parse the message. Groups are not supported: callers stop at one, because no message of an Example has groups.
+
+    >>> list(_fields(b"\x0a\x02ab\x10\x05", 0, 6))
+    [(1, 2, 2, 4), (2, 0, 5, 6)]
     """
     while start < stop:
         tag, start = read_varint(data, start)

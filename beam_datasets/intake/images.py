@@ -124,8 +124,8 @@ def _webp_size(data: bytes, content_starts: dict[bytes, int]) -> tuple[int, int]
     """Returns (width, height) of a WebP image.
 
     Args:
-        data: the file.
-        content_starts: kind of a chunk -> offset of the content of the first one.
+        data: content of the file.
+        content_starts: kind of a chunk, such as b"VP8X" -> byte offset of the content of the first chunk of this kind.
     """
     if start := content_starts.get(b"VP8X"):
         sides = data[start + 4 : start + 7], data[start + 7 : start + 10]
@@ -138,7 +138,11 @@ def _webp_size(data: bytes, content_starts: dict[bytes, int]) -> tuple[int, int]
 
 
 def _bmp_header(data: bytes) -> ImageHeader:
-    """Returns the header of a BMP; if it is uncompressed, checks that all pixels are in the file."""
+    """Returns the header of a BMP; if it is uncompressed, checks that all pixels are in the file.
+
+    Raises:
+        DamagedError: the width is not positive, or pixels are missing.
+    """
     (pixels_start, header_size) = struct.unpack_from("<II", data, 10)
     width, height, _, bits = struct.unpack_from("<HHHH" if header_size == 12 else "<iiHH", data, 18)
     if width <= 0:

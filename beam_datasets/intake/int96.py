@@ -17,11 +17,11 @@ EXACT_TIME = "beam_datasets.exact_time"
 
 
 def exact_times(nanos: Any, seconds: Any) -> Any:
-    """Returns a column of INT96 times: in nanoseconds of 64 bits, or as EXACT_TIME if these do not hold all of them.
+    """Returns a column of INT96 times: `nanos` if it has the exact times, otherwise a column with the type EXACT_TIME.
 
     Args:
-        nanos: the column in nanoseconds, modulo 2^64.
-        seconds: the column in seconds.
+        nanos: an Arrow array of timestamps in nanoseconds, modulo 2^64, or of lists, maps and structs with such times.
+        seconds: an array of the same type with the times in seconds.
     """
     pairs = list(zip(_times(nanos), _times(seconds)))
     if all((integers_of(fine) // 10**9 == integers_of(coarse)).all() for fine, coarse in pairs):
@@ -31,7 +31,7 @@ def exact_times(nanos: Any, seconds: Any) -> Any:
 
 @cache
 def _exact_time_type(zone: str | None) -> Any:
-    """Returns the type EXACT_TIME of times in a zone, which its attribute `tz` has."""
+    """Returns the Arrow extension type EXACT_TIME of times in a zone, with the attribute `tz`; None for no zone."""
     import pyarrow as pa
 
     class ExactTime(pa.ExtensionType):  # type: ignore[misc]
@@ -47,7 +47,11 @@ def _exact_time_type(zone: str | None) -> Any:
 
 
 def _to_exact_times(nanos: Any, seconds: Any) -> Any:
-    """Returns a column with EXACT_TIME instead of its timestamps, given the column in two units."""
+    """Returns a column with EXACT_TIME in place of its timestamps; see `exact_times` for the arguments.
+
+    Raises:
+        ValueError: the timestamps are inside of another nested type than lists, maps and structs.
+    """
     import pyarrow as pa
 
     kind, types = nanos.type, pa.types
@@ -74,7 +78,10 @@ def _to_exact_times(nanos: Any, seconds: Any) -> Any:
 
 
 def _starts(lists: Any) -> Any:
-    """Returns the offsets of lists or maps in the values of those that are not null; null where they are."""
+    """Returns an Arrow array of the offset of each list or map in the joined values of all that are not null.
+
+    The offset of a null is null, and the last element is the end: [0, None, 2, 5] for lists of 2, null and 3 values.
+    """
     import pyarrow as pa
 
     starts, start = [], 0
@@ -90,7 +97,7 @@ def _list_lengths(lists: Any) -> list[int | None]:
 
 
 def _map_entries(maps: Any) -> tuple[Any, Any]:
-    """Returns the keys and the items of the maps that are not null."""
+    """Returns two Arrow arrays: the keys, and the items, of all maps in an array that are not null."""
     import pyarrow as pa
 
     entries = maps.cast(pa.list_(pa.struct([("key", maps.type.key_type), ("value", maps.type.item_type)]))).flatten()
@@ -99,7 +106,7 @@ def _map_entries(maps: Any) -> tuple[Any, Any]:
 
 
 def _times(column: Any) -> Iterator[Any]:
-    """Yields arrays of the timestamps in a column that are not null."""
+    """Yields an Arrow array of the timestamps that are not null, for each column of timestamps inside of a column."""
     import pyarrow as pa
 
     types = pa.types
@@ -116,7 +123,10 @@ def _times(column: Any) -> Iterator[Any]:
 
 
 def integers_of(array: Any) -> Any:
-    """Returns the integers, dates or times of an Arrow array as an array of NumPy, which has any number for a null."""
+    """Returns the integers of an Arrow array of integers, dates or times as a NumPy array, without a copy.
+
+    The array has the length of the Arrow array; it contains arbitrary numbers in place of nulls.
+    """
     dtype = np.dtype(f"int{array.type.bit_width}")
     data = array.buffers()[1]
     return np.frombuffer(data or b"", dtype, len(array), array.offset * dtype.itemsize if len(array) else 0)

@@ -153,7 +153,11 @@ class ParquetContent:
         return not is_bytes or version >= _VERSIONS_WITHOUT_BYTES[name]
 
     def bounds(self, leaf: int) -> tuple[int, int] | None:
-        """Returns the least and the greatest value of a column of integers; None if not all row groups declare them."""
+        """Returns (least, greatest) value of a column of integers; None if not all row groups declare them.
+
+        Args:
+            leaf: the index of the column among the columns of values, as Parquet counts them.
+        """
         formats = {"INT32": "<i", "INT64": "<q"}
         form = formats.get(self._file.schema.column(leaf).physical_type)
         values: list[int] = []
@@ -167,16 +171,16 @@ class ParquetContent:
     # ---------------------------------------------------------------------------------------------------------- values
 
     def batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
-        """Yields a row group as record batches.
+        """Yields the `pyarrow.RecordBatch` objects of a row group.
 
-        INT96 times that 64 bits of nanoseconds do not hold are as `exact_times` returns them.
+        Columns of INT96 times are converted by `exact_times`.
 
         Args:
             group: the number of the row group.
             names: names of the columns.
 
         Raises:
-            InputError: it is damaged, or has another number of rows than it declares.
+            InputError: the row group is missing or damaged, or has another number of rows than it declares.
         """
         if group >= len(self.groups):
             raise InputError(f"{self.path}: expected {group + 1} row groups or more, got {len(self.groups)}")
@@ -206,10 +210,10 @@ class ParquetContent:
         ) from problem
 
     def head(self, name: str) -> Iterator[Any]:
-        """Yields the values of a column, few rows at once, without reading ahead.
+        """Yields Arrow arrays of the values of a column, `_HEAD_ROWS` rows at a time, without reading ahead.
 
         Raises:
-            InputError: they are damaged.
+            InputError: the column is damaged.
         """
         import pyarrow.parquet as pq
 
@@ -219,9 +223,13 @@ class ParquetContent:
                 yield batch.column(name)
 
     def _batches(self, group: int, names: Sequence[str]) -> Iterator[Any]:
-        """Yields a row group as pyarrow reads it.
+        """Yields the record batches of a row group with the types of `schema`; INT96 times are not converted.
 
-        It does not read nulls among lists of a fixed size. They are read as other lists, and cast.
+        pyarrow does not read nulls among lists of a fixed size. Such columns are read as lists of any size, and cast.
+
+        Args:
+            group: the number of the row group.
+            names: names of the columns.
         """
         start = 0
         try:
@@ -238,7 +246,10 @@ class ParquetContent:
                     start = max(0, start - batch.num_rows)
 
     def _culprit(self, group: int, names: Sequence[str]) -> tuple[str | None, str]:
-        """Returns the first column that cannot be read as declared, and what was got instead; (None, '') if none is."""
+        """Returns (name of the first column that cannot be read as declared, "an error: ..." or "7 rows").
+
+        Returns (None, '') if all columns can be read.
+        """
         for name in names:
             try:
                 num_rows = sum(batch.num_rows for batch in self._batches(group, [name]))
@@ -258,10 +269,10 @@ class ParquetContent:
         return list(dict.fromkeys(columns))
 
     def _with_exact_times(self, batch: Any, group: int, start: int) -> Any:
-        """Returns a batch with INT96 columns as `exact_times` returns them.
+        """Returns a record batch whose INT96 columns are converted by `exact_times`.
 
         Args:
-            batch: batch of a row group.
+            batch: record batch of a row group.
             group: its number.
             start: the number of the batch's first row in the row group.
         """
@@ -273,7 +284,7 @@ class ParquetContent:
         return batch
 
     def _seconds(self, group: int) -> Any:
-        """Returns the INT96 columns of a row group with times in seconds."""
+        """Returns a `pyarrow.Table` of the INT96 columns of a row group, with times in seconds."""
         import pyarrow.parquet as pq
 
         if self._seconds_of_group is None or self._seconds_of_group[0] != group:
@@ -290,7 +301,13 @@ def _open_parquet(pq: Any, stream: Any, **options: Any) -> Any:
 
 
 def _read_row_group(file: Any, group: int, names: Sequence[str]) -> Iterator[Any]:
-    """Yields the columns of a row group in batches of so many rows that they fit into memory."""
+    """Yields the record batches of a row group, each of at most `MAX_BATCH` rows and about `MAX_BATCH_BYTES` bytes.
+
+    Args:
+        file: the `pyarrow.parquet.ParquetFile`.
+        group: the number of the row group.
+        names: names of the columns, in the order of the result.
+    """
     row_group = file.metadata.row_group(group)
     row_size = max(1, row_group.total_byte_size) // max(1, row_group.num_rows) + 1
     num_rows = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // row_size))
@@ -308,7 +325,10 @@ def _footer_of(stream: Any) -> bytes:
 
 
 def _without_arrow_types(stream: Any) -> Any:
-    """Returns pyarrow's file with the types that Parquet itself has, without those that its metadata keep for Arrow."""
+    """Returns the `ParquetFile` of a stream with the types of Parquet's own schema.
+
+    The schema of Arrow in the metadata of the file is ignored.
+    """
     import pyarrow.parquet as pq
 
     footer = _footer_of(stream).replace(b"ARROW:schema", b"ARROW.schema")
@@ -322,7 +342,7 @@ def _has_fixed_lists(kind: Any) -> bool:
 
 
 def _cast(batch: Any, schema: Any) -> Any:
-    """Returns a record batch with the types of a schema."""
+    """Returns a record batch with its columns cast to the types of the columns of the same names in an Arrow schema."""
     import pyarrow as pa
 
     for index, name in enumerate(batch.schema.names):
@@ -336,7 +356,11 @@ def _cast(batch: Any, schema: Any) -> Any:
 
 
 def _num_leaves(kind: Any) -> int:
-    """Returns the number of columns of values that Parquet has for an Arrow type, and decodes all names in it."""
+    """Returns the number of columns of values that Parquet has for an Arrow type: 2 for struct<a: int8, b: list<int8>>.
+
+    Raises:
+        UnicodeDecodeError: the name of a field is not UTF-8.
+    """
     import pyarrow as pa
 
     count, left = 0, [kind]
@@ -353,7 +377,13 @@ def _num_leaves(kind: Any) -> int:
 
 
 def _problem(stream: Any, path: str, error: Exception) -> str:
-    """Returns why content is not a Parquet file, and what to do."""
+    """Returns a clause for errors: why content is not a Parquet file, and a remedy, such as "it is empty".
+
+    Args:
+        stream: the content, which can be sought.
+        path: path of the file, whose suffix may name a compression.
+        error: the error of pyarrow.
+    """
     if isinstance(error, UnicodeDecodeError):
         return f"the name {error.object[:60]!r} of a column is not UTF-8; rename it"
     if (codec := codec_of(path)) is not None:

@@ -85,7 +85,10 @@ def _read_column_chunk(reader: _Reader) -> ColumnChunk:
 
 
 def _read_column_metadata(reader: _Reader) -> tuple[int, dict[int, Any]]:
-    """Returns the number of values, and the numbers and bytes of the statistics by the numbers of their fields."""
+    """Reads a ColumnMetaData, and returns (number of values, {field number of Statistics: integer or bytes}).
+
+    The number of values is -1 if the field is missing.
+    """
     num_values = -1
     statistics: dict[int, Any] = {}
     for field, kind in reader.fields():
@@ -143,7 +146,10 @@ class _Reader:
         return (number >> 1) ^ -(number & 1)
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yields number and type of each field of a struct; the value must be read, or skipped, in between."""
+        """Yields (field number, Thrift type) of each field of a struct; the types are numbers such as `_I64`.
+
+        The caller must read or skip the value of each field before it takes the next one.
+        """
         data, number = self._data, 0
         while header := data[self._position]:
             self._position += 1
@@ -152,7 +158,7 @@ class _Reader:
         self._position += 1
 
     def _list(self) -> tuple[int, int]:
-        """Returns the number of items of the list that begins here, and their type."""
+        """Returns (number of items, their Thrift type) of the list at the current position; the items come next."""
         header = self._data[self._position]
         self._position += 1
         size = header >> 4

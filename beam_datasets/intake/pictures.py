@@ -94,7 +94,17 @@ class Picture:
 
 
 def apply_orientation(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """Returns the pixels of an image with its EXIF orientation, from 1 to 8, applied, as a contiguous array."""
+    """Returns the pixels of an image with its EXIF orientation applied, as a contiguous array.
+
+    Args:
+        pixels: an array of shape (height, width, channels).
+        orientation: the value of the EXIF tag, from 1 (as stored) to 8; from 5 on, height and width are exchanged.
+
+    >>> apply_orientation(np.array([[[1], [2]]]), 6)[..., 0].tolist()
+    [[1], [2]]
+    >>> apply_orientation(np.array([[[1], [2]]]), 2)[..., 0].tolist()
+    [[2, 1]]
+    """
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     pixels = pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
@@ -203,6 +213,13 @@ def deep_pixels(data: bytes, kind: str) -> tuple[NDArray[Any], int] | None:
     """Returns (pixels, bits per channel) of a TIFF or PPM file that Pillow does not decode exactly; None for others.
 
     Such a file has more than 8 bits per channel, or a compression that Pillow does not support.
+
+    Args:
+        data: content of the file.
+        kind: name of its format, such as `formats.TIFF`.
+
+    Returns:
+        A uint8 or uint16 array of shape (height, width, channels), and a number such as 12 or 16.
 
     Raises:
         InputError: the file is damaged, or cannot be decoded exactly.
@@ -374,7 +391,12 @@ def jpeg_xl_size(data: bytes) -> tuple[int, int]:
 
 
 def _jxl_length(bits: int, is_small: int) -> tuple[int, int]:
-    """Reads a height or width from the header of a JPEG XL image; returns it and the remaining bits of the header."""
+    """Reads a height or width from the header of a JPEG XL image, and returns (length in pixels, remaining bits).
+
+    Args:
+        bits: the bits of the header from here on, as an integer whose lowest bit is the first one.
+        is_small: 1 if the lengths have 5 bits and are multiples of 8, 0 if they have 9 to 30 bits.
+    """
     if is_small:
         return ((bits & 31) + 1) * 8, bits >> 5
     num_bits = (9, 13, 18, 30)[bits & 3]

@@ -193,7 +193,15 @@ def _check_size(num_samples: int) -> None:
 
 
 def _decode(stream: Any, dtype: str) -> NDArray[Any]:
-    """Returns all samples of an open file, of shape (frames, channels); allocates no memory by the declared length."""
+    """Returns all samples of an open file, of shape (frames, channels); allocates no memory by the declared length.
+
+    Args:
+        stream: an open file of the class `_stream_class()`.
+        dtype: the dtype of the result: "int16", "int32", "float32" or "float64".
+
+    Raises:
+        InputError: the sound has more samples than `MAX_SAMPLES`.
+    """
     block_frames = max(1, _BLOCK // stream.channels)
     blocks: list[NDArray[Any]] = []
     while not blocks or len(blocks[-1]) == block_frames:
@@ -226,11 +234,17 @@ def _check_length(layout: Layout, info: SoundInfo, decoder_frames: int, width: i
 
 
 def _exact_samples(decoded: NDArray[Any], samples: str) -> NDArray[Any]:
-    """Returns the samples of a file, given what libsndfile decodes them to.
+    """Returns the samples of a file in its own sample type, from the samples that libsndfile decodes.
+
+    The result has the dtype int8 for "int8", int16 for "int16", int32 for "int24", and that of `decoded` for others.
 
     Args:
-        decoded: int8 and int24 in the high bits of larger integers, compressed samples as floats in [-1, 1].
+        decoded: int16 for "int8" and int32 for "int24", with the samples in the high bits; float32 in [-1, 1] for
+            compressed samples of the type "int16". May be changed.
         samples: sample type; see `SoundInfo`.
+
+    Raises:
+        InputError: a float is NaN or infinite.
     """
     if samples == "int8":
         decoded >>= 8

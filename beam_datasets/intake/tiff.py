@@ -53,7 +53,11 @@ class Directory:
         return self.data[start:end]
 
     def numbers(self, tag: int) -> tuple[int, ...]:
-        """Returns the integers of a tag; () if there are none."""
+        """Returns the integers of a tag, such as (8, 8, 8); () if the tag is missing or has values of another kind.
+
+        Raises:
+            DamagedError: the values are not in the file.
+        """
         kind, count, _ = self.tags.get(tag, (1, 0, 0))
         if kind not in _FORMS:
             return ()
@@ -61,7 +65,7 @@ class Directory:
         return struct.unpack(f"{self.order}{count}{_FORMS[kind]}", data)
 
     def number(self, tag: int, default: int = 0) -> int:
-        """Returns the first integer of a tag."""
+        """Returns the first integer of a tag; `default` if `numbers(tag)` is empty."""
         return (self.numbers(tag) or (default,))[0]
 
 
