@@ -42,11 +42,16 @@ def values_of_times(array: Any, way: str) -> list[Any]:
     """Returns the values of an array of a temporal type, with None for null.
 
     Args:
-        array: array of dates, times, timestamps, durations or intervals.
-        way: the option that makes text of values that `datetime` does not have; '' if they become text.
+        array: Arrow array of dates, times, timestamps, durations or intervals.
+        way: the option for errors by which the user keeps all values as text, such as `--feature a=string`; '' to return
+            values that `datetime` does not have as text.
+
+    Returns:
+        A list of `datetime.date`, `datetime.time` or `datetime.datetime` (`NanosecondTime` if it has a fraction of a
+        microsecond), or of texts for durations.
 
     Raises:
-        ValueError: `datetime` does not have a value, and there is a way.
+        ValueError: `datetime` does not have a value, and `way` is not ''.
     """
     import pyarrow as pa
 
@@ -76,7 +81,7 @@ def values_of_times(array: Any, way: str) -> list[Any]:
 
 
 def values_of_exact_times(array: Any, way: str) -> list[Any]:
-    """Returns the values of an array of EXACT_TIME; see `values_of_times`."""
+    """Returns the values of an Arrow array of the extension type EXACT_TIME; see `values_of_times`."""
     import pyarrow as pa
 
     values: list[Any] = []
@@ -159,14 +164,14 @@ def _timestamps(array: Any) -> list[Any]:
 
 
 def _of_datetime(array: Any) -> list[Any]:
-    """Returns the timestamps of an array as `datetime` has them; they are not in nanoseconds."""
+    """Returns the timestamps of an Arrow array as `datetime.datetime`, None for null; the unit is not nanoseconds."""
     if array.type.tz is not None:
         return array.to_pylist()
     return with_nulls(integers_of(array).astype(f"datetime64[{array.type.unit}]").tolist(), array)
 
 
 def with_nulls(values: list[Any], array: Any) -> list[Any]:
-    """Returns the values with None where the array is null."""
+    """Returns the list `values` after setting it to None, in place, at the indices at which an Arrow array is null."""
     if array.null_count:
         for index in np.flatnonzero(array.is_null().to_pylist()).tolist():
             values[index] = None
@@ -176,7 +181,9 @@ def with_nulls(values: list[Any], array: Any) -> list[Any]:
 def _text_of_time(number: int, kind: Any) -> str:
     """Returns a date, a time of day or a timestamp in ISO 8601, with a sign if the year does not have four digits.
 
-    A timestamp with a zone is in UTC.
+    Args:
+        number: the stored integer, such as the number of days or microseconds since 1970.
+        kind: the Arrow type, which has the unit and the zone. A timestamp with a zone is written in UTC.
     """
     import pyarrow as pa
 

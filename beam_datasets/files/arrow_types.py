@@ -46,12 +46,18 @@ def is_list(kind: Any) -> bool:
 
 
 def tensor_shape(kind: Any) -> tuple[list[int], list[int]]:
-    """Returns the shape of the stored values of a tensor type, and the order in which its dimensions are read."""
+    """Returns (shape of the stored values of a tensor type, order in which its dimensions are read).
+
+    ([2, 3], [1, 0]) means that values are stored as arrays of shape (2, 3), and read transposed.
+    """
     return kind.shape, kind.permutation or [*range(len(kind.shape))]
 
 
 def leaf_paths(schema: Any) -> list[tuple[str, Any]]:
-    """Returns path and type of all columns of values of a schema, in the order in which Parquet has them."""
+    """Returns (path, Arrow type) of all columns of values of an Arrow schema, in the order of Parquet's columns.
+
+    For a struct a with a list b of int8 it is [('a/b[]', int8)]; a map m has 'm[]/key' and 'm[]/value'.
+    """
     import pyarrow as pa
 
     leaves = []
@@ -85,7 +91,13 @@ class _Column:
     nulls: frozenset[str]
 
     def field(self, kind: Any, path: str, depth: int = 0) -> Field:
-        """Returns the field of values, which are inside of `depth` lists and structs."""
+        """Returns the field of values.
+
+        Args:
+            kind: the Arrow type of the values.
+            path: the path of the values; see `arrow_field`.
+            depth: the number of lists and structs around them.
+        """
         import pyarrow as pa
 
         types = pa.types
@@ -134,13 +146,13 @@ class _Column:
 
     @staticmethod
     def _tensor(item: Field, shape: tuple[int, ...]) -> Field:
-        """Returns the field of arrays, or of lists if their items are no numbers or texts."""
+        """Returns the field of arrays of a shape, or of lists if their items are neither numbers nor texts."""
         if item.kind == "tensor":
             return replace(item, shape=(*shape, *item.shape))
         return Field("tensor", item=item, shape=shape) if item.kind in SCALARS else Field("list", item=item)
 
     def _extension(self, kind: Any, path: str, depth: int) -> Field:
-        """Returns the field of a type that extends another one; that of the other one if it is not known."""
+        """Returns the field of an Arrow extension type; for an unknown one, the field of its storage type."""
         name, stored = kind.extension_name, self.field(kind.storage_type, path, depth)
         if name in ("arrow.uuid", "arrow.json"):
             return replace(stored, source=name)
@@ -152,7 +164,7 @@ class _Column:
         return stored
 
     def _unknown(self, kind: Any, path: str) -> Field:
-        """Returns the field of a type that no feature stores."""
+        """Returns the field UNKNOWN for an Arrow type that no feature stores; its problem names the options to use."""
         outer, is_inside, _ = path.partition("[]")
         optional = "?" * any(f"{each}/".startswith((f"{outer}/", f"{outer}[]")) for each in self.nulls)
         way = f"{advice(outer, 'string' + optional)} makes {'JSON ' if is_inside else ''}text of it"
@@ -164,5 +176,5 @@ class _Column:
 
 
 def _entry_of(kind: Any) -> dict[str, Any]:
-    """Returns the types of the entries of maps."""
+    """Returns {'key': Arrow type, 'value': Arrow type} of the entries of a map type."""
     return {"key": kind.key_type, "value": kind.item_type}

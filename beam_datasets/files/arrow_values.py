@@ -70,7 +70,7 @@ class Place:
 
 
 def has_plain_values(kind: Any) -> bool:
-    """Returns whether the values of a type are those that `to_pylist` of pyarrow returns, in any column."""
+    """Returns whether `python_values` of an Arrow type equals `to_pylist` of pyarrow for any field of the column."""
     import pyarrow as pa
 
     types = pa.types
@@ -86,10 +86,17 @@ def has_plain_values(kind: Any) -> bool:
 
 
 def python_values(array: Any, place: Place) -> list[Any]:
-    """Returns the values of an array, with None for null.
+    """Returns the values of an Arrow array as Python objects, with None for null.
+
+    Structs are dicts, lists and tensors lists, maps lists of {"key": ..., "value": ...}, and times as in
+    `arrow_times.values_of_times`.
+
+    Args:
+        array: the Arrow array.
+        place: path and field of the values, which decide about files, times and maps.
 
     Raises:
-        ValueError: a value has none, such as a text that is not UTF-8 or a date that Python does not have.
+        ValueError: a value has no Python object: a text that is not UTF-8, or a date out of range.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -117,7 +124,10 @@ def python_values(array: Any, place: Place) -> list[Any]:
 
 
 def items_of(array: Any) -> Any:
-    """Returns the values in lists, and in lists of them, of an array without the types that extend another one."""
+    """Returns the Arrow array of the innermost values of lists; entries of maps are structs.
+
+    Extension types are replaced by their storage. An array of structs is returned as it is.
+    """
     import pyarrow as pa
 
     types = pa.types
@@ -138,7 +148,7 @@ def items_of(array: Any) -> Any:
 
 
 def _of_scalars(array: Any) -> list[Any]:
-    """Returns the values of an array that pyarrow converts, with an error that names the bytes that are not UTF-8.
+    """Returns `array.to_pylist()`, with an error that names the bytes that are not UTF-8.
 
     Raises:
         ValueError: a text is not UTF-8.
@@ -182,7 +192,11 @@ def _of_structs(array: Any, place: Place) -> list[Any]:
 
 
 def _content(file: dict[str, Any]) -> bytes | None:
-    """Returns the bytes of a file of Hugging Face, which are missing if there is no path either."""
+    """Returns the bytes of a file of Hugging Face, {'bytes': ..., 'path': ...}; None if both are None.
+
+    Raises:
+        ValueError: only the path is given.
+    """
     if file["bytes"] is None and file["path"] is not None:
         raise ValueError(f"the content of {file['path']!r} is not in the Parquet file, but only its path")
     content: bytes | None = file["bytes"]
@@ -208,7 +222,14 @@ def _of_lists(array: Any, place: Place) -> list[Any]:
 
 
 def _slice_lists(values: Any, starts: list[int], stops: list[int], place: Place) -> Iterator[list[Any]]:
-    """Yields the values of each list, given where they are."""
+    """Yields the list of values [start, stop) for each list; all values are converted in one call.
+
+    Args:
+        values: Arrow array of the values of all lists.
+        starts: the index of the first value of each list.
+        stops: the index after the last value of each list.
+        place: the place of the items.
+    """
     first, last = min(starts, default=0), max(stops, default=0)
     items = python_values(values.slice(first, last - first), place)
     return (items[start - first : stop - first] for start, stop in zip(starts, stops))
@@ -229,7 +250,7 @@ def _of_maps(array: Any, place: Place) -> list[Any]:
 
 
 def _of_extension(array: Any, place: Place) -> list[Any]:
-    """Returns the values of a type that extends another one; those of a type that is not known are the other's."""
+    """Returns the values of an Arrow extension array; for an unknown type, the values of its storage."""
     import pyarrow.compute as pc
 
     name, storage = array.type.extension_name, array.storage

@@ -209,10 +209,13 @@ class RowReader:
 def key_of(example: Mapping[str, Any], column: str) -> Key:
     """Returns the key in a column of an example, or in a nested field with the path `column`, such as a/b.
 
-    Dates, times and decimal numbers are returned as text.
+    Dates, times and decimal numbers are returned as text, and bytes as text with surrogates for what is not UTF-8.
 
     Raises:
-        ValueError: the value cannot be a key.
+        ValueError: the value is neither an integer, text, a date, a time nor a decimal number.
+
+    >>> key_of({"a": {"b": 7}}, "a/b")
+    7
     """
     key: Any = value_or_none(example, column)
     if isinstance(key, (str, int)):
@@ -319,10 +322,13 @@ def _find_unchanged(files: Mapping[str, InputFile], recorded: Inputs, *, compare
 
 
 def report(counters: Mapping[str, Any]) -> list[str]:
-    """Returns the messages about what readers of files counted and `read_piece` left out; one text per message.
+    """Returns the messages about the counts of readers of files and the rows that `read_piece` left out.
 
     Args:
-        counters: counters of a run; names that do not begin with `files/` are ignored.
+        counters: {'files/<what>': number} of a run; names that do not begin with `files/` are ignored.
+
+    >>> report({"files/rows without images": 1200})
+    ['rows without images: 1,200']
     """
     file_counters = {
         name.removeprefix("files/"): value for name, value in counters.items() if name.startswith("files/")
@@ -383,7 +389,7 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         super().__init__(data_dir=data_dir)
 
     def _own_options(self) -> dict[str, Any]:
-        """Logs the rows that were left out, unless the caller gives `counters`."""
+        """Returns the options of `build` with `counters=log_left_out`, which logs the rows that were left out."""
         return {**super()._own_options(), "counters": log_left_out}
 
     def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
@@ -481,7 +487,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         super().__init__(**common)
 
     def _own_options(self) -> dict[str, Any]:
-        """Returns the files that are read, with their checksums, which are recorded in inputs.json."""
+        """Returns the options of `build` with `inputs` and `checksums`, which inputs.json records.
+
+        `inputs` are the files that are read, and `checksums` the `SourceUnits` that compute their checksums on
+        workers; None in a trial, which reads only a few rows.
+        """
         files = list(self._named_files())
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
@@ -581,7 +591,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return [location for _, location in islice(self._places(lambda split, key: hash_key(split, key) == wanted), 2)]
 
     def _places(self, is_wanted: Callable[[str, Key], bool]) -> Iterator[tuple[str, str]]:
-        """Yields (split, place) of the rows of which the split and the key are wanted; reads the files."""
+        """Yields (split, file and line) of the rows for which `is_wanted(split, key)` is True; reads all files."""
         reader = self._rows_reader()
         for name, pattern in self._patterns.items():
             for piece in self._pieces(self._files[pattern]):
@@ -615,7 +625,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _row_options(self) -> tuple[str, str]:
-        """The options that decide the key and the split of a row."""
+        """(option for the key, options for the split) as text, such as ('--key id', ''); '' if not given."""
         return f"--key {self._key}" if self._key else "", self._split_options
 
     def _leave_out(self, paths: Iterable[str]) -> None:
@@ -626,9 +636,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 del self.__dict__[name]
 
     def _named_files(self) -> Iterator[tuple[str, InputFile]]:
-        """Yields the files by their names in inputs.json: of a split's pattern with the split before them.
+        """Yields (name in inputs.json, file); the name begins with 'split/' if splits have patterns of their own.
 
-        Without a split the rows are in `train`, so the same file may be known with and without it.
+        Without such patterns the rows are in `train`, so inputs.json may contain the same file with and without
+        'train/'; the yielded name is the one that inputs.json has.
         """
         split_files = [(split, file) for split, pattern in self._patterns.items() for file in self._files[pattern]]
         names = [f"{split}/{file.name}" if self._has_files_of_splits else file.name for split, file in split_files]
@@ -678,7 +689,16 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
     def _guess_of(
         self, rows: Callable[[Piece], Iterator[Row]], guess: Guess | None = None, kind_of: KindOf = kind_of_value
     ) -> tuple[Guess, str]:
-        """Looks at the first rows of each file; returns what they have in common and the first problem."""
+        """Returns (kinds of the values in the first rows of each file, first problem or '').
+
+        Args:
+            rows: the function that yields (number, position, row or problem) of a piece; see `Row`.
+            guess: kinds to add to; None for none.
+            kind_of: the function from a value to its kind.
+
+        Raises:
+            InputError: a file cannot be read, and bad rows are not skipped.
+        """
         self._guess, problem = guess or Guess(), ""
         for file in self._all_files:
             try:
@@ -698,12 +718,12 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return self._guess.values_at(path)
 
     def _pieces(self, files: Sequence[InputFile]) -> Sequence[Any]:
-        """Returns the parts that workers read; whole files if a format cannot be cut."""
+        """Returns the units that workers read: pieces of the files, or other objects of a subclass's format."""
         return pieces(files)
 
     @cached_property
     def _files(self) -> dict[str | tuple[str, ...], list[InputFile]]:
-        """The files of each pattern, or of several together."""
+        """{pattern, or tuple of patterns that are read together: its files}, without files that are left out."""
         files_by_pattern = {pattern: find(pattern) for pattern in dict.fromkeys(self._patterns.values())}
         return {
             pattern: [file for file in files if file.path not in self._left_out]
@@ -881,14 +901,18 @@ class Assignment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The splits."""
+        """The names of the splits, such as ('train', 'test'); () if they are not known yet."""
         return self.split_of.names if self.split_of else ()
 
     def __call__(self, key: str | int, row: Mapping[str, Any]) -> str:
-        """Returns the split of a row.
+        """Returns the name of the split of a row.
+
+        Args:
+            key: the key of the row.
+            row: the row, by column.
 
         Raises:
-            ValueError: it has no value, or one that belongs to no split.
+            ValueError: the row has no value in the column to split by, or a value that belongs to no split.
         """
         assert self.split_of is not None
         if self.column is None:
@@ -911,7 +935,11 @@ class Assignment:
 
 
 def value_or_none(row: Any, path: str) -> Any:
-    """Returns the value of a column, or of field a/b of an object; None if there is none."""
+    """Returns the value of a column, or of field a/b of an object; None if there is none.
+
+    >>> value_or_none({"a": {"b": 7}}, "a/b"), value_or_none({"a/b": 8}, "a/b"), value_or_none({}, "a")
+    (7, 8, None)
+    """
     if not isinstance(row, Mapping) or path in row:
         return row.get(path) if isinstance(row, Mapping) else None
     name, _, rest = path.partition("/")

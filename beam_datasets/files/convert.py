@@ -330,15 +330,24 @@ def _index(field: Field, path: str) -> Convert:
 
 
 def label_of(value: Any) -> str:
-    """Returns a value as the name of a label."""
+    r"""Returns a value as the name of a label; bytes that are not UTF-8 are written as \xff.
+
+    >>> label_of(b"cat"), label_of(3)
+    ('cat', '3')
+    """
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def image_value(value: Any) -> Any:
-    """Returns the bytes of {"b64": ...}, as exports to JSON lines write them, or of Hugging Face's files; else `value`.
+    """Returns the bytes of an object with a file's content, and any other value than a dict unchanged.
+
+    The object is {"b64": text}, as exports to JSON lines write it, or {"bytes": ..., "path": ...} of Hugging Face.
 
     Raises:
-        ValueError: the content is not in the file, or the text is not base64.
+        ValueError: `bytes` is None, or the text is not base64.
+
+    >>> image_value({"b64": "YWI="}), image_value("a.png")
+    (b'ab', 'a.png')
     """
     if not isinstance(value, dict):
         return value
@@ -359,7 +368,14 @@ def _only_text(value: Any) -> str | bytes:
 
 
 def as_text(value: Any) -> str | bytes:
-    """Returns any value as text; bytes stay bytes."""
+    """Returns any value as text: str and bytes unchanged, times in ISO 8601, decimals by `str`, others as JSON.
+
+    Raises:
+        ValueError: the value is nested too deeply, or contains an object that JSON does not have.
+
+    >>> as_text("a"), as_text([1, None]), as_text(decimal.Decimal("1.50"))
+    ('a', '[1, null]', '1.50')
+    """
     if isinstance(value, str | bytes):
         return value
     if isinstance(value, datetime.date | datetime.time):
@@ -377,10 +393,13 @@ def as_text(value: Any) -> str | bytes:
 
 
 def _json_value(value: Any) -> Any:
-    """Returns a value that JSON does not have as text, or as {"b64": ...} if it is bytes that are not UTF-8.
+    r"""Returns the JSON value of bytes, a time or a decimal number: text, or {"b64": ...} for bytes that are not UTF-8.
 
     Raises:
-        TypeError: it is of a class that has no text.
+        TypeError: the value is of another class.
+
+    >>> _json_value(b"a"), _json_value(b"\xff")
+    ('a', {'b64': '/w=='})
     """
     if not isinstance(value, bytes):
         if not isinstance(value, datetime.date | datetime.time | datetime.timedelta | decimal.Decimal):

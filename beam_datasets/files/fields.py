@@ -192,7 +192,11 @@ def _image(words: Sequence[str], spec: str) -> Field:
 
 
 def _parse_labels(text: str) -> tuple[str, ...] | int:
-    """Parses labels: a number, a JSON list of names, or names separated by commas."""
+    """Parses labels: a number, a JSON list of names, or names separated by commas.
+
+    >>> _parse_labels("10"), _parse_labels("cat, dog"), _parse_labels('["a,b", "c"]')
+    (10, ('cat', 'dog'), ('a,b', 'c'))
+    """
     if text.isdecimal():
         return int(text)
     if text.startswith("["):
@@ -204,7 +208,11 @@ def _parse_labels(text: str) -> tuple[str, ...] | int:
 
 
 def _labels_text(labels: tuple[str, ...] | int) -> str:
-    """Formats labels for `_parse_labels`: a number, comma-separated names, or JSON if the names need it."""
+    """Formats labels for `_parse_labels`: a number, comma-separated names, or JSON if the names need it.
+
+    >>> _labels_text(10), _labels_text(("cat", "dog")), _labels_text(("a,b", "c"))
+    ('10', 'cat,dog', '["a,b", "c"]')
+    """
     if isinstance(labels, int):
         return str(labels)
     text = ",".join(labels)

@@ -63,7 +63,14 @@ class Description:
         return self._described(field, self.features.get(name), name)
 
     def _described(self, field: Field, feature: Any, path: str) -> Field:
-        """Adds the labels, images and sounds of a feature to a field, and to the fields in its lists and structs."""
+        """Returns a field with the labels, images and sounds of a feature, also in its lists and structs.
+
+        Args:
+            field: the field of the Arrow type.
+            feature: the feature in the metadata of Hugging Face: {'_type': 'ClassLabel', 'names': [...]}, a dict of
+                features by name, or a list of one feature. Anything else changes nothing.
+            path: path of the field; see `arrow_types.arrow_field`.
+        """
         kind = feature.get("_type") if isinstance(feature, dict) else None
         if isinstance(feature, list) and len(feature) == 1:
             feature, kind = {"feature": feature[0]}, "List"
@@ -85,7 +92,13 @@ class Description:
         return replace(field, fields=inner)
 
     def _labels(self, field: Field, names: Any, path: str) -> Field:
-        """Returns the field of labels, if the integers of a field are indices of these names; -1 is a missing label."""
+        """Returns the field of labels if the integers of a field are indices of names; otherwise the field itself.
+
+        Args:
+            field: the field.
+            names: the list of str of the metadata; anything else changes nothing.
+            path: path of the field. Its values must be in [-1, len(names)); -1 is a missing label.
+        """
         if field.kind not in INTEGERS or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
             return field
         try:

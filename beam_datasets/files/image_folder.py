@@ -68,6 +68,6 @@ class ImageFolder(LabeledFolder):
 
 
 def image_features(file: InputFile, field: Field, options: ImageOptions) -> dict[str, Any]:
-    """Returns the feature `image` of a file."""
+    """Returns {'image': `storable_image` of the file's content}."""
     with open_bytes(file.path) as stream:
         return {"image": storable_image(stream.read(), field, options)}

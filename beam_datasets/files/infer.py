@@ -23,7 +23,11 @@ TOO_DEEP = "too deep"
 
 
 def kind_of_value(value: Any) -> str:
-    """Returns the kind of a value of JSON."""
+    """Returns the kind of a value of JSON.
+
+    >>> [kind_of_value(value) for value in (1, 1 << 64, 1.5, "a", True, None, [], {})]
+    ['int', 'big integer', 'float', 'string', 'bool', 'missing', 'list', 'object']
+    """
     if type(value) is int:
         return "int" if value in _INT64 else "big integer"
     return _KINDS[type(value)]
@@ -77,7 +81,14 @@ class Guess:
     is_wide: bool = False
 
     def add(self, value: Any, place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
-        """Takes another value into account, which is inside of `depth` lists and objects."""
+        """Adds the kind of a value.
+
+        Args:
+            value: a value of JSON, or the text of a CSV field.
+            place: the place of its row; `str(place)` names file and line in messages.
+            kind_of: the function from a value to its kind.
+            depth: the number of lists and objects around the value.
+        """
         kind = kind_of(value) if depth < MAX_DEPTH else TOO_DEEP
         count, first, example = self.seen.get(kind, (0, place, value))
         self.seen[kind] = (count + 1, first, example)
@@ -94,7 +105,7 @@ class Guess:
             self.labels.add(str(value))
 
     def add_row(self, row: dict[str, Any], place: object, kind_of: KindOf = kind_of_value, depth: int = 0) -> None:
-        """Takes another object into account."""
+        """Adds the kinds of the values of an object or a row; see `add` for the arguments."""
         self.rows += 1
         for name, value in row.items():
             guess = self.fields.get(name)
@@ -112,7 +123,7 @@ class Guess:
         return self.fields[name].values_at(path[len(name) + 1 :]) if name in self.fields else set()
 
     def stray_texts(self) -> Iterator[tuple[str, str]]:
-        """Yields name and warning of each column that is text although most of its values are not."""
+        """Yields (name, warning) of each column that becomes text although less than half of its values are text."""
         for name, guess in self.fields.items():
             strings, location, example = guess.seen.get("string", (0, "", ""))
             if LEADING_ZERO.match(example):

@@ -269,7 +269,11 @@ class _JsonText:
 
 
 def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the object of (name, value) pairs; raises InputError if a name occurs twice."""
+    """Returns the object of (name, value) pairs, {name: value}.
+
+    Raises:
+        InputError: a name occurs twice.
+    """
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

@@ -58,7 +58,12 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _folder(self) -> tuple[dict[str, list[LabeledFile]], list[InputFile]]:
-        """The result of `find_labeled_files`, whose other files are an error unless bad files are left out."""
+        """({split: its files with labels}, other files) of the folder; see `find_labeled_files`.
+
+        Raises:
+            InputError: there are other files and bad files are not left out, or the folder has splits and `--split` is
+                given.
+        """
         splits, misplaced = find_labeled_files(self._files_root, self._content)
         if misplaced and not self._skip_bad:
             shown = ", ".join(file.path for file in misplaced[:5])

@@ -110,7 +110,7 @@ def row_groups(
 
 
 def _fields_of(content: ParquetContent) -> tuple[dict[str, Field], frozenset[str]]:
-    """Returns the field of each column of a file, and the paths of the values that may be null."""
+    """Returns ({name of a column: field}, paths of the values that may be null); see `arrow_types.leaf_paths`."""
     leaves = {path: leaf for leaf, (path, _) in enumerate(leaf_paths(content.schema))}
     nulls = frozenset(path for path, leaf in leaves.items() if content.has_nulls(leaf))
     features = described_features(content.schema.metadata)
@@ -165,7 +165,10 @@ def distinct(files: Sequence[InputFile], path: str, *, skip_bad: bool = False) -
 
 
 def _members(content: ParquetContent, path: str) -> Iterator[list[Any]]:
-    """Yields values of a column, or of field b of its structs (a/b), each at least once in a list."""
+    """Yields lists of Python values of a column, or of field b of its structs (a/b).
+
+    Each distinct value occurs once in the list of each record batch that has it.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -213,7 +216,12 @@ def rows(
 
 
 def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | str]:
-    """Returns the rows of a record batch, or the problem of a row whose values cannot be read."""
+    """Returns for each row of a record batch {column: value}, or a str, the problem, if a value cannot be read.
+
+    Args:
+        batch: the `pyarrow.RecordBatch`.
+        places: the columns, with their fields.
+    """
     problems: dict[int, str] = {}
     plain = [position.path for position in places if has_plain_values(batch.column(position.path).type)]
     rows: list[dict[str, Any]] = []
@@ -235,7 +243,13 @@ def _rows_of(batch: Any, places: Sequence[Place]) -> Sequence[dict[str, Any] | s
 
 
 def _one_by_one(column: Any, place: Place, problems: dict[int, str]) -> list[Any]:
-    """Returns the values of a column; adds the problems of those that cannot be read, by their index."""
+    """Returns the values of a column, None for those that cannot be read.
+
+    Args:
+        column: the Arrow array.
+        place: path and field of the column.
+        problems: index of a row -> problem of its first value that cannot be read. Changed.
+    """
     values: list[Any] = []
     for index in range(len(column)):
         try:

@@ -113,7 +113,11 @@ class PartitionColumns:
 
 
 def _is_same(value: Any, folder_value: Any) -> bool:
-    """Returns whether a value of a row equals the value of its folder, as values, as text or as integers."""
+    """Returns whether a value of a row equals the value of its folder, as values, as text or as integers.
+
+    >>> _is_same(7, "07"), _is_same("", None), _is_same("a", "b")
+    (True, True, False)
+    """
     if value == folder_value or value is None or folder_value is None:
         return value == folder_value or (folder_value is None and value == "")
     text = label_of(value)

@@ -51,14 +51,16 @@ def values_at(value: Any, path: str) -> Iterator[Any]:
 
 
 def read_content(value: Any, beside: str) -> CheckedSound:
-    """Returns the sound of bytes, of {"b64": ...}, of Hugging Face's struct, or of a path.
+    """Returns the sound of a value of a row, after decoding it once.
 
     Args:
-        value: value of a row.
-        beside: file that paths are relative to.
+        value: the bytes of a sound file; {"b64": text} or {"bytes": ..., "path": ...}, see `convert.image_value`; or a
+            path or URL.
+        beside: file to whose folder paths are relative.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the value is something else.
+        InputError: the file cannot be read, or the sound cannot be decoded.
     """
     value = image_value(value)
     if isinstance(value, bytes):
@@ -73,7 +75,7 @@ def read_content(value: Any, beside: str) -> CheckedSound:
 
 
 def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSound:
-    """Returns the sound of a value that has what all sounds of its column have.
+    """Returns the sound of a value, after checking that it has the common properties of its column.
 
     Args:
         value: see `read_content`.
@@ -82,7 +84,7 @@ def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSou
         beside: file that paths are relative to.
 
     Raises:
-        ValueError: it cannot be read, or differs from the others.
+        ValueError, InputError: the sound cannot be read, or has other properties.
     """
     checked_sound = read_content(value, beside)
     check_sound(checked_sound.info, sound, lambda other: advice(path, str(Field("audio", sound=other))))
@@ -90,12 +92,15 @@ def sound_of(value: Any, sound: SoundType, path: str, beside: str) -> CheckedSou
 
 
 def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
-    """Raises InputError if a sound is another than all have to be.
+    """Checks that a sound has the common properties of all sounds.
 
     Args:
         info: properties of the sound.
-        sound: common properties of all sounds.
-        option: function from another type to the option that asks for it.
+        sound: common properties of all sounds; 0 and '' mean any.
+        option: function from a `SoundType` to the text of the option that requests it, for the error.
+
+    Raises:
+        InputError: a property differs.
     """
     if sound.rate and info.sample_rate != sound.rate:
         raise InputError(
@@ -114,7 +119,7 @@ def check_sound(info: SoundInfo, sound: SoundType, option: Any) -> None:
 
 
 def _way(info: SoundInfo, sound: SoundType, option: Any) -> str:
-    """Returns what to do about a sound whose samples are of another kind."""
+    """Returns the advice of an error about a sound whose samples have another type; see `check_sound`."""
     both = (sound.dtype or sound.samples, info.samples)
     if len({name.startswith("f") for name in both}) > 1:
         return "Convert it first: integers and floats have different scales"

@@ -151,7 +151,7 @@ class ObservedValues:
     labels: set[str] = field(default_factory=set)
 
     def add(self, values: Any) -> None:
-        """Takes another list into account."""
+        """Adds the kind, the length and the labels of a list: a list of bytes, or an array of float32 or int64."""
         self.seen += 1
         self.lengths.add(len(values))
         if not len(values):
@@ -276,6 +276,11 @@ def decoder(fields: Mapping[str, Field]) -> Callable[[bytes], Example]:
 
 def _value(name: str, values: Any, fields: Mapping[str, Field]) -> Any:
     """Returns a feature's values as a list, or as one value or None if its field is known and not a list.
+
+    Args:
+        name: name of the feature.
+        values: a list of bytes, or an array of float32 or int64.
+        fields: name -> field.
 
     Raises:
         ValueError: the field is not a list, but the feature has several values.
