@@ -228,7 +228,11 @@ def _check_code(parsed: argparse.Namespace, beam_options: Sequence[str]) -> None
 
 
 def _parse(args: Sequence[str]) -> tuple[argparse.Namespace, list[str], BuilderRequest]:
-    """Returns the options of the command, those of Beam, and the dataset."""
+    """Returns (Namespace of the command's and the builder's options, arguments for Beam, request for the builder).
+
+    Raises:
+        UsageError: there is no dataset, or an option is invalid.
+    """
     parser = COMMAND.parser()
     args = _with_dataset(args)
     if not args or args[0] in ("-h", "--help"):
@@ -308,7 +312,13 @@ def _plan_of(builder: DatasetBuilder, parsed: argparse.Namespace) -> str:
 
 
 def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Namespace, units: Any) -> str:
-    """Describes the splits and resources of a run, estimated from a sample of its units.
+    """Returns text about the splits and resources of a run, estimated from a sample of its units.
+
+    Args:
+        builder: the builder.
+        sources: split -> source.
+        parsed: the options of the command.
+        units: split -> `SourceUnits`, of the sources that can be sampled.
 
     Raises:
         UsageError: an option for shards or `--sample` is invalid.
@@ -342,7 +352,11 @@ def _plan_of_sources(builder: DatasetBuilder, sources: Any, parsed: argparse.Nam
 
 
 def _show_counters(counters: Mapping[str, Any]) -> None:
-    """Prints what the dataset's own transforms counted."""
+    """Prints the counters of a dataset's own transforms.
+
+    Args:
+        counters: {'namespace/name': integer or frozenset of strings}; those of `files/` are printed as by `report`.
+    """
     if any(name.startswith("files/") for name in counters):
         from beam_datasets.files.builder import report
 

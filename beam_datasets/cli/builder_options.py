@@ -106,7 +106,7 @@ def _flags(option: inspect.Parameter) -> list[str]:
 
 
 def builder_arguments(args: argparse.Namespace, builder: type[DatasetBuilder]) -> dict[str, Any]:
-    """Returns the constructor's arguments that were given, converted by their type hints.
+    """Returns {name: value} of the constructor's arguments for which an option is given, converted by their type hints.
 
     Raises:
         UsageError: a value does not fit its type.
@@ -162,7 +162,15 @@ def _constructor_options(builder: type[DatasetBuilder]) -> list[inspect.Paramete
 
 
 def _hint(parameter: inspect.Parameter, names: dict[str, Any]) -> Any:
-    """Returns the type of an argument: its annotation, evaluated, or the type of its default."""
+    """Returns the type of an argument: its annotation, evaluated, or the type of its default.
+
+    Returns a `_Kind` that refuses all texts if the annotation cannot be evaluated, and Any without annotation and
+    default.
+
+    Args:
+        parameter: the argument.
+        names: the global names of the constructor's module.
+    """
     if parameter.annotation is parameter.empty:
         default = parameter.default
         if isinstance(default, (list, tuple)) and default:
@@ -238,8 +246,11 @@ def _list_kinds(hint: Any, default: Any = None) -> list[_Kind]:
     """Returns the alternatives of a type in the order in which they are tried.
 
     Args:
-        hint: the type.
-        default: supplies the fields of a dataclass that are not given.
+        hint: the type, such as `int | None` or `list[str]`.
+        default: the default of the argument; if it is a dataclass, it supplies the fields that are not given.
+
+    >>> [kind.text for kind in _list_kinds(int | None)]
+    ['a whole number', 'None']
     """
     for attribute in ("__supertype__", "__value__"):  # of a NewType, of a type alias
         hint = getattr(hint, attribute, hint)
@@ -250,7 +261,7 @@ def _list_kinds(hint: Any, default: Any = None) -> list[_Kind]:
 
 
 def _kind_of_type(hint: Any, default: Any) -> _Kind:
-    """Returns what a type that is not a union accepts."""
+    """Returns the texts that a type accepts, and their conversion; the type is not a union. See `_list_kinds`."""
     origin: Any = typing.get_origin(hint) or hint
     args = [each for each in typing.get_args(hint) if each is not ...]
     if hint in (str, Any, object):
@@ -297,7 +308,14 @@ def _choice(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
 
 
 def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
-    """Returns (name, its values) of texts NAME=VALUE."""
+    """Returns (name, list of its values) of texts NAME=VALUE, in the order of the names.
+
+    Raises:
+        ValueError: a text has another form.
+
+    >>> list(_pairs(["a=1", "b=2", "a=3"]))
+    [('a', ['1', '3']), ('b', ['2'])]
+    """
     pairs: dict[str, list[str]] = {}
     for name, equals, value in (text.partition("=") for text in texts):
         if not name or not equals:
@@ -307,7 +325,17 @@ def _pairs(texts: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
 
 
 def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
-    """Returns the value of NAME=VALUE; a name that is given twice is an error, as the first value would be lost."""
+    """Returns the value of a name in NAME=VALUE, converted to its type.
+
+    Args:
+        name: the name.
+        hint: the type of the value.
+        texts: the values that are given for the name.
+
+    Raises:
+        UsageError: there are several values, and the type is not a collection.
+        ValueError: a value does not fit the type.
+    """
     if len(texts) > 1 and not any(kind.is_repeated and not kind.is_mapping for kind in _list_kinds(hint)):
         raise UsageError(f"{name} is given twice, as {' and as '.join(map(repr, texts))}; give it once")
     return _convert(hint, texts)

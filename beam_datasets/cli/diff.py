@@ -132,7 +132,11 @@ def _example_lines(example: ExampleChange, old: FeatureConnector, new: FeatureCo
 
 
 def as_json(difference: DatasetDiff) -> dict[str, Any]:
-    """Returns a comparison as JSON expresses it; the values of examples are the short texts that people see."""
+    """Returns the JSON object of `diff --json` for a comparison.
+
+    It has `old` and `new` (name and directory), `needed`, `given`, `kept`, `lowest` and `reasons` of the verdict,
+    `whole`, `features`, `not_compared` and `splits`. Values of examples are shortened to texts of 200 characters.
+    """
     verdict = difference.verdict
     return {
         "old": {"dataset": difference.old, "directory": difference.old_dir},

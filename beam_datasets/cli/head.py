@@ -89,7 +89,12 @@ def run_head(args: Sequence[str]) -> int:
 
 
 def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[list[str], str]]:
-    """Returns the function from an index to the lines of the example, and what does not decode in it."""
+    """Returns the function from an index to (lines of text of the example, problem of its undecoded values or '').
+
+    Args:
+        dataset: the dataset.
+        width: the greatest number of columns of a line.
+    """
     features, records = dataset.features, dataset.raw()
     whole = dataset.map(lambda example: list(feature_lines(example, features, width)))
     decode = tolerant_decoder(features)
@@ -105,7 +110,11 @@ def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[li
 
 
 def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, Any]:
-    """Returns the first examples, as `ds[i]` has them, as values that JSON expresses; images as they are stored."""
+    """Returns the JSON object of `head --json`: the first `count` examples of a split expression.
+
+    Its names are `dataset`, `split`, `num_examples` (of the split), `examples`, and `undecoded`, the problems of values
+    that do not decode. Images are the stored bytes, {'b64': text}.
+    """
     decoders = skip_decoding(published.info.features, UnknownFeature, *_PICTURES)
     dataset = published.as_dataset(split=split, decoders=decoders)
     decode, records = tolerant_decoder(dataset.features), dataset.raw()
@@ -126,7 +135,11 @@ def head_json(published: ReadOnlyBuilder, split: str, count: int) -> dict[str, A
 
 
 def _as_json(value: Any) -> Any:
-    """Converts a value to types of JSON: bytes that are not UTF-8 to base64, undecoded values to their problem."""
+    r"""Converts a decoded value to types of JSON: other bytes than UTF-8 to base64, undecoded values to their problem.
+
+    >>> _as_json({"a": np.arange(2), "b": b"\xff", "c": b"x"})
+    {'a': [0, 1], 'b': {'b64': '/w=='}, 'c': 'x'}
+    """
     if isinstance(value, dict):
         return {name: _as_json(inner) for name, inner in value.items()}
     if isinstance(value, Undecoded):
@@ -229,9 +242,10 @@ def run_slices(args: Sequence[str]) -> int:
 
 
 def _describe_read(published: ReadOnlyBuilder, split: str, run: FileInstruction) -> dict[str, Any]:
-    """Returns a run of records with its bytes: by the index, or without an index, by reading the shard.
+    """Returns a dict about a run of records: `split`, `start`, `stop`, `num_bytes`, and the `FileInstruction`.
 
-    `start` and `stop` are its place in the file; `num_bytes` is without the framing of 16 bytes a record.
+    `start` and `stop` are byte offsets in the file, from the index or by reading the shard; `num_bytes` is the size of
+    the records without their framing.
     """
     path = storage.join(published.dataset_dir, run.filename)
     if run.take == run.examples_in_shard:
@@ -245,7 +259,13 @@ def _describe_read(published: ReadOnlyBuilder, split: str, run: FileInstruction)
 
 
 def _reads_to_json(published: ReadOnlyBuilder, expression: str, reads: Sequence[dict[str, Any]]) -> str:
-    """Returns the JSON of a slice and the files that it is read from."""
+    """Returns the JSON text of `head --slice --json`: the slice and the files that it is read from.
+
+    Args:
+        published: the dataset.
+        expression: the split expression.
+        reads: the dicts of `_describe_read`.
+    """
     summary = {
         "dataset": published.info.display_name,
         "directory": published.dataset_dir,
@@ -263,7 +283,14 @@ def _format_reads(
     parts: Sequence[tuple[str, int, int]],
     reads: Sequence[dict[str, Any]],
 ) -> str:
-    """Returns a table of the files that a slice is read from, with a bar of the selected range of each split."""
+    """Returns a table of the files that a slice is read from, with a bar of the selected range of each split.
+
+    Args:
+        published: the dataset.
+        expression: the split expression.
+        parts: (split, start, stop) of each selected range of examples.
+        reads: the dicts of `_describe_read`.
+    """
     splits = {name: published.info.splits[name] for name, _, _ in parts}
     files, shards = len({read["filename"] for read in reads}), sum(split.num_shards for split in splits.values())
     head = (

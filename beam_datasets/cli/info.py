@@ -111,7 +111,13 @@ def _format_contents(facts: dict[str, Any]) -> str:
 
 
 def _read_history(directory: str) -> dict[str, Any]:
-    """Returns the size of a version's files, when it was published, its tags, and of what it is, as far as known."""
+    """Returns {'file_bytes': number, 'published': UTC time or None, 'tags': [...], 'contents': [...]} of a version.
+
+    `contents` are clauses about the sources of a materialized dataset. Facts that cannot be read are 0, None or [].
+
+    Args:
+        directory: the directory of the version.
+    """
     known: dict[str, Any] = {"file_bytes": 0, "published": None, "tags": [], "contents": []}
     with contextlib.suppress(BeamDatasetsError, ValueError, KeyError, TypeError):
         known["file_bytes"] = storage.usage(directory).num_bytes
@@ -136,7 +142,7 @@ def _totals_row(listed: dict[str, Any]) -> list[Any]:
 
 
 def info_json(published: ReadOnlyBuilder) -> dict[str, Any]:
-    """Returns what a published dataset is as values that JSON expresses."""
+    """Returns the JSON object of `info --json`: name, directory, digest, description, features, splits, lineage, ..."""
     info, lineage = published.info, published.lineage
     return {
         "dataset": info.display_name,
@@ -163,7 +169,7 @@ def _splits_json(info: DatasetInfo) -> dict[str, Any]:
 
 
 def lineage_facts(lineage: Lineage) -> Iterator[str]:
-    """Yields how a materialized dataset was made of its sources."""
+    """Yields clauses about how a materialized dataset was made, such as "train = a+b" or "only the features a"."""
     for name, split in lineage.splits.items():
         if lineage.appended is None or split.expression != name:  # the counts show what was deleted
             yield f"{name} = {split.expression}"
@@ -178,7 +184,7 @@ def lineage_facts(lineage: Lineage) -> Iterator[str]:
 
 
 def list_dataset(name: str, root: str) -> list[dict[str, Any]]:
-    """Returns what is listed of a dataset: its versions, or why they are unknown."""
+    """Returns the entries of `listed` for all versions of a dataset; one entry with `error` if they are unknown."""
     try:
         return [listed(full, storage.join(root, full.replace(":", "/"))) for full in catalog.list_published(name, root)]
     except PathPermissionError as error:
@@ -186,7 +192,10 @@ def list_dataset(name: str, root: str) -> list[dict[str, Any]]:
 
 
 def listed(name: str, directory: str) -> dict[str, Any]:
-    """Returns what is listed of a version: its splits, or why they are unknown."""
+    """Returns {'dataset': name, 'directory': path, 'splits': {name: {'examples', 'shards', 'bytes'}}} of a version.
+
+    If the metadata cannot be read, it has 'error', a text, in place of 'splits'.
+    """
     entry: dict[str, Any] = {"dataset": name, "directory": directory}
     try:
         path = storage.join(directory, INFO_FILE)
@@ -196,7 +205,12 @@ def listed(name: str, directory: str) -> dict[str, Any]:
 
 
 def totals(listed: dict[str, Any]) -> dict[str, Any]:
-    """Returns the sums over the splits of what is listed of a version."""
+    """Returns the sums over the splits of an entry of `listed`, and the bytes as text.
+
+    >>> split = {"examples": 3, "shards": 1, "bytes": 9}
+    >>> totals({"splits": {"train": split, "test": split}})
+    {'examples': 6, 'shards': 2, 'bytes': 18, 'size': '18 B'}
+    """
     splits = listed.get("splits", {}).values()
     sums = {what: sum(split[what] for split in splits) for what in ("examples", "shards", "bytes")}
     return sums | {"size": size_text(sums["bytes"])}

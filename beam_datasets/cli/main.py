@@ -105,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:
-    """Returns the arguments without the options that every command has, the code to import, and whether to debug."""
+    """Returns (arguments without the options of every command, values of `--imports`, whether `--debug` is given).
+
+    Applies `--quiet`. Arguments after a lone `--` are not changed.
+    """
     end = args.index("--") if "--" in args else len(args)
     parser = Parser("beam-datasets", add_help=False, usage=argparse.SUPPRESS)
     parser.add_argument("--imports", action="extend", type=comma_separated, default=[])

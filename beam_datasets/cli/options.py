@@ -59,7 +59,7 @@ class Command:
 
         Args:
             parser: changed in place.
-            completers: metavar -> what completes a value in a shell.
+            completers: metavar, such as DATASET -> function of argcomplete that completes its values in a shell.
         """
         group: argparse._ActionsContainer = parser
         for line in re.sub(r"\n +", " ", self._options.strip()).splitlines():
@@ -79,14 +79,22 @@ class Command:
         return parsed
 
     def parse_with_beam(self, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Returns the options and those for Beam."""
+        """Returns (options of the command, arguments for Beam); see the function `parse_with_beam`.
+
+        Raises:
+            UsageError: there are no arguments, or an option is invalid.
+        """
         if not args:
             raise UsageError(f"which dataset? {self.usage}")
         return parse_with_beam(self.parser(), args)
 
 
 def _settings_of(metavar: str, name: str = "") -> dict[str, Any]:
-    """Returns what `argparse` needs to know of an option with this metavar."""
+    """Returns the keyword arguments of argparse's `add_argument` for an option with this metavar.
+
+    >>> _settings_of(""), _settings_of("{a,b}"), _settings_of("", "--no_save")
+    ({'action': 'store_true'}, {'choices': ['a', 'b']}, {'action': 'store_false', 'dest': 'save'})
+    """
     if not metavar and name.startswith("--no_"):
         return {"action": "store_false", "dest": name.removeprefix("--no_")}
     if not metavar:
@@ -107,10 +115,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Returns (options, arguments that the parser does not know); `num_shards` is what it asks for.
+        """Returns (Namespace of the options, list of the arguments that the parser does not know).
+
+        `num_shards` of the options is a number, a dict or None; see the function `num_shards`.
 
         Raises:
-            UsageError: the arguments do not fit the options.
+            UsageError: the arguments do not fit the options, or a directory is ''.
         """
         parsed, rest = super().parse_known_args(args, namespace)
         for name in _DIRECTORIES:
@@ -121,7 +131,11 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Returns the options; raises UsageError if the arguments do not fit, or the parser does not know one."""
+        """Returns the Namespace of the options.
+
+        Raises:
+            UsageError: an argument is unknown, or does not fit its option.
+        """
         parsed, rest = self.parse_known_args(args, namespace)
         if rest:
             near = near_option(rest[0], self)
@@ -131,7 +145,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def error(self, message: str) -> Any:
-        """Raises UsageError."""
+        """Raises a UsageError with the message and the usage; argparse calls it for invalid arguments."""
         raise UsageError(f"{message}\n{self.format_usage()}See {self.prog} --help.")
 
 
@@ -141,13 +155,23 @@ def with_underscores(args: Sequence[str]) -> list[str]:
 
 
 def until_dashes(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the arguments before a lone `--`, with underscores, and those after it, which go to Beam unchecked."""
+    """Returns the arguments before a lone `--`, with underscores, and those after it, which go to Beam unchecked.
+
+    >>> until_dashes(["a", "--data-dir", "d", "--", "--runner-x"])
+    (['a', '--data_dir', 'd'], ['--runner-x'])
+    """
     index = list(args).index("--") if "--" in args else len(args)
     return with_underscores(args[:index]), list(args[index + 1 :])
 
 
 def parse_with_beam(parser: argparse.ArgumentParser, args: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the options of a parser and those for Beam, which are checked unless a lone `--` precedes them."""
+    """Returns (Namespace of the parser's options, arguments for Beam).
+
+    Arguments that the parser does not know are for Beam. Those before a lone `--` must be options of Beam.
+
+    Raises:
+        UsageError: an option is invalid, or neither the parser nor Beam has it.
+    """
     command_args, unchecked = until_dashes(args)
     parsed, rest = parser.parse_known_args(command_args)
     check_beam_options(rest, parser)
@@ -187,7 +211,11 @@ def comma_separated(text: str) -> list[str]:
 
 
 def read_storage_options(path: str) -> dict[str, Any]:
-    """Returns the options of a store, read from a file with a JSON object. Errors show none of its content."""
+    """Returns the options of a store, the JSON object in a file. Errors contain nothing of the content.
+
+    Raises:
+        argparse.ArgumentTypeError: the file cannot be read, or does not contain a JSON object.
+    """
     if not os.path.exists(path) and ("=" in path or path.lstrip().startswith("{")):
         raise argparse.ArgumentTypeError(
             "give the name of a JSON file; on the command line secrets would stay in the shell's history, and other "
@@ -399,7 +427,12 @@ def _builders(**_: Any) -> list[str]:
 
 
 def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
-    """Yields the datasets of the data_dir: their names, and the versions of the one that is typed."""
+    """Yields the names of the datasets in the data_dir, and the versions of those with which `prefix` begins.
+
+    Args:
+        prefix: the typed text.
+        parsed_args: the Namespace of the options before the cursor.
+    """
     from beam_datasets import catalog
 
     if prefix.startswith(("/", ".", "~")):  # a path
@@ -413,13 +446,18 @@ def _datasets(prefix: str, parsed_args: Any, **_: Any) -> Iterator[str]:
 
 
 def _splits(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
-    """Returns what is typed, such as `train=a+`, with each split of the dataset that was named."""
+    """Returns completions of a split expression: ['train=a+train', 'train=a+test'] for the typed text `train=a+t`.
+
+    Args:
+        prefix: the typed text.
+        parsed_args: the Namespace of the options before the cursor, which name a dataset.
+    """
     before = re.sub("[^=+]*$", "", prefix)
     return [before + split for info in _infos(parsed_args) for split in info.splits]
 
 
 def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
-    """Returns what is typed, such as `a,`, with the name of each feature of the dataset that was named."""
+    """Returns completions of a list of features: ['a,a', 'a,b'] for the typed text `a,`; see `_splits`."""
     from beam_datasets.features.sequence import iter_nested_features, join_steps
 
     *start, last = prefix.rpartition(",")
@@ -428,7 +466,10 @@ def _features(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
 
 
 def _infos(parsed_args: Any) -> Iterator[Any]:
-    """Yields the information about the dataset that was named, of `append` and `diff` the new ones, if it exists."""
+    """Yields the `DatasetInfo` of the dataset that the options name; for `append` and `diff`, of the new datasets.
+
+    Yields nothing for a dataset that cannot be opened.
+    """
     from beam_datasets.reading.opening import open_published
 
     with contextlib.suppress(Exception):

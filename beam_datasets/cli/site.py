@@ -145,7 +145,13 @@ class _Site:
         storage.write_bytes(target, data.encode() if isinstance(data, str) else data)
 
     def show(self, path: str, template: str, values: dict[str, Any]) -> None:
-        """Writes a page."""
+        """Writes an HTML page.
+
+        Args:
+            path: path of the page in the site, with `/`.
+            template: name of the template without `.html`.
+            values: the template's variables by name.
+        """
         up = "../" * path.count("/")
 
         def url_for(endpoint: str, name: str = "", slice: str = "", **place: Any) -> str:
@@ -174,7 +180,7 @@ class _Site:
         return file
 
     def _whole(self, name: str, make: Callable[..., Any], *args: Any) -> Any:
-        """Returns what a function returns; None if it reads damaged files, which is kept as damage of the version."""
+        """Returns `make(*args)`; for a BeamDatasetsError, adds its text to `damage[name]` and returns None."""
         try:
             return make(*args)
         except BeamDatasetsError as error:
@@ -182,7 +188,14 @@ class _Site:
             return None
 
     def version(self, name: str, previous: str, computes_statistics: bool, compares: bool) -> dict[str, Any]:
-        """Writes the files of a version, and returns its entry of the catalogue."""
+        """Writes the files of a version, and returns its entry of catalogue.json: `info_json`, and its files by kind.
+
+        Args:
+            name: full name of the version.
+            previous: full name of the version before; '' if there is none.
+            computes_statistics: whether to compute statistics that are not saved.
+            compares: whether to compare the version with the one before.
+        """
         published, folder = self.catalogue.open(name), _folder(name)
         statistics = (
             self._whole(name, self._statistics, published, computes_statistics) if published.info.splits else None
@@ -216,7 +229,10 @@ class _Site:
         return info_json(published) | {"files": {what: f"{folder}/{file}" for what, file in files.items()}}
 
     def _statistics(self, published: ReadOnlyBuilder, computes: bool) -> Any:
-        """Returns the saved statistics of a version; if there are none, computes and saves them, or returns None."""
+        """Returns the saved `Statistics` of a version; if there are none, computes and saves them if `computes`.
+
+        Returns None if there are none and `computes` is False.
+        """
         request = prepare(published.dataset_dir)
         statistics = read_saved(request)
         if statistics is None and computes:
@@ -230,7 +246,10 @@ class _Site:
         return pages.sample_images(published, split, lambda *place: quote(self.media(name, split, *place)))
 
     def _changes(self, published: ReadOnlyBuilder, previous: str, compares: bool) -> str | None:
-        """Returns how a version differs from the one before; what was found is kept in the site."""
+        """Returns text about the differences between a version and the one before; None if it is not known.
+
+        The text is saved in changes.json, and read from there if the digests of both versions are the same.
+        """
         old, path = self.catalogue.open(previous), f"{_folder(published.info.display_name)}/changes.json"
         digests = [old.digest, published.digest]
         with contextlib.suppress(StorageError, ValueError, KeyError):
@@ -246,7 +265,11 @@ class _Site:
         return text
 
     def _sample(self, published: ReadOnlyBuilder, split: str) -> tuple[str, str, list[dict[str, Any]]]:
-        """Writes the first examples of a split as Parquet; returns the file, its SHA-256 and the rows."""
+        """Writes the first examples of a split as Parquet.
+
+        Returns:
+            (name of the file, its SHA-256 in hexadecimal digits, the rows); see `_sample_rows`.
+        """
         arrow = framework("pyarrow", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         parquet = framework("pyarrow.parquet", needed_by="beam-datasets site", name="PyArrow", extra="explore")
         rows, out = self._sample_rows(published, split), io.BytesIO()
@@ -258,7 +281,11 @@ class _Site:
         return file, hashlib.sha256(data).hexdigest(), rows
 
     def _sample_rows(self, published: ReadOnlyBuilder, split: str) -> list[dict[str, Any]]:
-        """Returns the first examples of a split, with the URLs of their images and sounds, whose files it writes."""
+        """Returns {path of a feature: `sample_value`} of each of the first examples of a split.
+
+        The value of an image or sound is the path of its file in the version's folder, which it writes; a list of paths
+        for several, None for a damaged one.
+        """
         name, rows = published.info.display_name, []
         for index, example in enumerate(pages.read(published, split)[: pages.PAGE_ROWS]):
             row = {}
@@ -283,7 +310,10 @@ def _array(arrow: Any, values: list[Any]) -> Any:
 
 
 def _for_pandas(schema: Any) -> dict[str, str]:
-    """Returns metadata by which pandas, and so Croissant's library, reads integers beside missing ones as integers."""
+    """Returns the metadata {'pandas': JSON text} for an Arrow schema, by which pandas reads nullable integers.
+
+    Without it pandas, and so Croissant's library, would read a column of integers with missing values as floats.
+    """
     dtypes = {"int64": "Int64", "uint64": "UInt64"}
     types = {field.name: str(field.type) for field in schema if str(field.type) in dtypes}
     columns = [{"name": name, "pandas_type": kind, "numpy_type": dtypes[kind]} for name, kind in types.items()]
@@ -321,7 +351,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
 
     Args:
         published: the version.
-        samples: split -> file of its sample rows, the file's SHA-256, the rows.
+        samples: split -> (file of its sample rows, the file's SHA-256, the rows); see `_Site._sample`.
         base: URL of the version's folder; '' for paths that are relative to it.
     """
     info = published.info
@@ -368,7 +398,7 @@ def _record_set(split: str, rows: list[dict[str, Any]], features: FeaturesDict) 
 
 
 def _item_type(leaf: Any) -> type:
-    """Returns the type of the samples of a feature, for one that is missing or empty in all of them."""
+    """Returns the Python type of the `sample_value` of a feature: str, bool, int or float."""
     if isinstance(leaf, (*PICTURES, *SOUNDS)) or getattr(leaf, "label_names", None):
         return str
     return {"b": bool, "i": int, "u": int, "f": float}.get(getattr(getattr(leaf, "dtype", None), "kind", ""), str)

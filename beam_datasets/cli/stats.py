@@ -105,7 +105,10 @@ def _check_html(path: str | None) -> None:
 
 
 def embedded_images(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
-    """Returns feature name -> data URL and description of images of the first slice; nothing without Pillow."""
+    """Returns {name of a feature: [(data URL, description)]} of images of the first slice; {} without Pillow.
+
+    The URL is '' for an image, or an example, that cannot be read.
+    """
     expression = next(iter(statistics.slices), None)
     if expression is None or not importlib.util.find_spec("PIL"):
         return {}
@@ -137,7 +140,7 @@ def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_option
 
 
 def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:
-    """Saves statistics of a whole dataset, and returns what to say of it."""
+    """Saves the statistics of a whole dataset, and returns "saved in <path>"; '' if they are not saved."""
     if not parsed.save or not request.whole:
         return ""
     try:
@@ -176,7 +179,15 @@ def lines(statistics: Statistics) -> Iterator[str]:
 
 
 def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
-    """Yields the table row of a feature, and one for each of its parts, such as the height of its images."""
+    """Yields the table row of a feature, and one for each of its parts, such as the height of its images.
+
+    A row is [name, type, number of values, number of missing values, number of distinct values, and five texts about
+    the distribution]; numbers that were estimated begin with '~'.
+
+    Args:
+        path: name of the feature.
+        feature: its statistics, from `Statistics.slices`.
+    """
     distinct = f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
     size = constant_size(feature)
     kind = f"{feature['type']} {size}" if size else feature["type"]
@@ -194,7 +205,7 @@ def _format_spread(spread: dict[str, Any]) -> list[str]:
 
 
 def _frequent(feature: dict[str, Any]) -> str:
-    """Returns the most frequent values of a feature on a line."""
+    """Returns the most frequent values of a feature with their shares on a line, such as "cat 33.3%, ..."."""
     if "labels" in feature:
         labels = sorted(feature["labels"], key=lambda label: -label[2])
         top = [(name if name is not None else str(number), count) for number, name, count in labels if count]
@@ -214,5 +225,5 @@ def _frequent(feature: dict[str, Any]) -> str:
 
 
 def _special_values(feature: dict[str, Any]) -> str:
-    """Returns the counts of zeros, NaN, infinite and empty values on a line."""
+    """Returns the counts of zeros, NaN, infinite and empty values on a line, such as "3 zero, 1 NaN"; '' for none."""
     return ", ".join(f"{feature[key]:,} {name}" for key, name in COUNTS.items() if feature.get(key))

@@ -43,8 +43,8 @@ def values_of_times(array: Any, way: str) -> list[Any]:
 
     Args:
         array: Arrow array of dates, times, timestamps, durations or intervals.
-        way: the option for errors by which the user keeps all values as text, such as `--feature a=string`; '' to return
-            values that `datetime` does not have as text.
+        way: the option, for errors, by which the user keeps all values as text, such as `--feature a=string`; '' to
+            return values that `datetime` does not have as text.
 
     Returns:
         A list of `datetime.date`, `datetime.time` or `datetime.datetime` (`NanosecondTime` if it has a fraction of a
