@@ -398,7 +398,10 @@ def _licence(licence: str | None, redistribution_info: Any) -> str | None:
 
 
 def _split_values(split: SplitInfo) -> dict[str, Any]:
-    """Returns the fields of a split for dataset_info.json; statistics are omitted if they are not known."""
+    """Returns the fields of a split for dataset_info.json, as `_split_info` reads them.
+
+    They are `name`, `shard_lengths`, `num_bytes`, `filepath_template`, and `statistics` if they are known.
+    """
     template = split.filename_template
     return {
         "name": split.name,
@@ -586,7 +589,16 @@ def _integers(value: Any) -> list[int] | None:
 
 
 def _value_to_json(schema: Any, value: Any) -> Any:
-    """Converts a value to JSON, the inverse of `_parse_value`: integers become strings, defaults are omitted."""
+    """Converts a value to JSON, the inverse of `_parse_value`: integers become strings, defaults are omitted.
+
+    Args:
+        schema: the type of the value: `int` or another class, a list of one schema, a dict of schemas by field name, or
+            {'*': schema} for a map.
+        value: the value.
+
+    >>> _value_to_json({"num_bytes": int, "name": str}, {"num_bytes": 5, "name": ""})
+    {'numBytes': '5'}
+    """
     if schema is int:
         return str(value)
     if isinstance(schema, list):
@@ -639,6 +651,9 @@ def _write_nest(nest: Any) -> dict[str, Any]:
 
     Raises:
         ValueError: the nest contains a value of another type.
+
+    >>> _write_nest(("image", "label"))
+    {'tuple': {'items': [{'feature_key': 'image'}, {'feature_key': 'label'}]}}
     """
     if isinstance(nest, str):
         return {"feature_key": nest}

@@ -134,14 +134,21 @@ class SplitLineage:
     keys: tuple[Ascent, ...] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what JSON can hold of it."""
+        """Returns the lineage as a dict of JSON values, the argument of `from_json`.
+
+        `reads` is a list of [dataset, split, start, stop]; `keys` is None or a list of [start, [[split, *salts], ...]].
+        """
         keys = self.keys and [[a.start, [[rule.split, *rule.salts] for rule in a.rules]] for a in self.keys]
         reads = [[read.dataset, read.split, read.start, read.stop] for read in self.reads]
         return {"expression": self.expression, "reads": reads, "keys": keys}
 
     @classmethod
     def from_json(cls, value: Any) -> SplitLineage:
-        """Returns what `to_json` made."""
+        """Returns the lineage from the result of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: the value has another form; `Lineage.from_json` converts these errors.
+        """
         keys = value["keys"]
         if keys is not None:
             ascents = [(_check_type(int, start), rules) for start, rules in keys]

@@ -195,7 +195,11 @@ class SplitByTime:
 
     @cached_property
     def _sorted(self) -> list[tuple[Any, Any, str]]:
-        """(start, stop, split) of the ranges in order; None for no bound."""
+        """(start, stop, split) of the ranges, ascending; bounds are datetimes or numbers, None for no bound.
+
+        Raises:
+            ValueError: a range cannot be parsed, or bounds are times and numbers.
+        """
         parsed_ranges: list[tuple[Any, Any, str]] = []
         for split, text in self.ranges.items():
             start, dots, stop = str(text).partition("..")
@@ -234,7 +238,17 @@ class SplitByTime:
 
 
 def _to_comparable_time(value: Any) -> Any:
-    """Returns a time as a datetime with a zone, and a number as an int or float."""
+    """Returns a time as a `datetime` with a zone (UTC if it has none), and a number as an int or float.
+
+    Args:
+        value: a date, a time stamp, a number, or a text or bytes with one of these.
+
+    Raises:
+        ValueError: the value is something else.
+
+    >>> _to_comparable_time("2026-01-31").isoformat(), _to_comparable_time("7")
+    ('2026-01-31T00:00:00+00:00', 7)
+    """
     if isinstance(value, np.generic):
         value = (value.astype("M8[us]") if isinstance(value, np.datetime64) else value).item()
     if isinstance(value, bytes):

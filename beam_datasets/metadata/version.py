@@ -94,7 +94,7 @@ class Version:
 
     @property
     def tuple(self) -> tuple[int, int, int]:
-        """The three numbers."""
+        """(major, minor, patch), such as (1, 0, 2)."""
         return self.major, self.minor, self.patch
 
     @property

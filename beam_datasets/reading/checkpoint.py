@@ -99,7 +99,11 @@ class ReadState:
             parse_number("the position in what is left", count, MAX_POSITION)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the state as a dict that JSON can hold."""
+        """Returns the state as a dict of JSON values.
+
+        For example, {'format': 1, 'epoch': 0, 'position': 41, 'fingerprint': {...}}. If `unfinished` is not empty, the
+        format is 2, and `blocks` is [[worker_count, block, taken, count], ...]; see `Progress.unfinished`.
+        """
         state = {
             "format": FORMAT,
             "epoch": self.epoch,

@@ -146,7 +146,12 @@ def _identity_of(source: Source) -> dict[str, str]:
 
 
 def _merge_identities(sources: Sequence[Source], identities: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Returns the arguments of `fingerprint` for a mixture, except `operations`, given the fingerprints of sources."""
+    """Returns the keyword arguments of `fingerprint` for a mixture, except `operations`.
+
+    Args:
+        sources: the sources of the mixture.
+        identities: the fingerprint of each source.
+    """
     bases = [source._base if isinstance(source, Stream) else source for source in sources]
     return {
         "dataset": " + ".join(identity["dataset"] for identity in identities),

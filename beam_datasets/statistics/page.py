@@ -343,7 +343,11 @@ def _gap(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _align_histograms(histograms: Sequence[dict[str, Any]]) -> tuple[list[Any], list[list[float]]]:
-    """Returns edges of bars for all histograms, and the shares of each in them."""
+    """Returns (common edges of n bars, for each histogram a list of n shares of its numbers in these bars).
+
+    Args:
+        histograms: dicts with `edges`, `counts`, `below` and `above`; see `sketches.histogram`.
+    """
     low, high = min(h["edges"][0] for h in histograms), max(_last_number(h["edges"]) for h in histograms)
     edges = bar_edges(low, high, whole=all(_is_whole(h["edges"]) for h in histograms))
     return edges, [_shares(histogram, edges) for histogram in histograms]
@@ -353,8 +357,8 @@ def histogram_plot(spreads: Mapping[int, tuple[str, dict[str, Any]]], what: str)
     """Returns histograms over a common axis, as SVG with a text for each bar and one for those who do not see it.
 
     Args:
-        spreads: number of the colour -> name, and what is known of the numbers.
-        what: of what they are.
+        spreads: number of the colour -> (name of the slice, statistics of the numbers; see `report._spread`).
+        what: meaning of the numbers, such as "values" or "height", for a screen reader.
     """
     histograms = [spread["histogram"] for _, spread in spreads.values()]
     edges, heights = histograms[0]["edges"], [histograms[0]["counts"]]
@@ -401,7 +405,11 @@ def _shares(histogram: dict[str, Any], edges: Sequence[float]) -> list[float]:
 
 
 def _last_number(edges: Sequence[Any]) -> Any:
-    """Returns the largest number that bars hold."""
+    """Returns the largest number in bars: the last edge, or for integers one less.
+
+    >>> _last_number([0, 2, 4]), _last_number([0.0, 2.0])
+    (3, 2.0)
+    """
     return edges[-1] - _is_whole(edges)
 
 

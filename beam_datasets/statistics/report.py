@@ -191,7 +191,11 @@ def json_text(statistics: Statistics) -> str:
 
 
 def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
-    """Returns the statistics of a feature as they are written to JSON."""
+    """Returns the JSON object of the statistics of a feature.
+
+    It has `type`, `kind`, the counts `values`, `missing` and others that occur, the statistics of `_spread`, and those
+    of `_labels` or `_summarize_values`.
+    """
     counts = summary.counts
     statistics: dict[str, Any] = {
         "type": leaf.type,
@@ -212,7 +216,11 @@ def _feature(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
 
 
 def _spread(spread: Spread) -> dict[str, Any]:
-    """Returns the statistics of numbers; empty if there are none."""
+    """Returns the statistics of numbers as a JSON object; {} if there are no numbers.
+
+    It has `min`, `max`, `min_at` and `max_at` (indices of their examples), `mean`, `std`, `quantiles` and
+    `quantile_errors` by share, such as {'0.5': 3}, and `histogram`.
+    """
     if not spread.count:
         return {}
     mean, deviation = spread.mean_and_deviation()
@@ -231,7 +239,10 @@ def _spread(spread: Spread) -> dict[str, Any]:
 
 
 def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
-    """Returns the count of each class, in the order of the classes, including those that do not occur."""
+    """Returns {'labels': [[index, name or None, count], ...], 'distinct': number, 'distinct_exact': True}.
+
+    The labels are in the order of the classes, and include classes that do not occur; `distinct` counts the others.
+    """
     counts: dict[int, int] = summary.labels or {}
     names = feature.label_names if isinstance(feature, ClassLabel) else None
     known = range(feature.num_classes or 0)
@@ -241,7 +252,11 @@ def _labels(feature: Any, summary: Summary) -> dict[str, Any]:
 
 
 def _summarize_values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
-    """Returns the number of distinct values and, of texts and numbers, the most frequent that occur more than once."""
+    """Returns {'distinct': number of distinct values, 'distinct_exact': whether it is exact}.
+
+    For texts and numbers it also has `top`, the most frequent values that occur more than once as [value, count], and
+    `top_exact`.
+    """
     values: Any = summary.values
     statistics = {"distinct": min(values.distinct(), summary.counts["values"]), "distinct_exact": values.complete}
     if leaf.kind not in (TEXT, "number"):

@@ -310,7 +310,7 @@ class Spread:
     # ----------------------------------------------------------------------------------------------------- what follows
 
     def value(self, code: int) -> Any:
-        """Returns the number of a code."""
+        """Returns the Python number of a code; codes are uint64 in the order of the numbers."""
         return values_of(np.array([code], np.uint64), self.kind).tolist()[0]
 
     def mean_and_deviation(self) -> tuple[float, float]:
@@ -329,10 +329,10 @@ class Spread:
         return values_of(np.maximum(first, low), self.kind), values_of(np.minimum(last, high), self.kind)
 
     def quantile(self, share: float) -> tuple[Any, float]:
-        """Returns the approximate quantile (inverted CDF) and a bound of its error.
+        """Returns (approximate quantile by the inverted CDF, greatest absolute error).
 
         Args:
-            share: in [0, 1].
+            share: the share of numbers that are not greater than the quantile, in [0, 1]; 0.5 for the median.
         """
         rank = min(max(int(np.ceil(share * self.count)), 1), self.count)
         index = int(np.searchsorted(np.cumsum(self.counts), rank))
@@ -388,7 +388,11 @@ def _root(number: Fraction) -> float:
 
 
 def _sum_by_code(codes: Codes, counts: NDArray[np.int64]) -> tuple[Codes, NDArray[np.int64]]:
-    """Returns the different codes, ascending, and the sum of the counts of each."""
+    """Returns the distinct codes, ascending, and the sum of the counts of each.
+
+    >>> [array.tolist() for array in _sum_by_code(np.array([7, 3, 7], np.uint64), np.array([1, 2, 3]))]
+    [[3, 7], [2, 4]]
+    """
     if not len(codes):
         return codes, counts
     order = np.argsort(codes, kind="stable")
@@ -437,7 +441,10 @@ def histogram(spread: Spread) -> dict[str, Any]:
 
 
 def _range(spread: Spread) -> tuple[Any, Any]:
-    """Returns the smallest and the largest number to show: all, or without tails that would take most of the width."""
+    """Returns (smallest, largest) number that a histogram shows.
+
+    The tails, a share of `_TAIL` at each end, are left out if they would take most of the width.
+    """
     low, high = spread.value(spread.low), spread.value(spread.high)
     first, last = spread.quantile(_TAIL)[0], spread.quantile(1 - _TAIL)[0]
     # halves, because the difference of two floats may be infinite
@@ -445,7 +452,16 @@ def _range(spread: Spread) -> tuple[Any, Any]:
 
 
 def bar_edges(first: Any, last: Any, *, whole: bool) -> list[Any]:
-    """Returns the edges of bars of one width for the numbers from `first` to `last`, both included."""
+    """Returns the n + 1 edges of n bars of equal width for the numbers from `first` to `last`, both included.
+
+    Args:
+        first: the smallest number.
+        last: the largest number.
+        whole: whether the numbers are integers; then the edges are, too, and the last edge is greater than `last`.
+
+    >>> bar_edges(0, 3, whole=True), bar_edges(1.5, 1.5, whole=False)
+    ([0, 1, 2, 3, 4], [1.5, 1.5])
+    """
     if whole:
         width = -(-(last - first + 1) // BARS)
         return [first + width * bar for bar in range(-(-(last - first + 1) // width) + 1)]

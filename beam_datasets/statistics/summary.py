@@ -60,7 +60,13 @@ class LeafFeature:
         return any("/".join(self.keys[: count + 1]) == path for count in range(len(self.keys)))
 
     def value_of(self, example: Any) -> Any:
-        """Returns the leaf's value in an example, or its values in a list of them."""
+        """Returns the leaf's value in an example; if there is a list on the way, the list of values in its items.
+
+        The value in an item that is None is None.
+
+        Args:
+            example: a dict, or a list of dicts.
+        """
         for key in self.keys:
             several = example if isinstance(example, list) else None
             example = example[key] if several is None else [None if one is None else one[key] for one in several]
@@ -97,7 +103,7 @@ class Column:
 
 
 def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
-    """Returns the leaves of a tree, and the paths of features of unknown classes."""
+    """Returns (leaves of a tree of features, paths such as 'a/b' of the features whose classes are unknown)."""
     leaves: list[LeafFeature] = []
     unknown: list[str] = []
 
@@ -201,7 +207,11 @@ def _leaf_column(values: Any, leaf: LeafFeature) -> Column:
 
 
 def _flatten_value(value: Any) -> Any:
-    """Returns the numbers of a value as an array, or its texts or files as a list."""
+    """Returns all numbers of a decoded value as an array of shape (n,), or its texts or files as a list of bytes.
+
+    >>> _flatten_value(np.array([[1, 2], [3, 4]])).tolist(), _flatten_value(b"ab")
+    ([1, 2, 3, 4], [b'ab'])
+    """
     if isinstance(value, bytes):
         return [value]
     if isinstance(value, RaggedArray):
@@ -349,7 +359,11 @@ def _add_bytes(
 
 
 def image_size(data: bytes) -> tuple[int, int, int] | None:
-    """Returns height, width and channels from the header of an image; None if Pillow cannot read it or is missing."""
+    """Returns (height, width, channels) from the header of an image; None if Pillow is missing or cannot read it.
+
+    Args:
+        data: content of the file. An image with a palette has 3 channels.
+    """
     try:
         from PIL import Image
 

@@ -357,7 +357,10 @@ def _in_one_store(source: str, target: str) -> bool:
 
 
 def _resolve_backend(path: PathLike) -> tuple[Backend, str]:
-    """Returns the kind of storage and the path as it takes it. Local paths import neither obstore nor fsspec."""
+    """Returns (module that implements the storage of a path, normalized path).
+
+    The module is `local`, `objects` or `generic`. Local paths import neither obstore nor fsspec.
+    """
     normal = paths.normalize(path)
     scheme = paths.scheme(normal)
     if scheme == "file":

@@ -137,7 +137,14 @@ class CachedReader(Reader):
             return all(is_kept for _, _, is_kept in self._get(missing))
 
     def _get(self, numbers: Sequence[int]) -> Iterator[tuple[int, Buffer, bool]]:
-        """Gets pieces, adjacent ones together; yields first byte, bytes, and whether the cache keeps them."""
+        """Reads pieces from the store, adjacent ones by one request, and puts them into the cache.
+
+        Yields:
+            (offset of the first byte, bytes, whether the cache keeps them) for each request.
+
+        Args:
+            numbers: numbers of the pieces, ascending.
+        """
         spans: list[Range] = []
         for start, stop in map(self._span, numbers):
             is_next = bool(spans) and spans[-1][1] == start
@@ -277,7 +284,10 @@ class PieceCache:
             file.write(str(total + num_bytes))
 
     def _pieces(self) -> Iterator[tuple[int, str, int]]:
-        """Yields (last use, path, size) of the pieces; removes what killed processes left unfinished."""
+        """Yields (last use in nanoseconds since the epoch, path, size in bytes) of each piece in the cache.
+
+        Removes temporary files that killed processes have left.
+        """
         for folder in os.scandir(self.directory):
             for entry in os.scandir(folder.path) if folder.is_dir() else ():
                 with contextlib.suppress(FileNotFoundError):

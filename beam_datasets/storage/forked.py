@@ -48,7 +48,7 @@ class ForkedObstore:
         self._process: subprocess.Popen[bytes] | None = None
 
     def head(self, store: Store, key: str) -> Any:
-        """Returns the metadata of an object."""
+        """Returns the metadata of an object as a dict, such as {'path': key, 'size': bytes, ...}."""
         return self._call("head", store, key, {})
 
     def get(self, store: Store, key: str) -> _Whole:
@@ -139,7 +139,10 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
 
 
 def _to_python(name: str, response: Any) -> Any:
-    """Converts the result of an obstore function to picklable values: bytes, a list of bytes, or a dict."""
+    """Converts the result of an obstore function to picklable values.
+
+    Returns bytes for the function "get", a list of bytes for "get_ranges", and a dict for others, such as "head".
+    """
     if name == "get":
         return bytes(response.bytes())
     return list(map(bytes, response)) if name == "get_ranges" else dict(response)

@@ -77,7 +77,13 @@ open_writer = create_bytes = make_dirs = file_sizes = usage = remove = remove_tr
 
 @contextlib.contextmanager
 def _file_system(path: str) -> Iterator[tuple[Any, str]]:
-    """Provides the file system and its name of the path; an error becomes one of the project that names the path."""
+    """Context manager: provides (fsspec file system, path in this file system), and converts its errors.
+
+    Raises:
+        MissingDependencyError: fsspec, or its package for this kind of URL, is not installed.
+        PathNotFoundError: the file or directory does not exist.
+        StorageError: any other error of the file system; PathPermissionError if access is denied.
+    """
     options = options_of(path)
     try:
         import fsspec

@@ -292,7 +292,14 @@ def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
 
 
 def _resolve_store(path: str) -> tuple[Any, Any, str]:
-    """Returns the obstore module, the store, and the key in it."""
+    """Returns (obstore, client of the bucket or server, key of the object in it).
+
+    In a forked process the first two are a `ForkedObstore`, and (URL of the bucket, options), which it takes.
+
+    Raises:
+        MissingDependencyError: obstore is not installed.
+        StorageError: the URL of a web server has no path.
+    """
     with needs(f"{path} needs obstore", "remote"):
         import obstore
     root, key = split_remote(path)
@@ -311,7 +318,15 @@ def _first_process() -> int:
 
 @functools.lru_cache(maxsize=64)
 def client(root: str, options: StoreOptions) -> Any:
-    """Returns the client of a bucket or server; it keeps its connections."""
+    """Returns obstore's client of a bucket or server, which keeps its connections.
+
+    Args:
+        root: URL of the bucket or server, such as 's3://bucket'.
+        options: the storage_options for it.
+
+    Raises:
+        StorageError: an option is invalid.
+    """
     from obstore.store import HTTPStore, MemoryStore, from_url
 
     kind = scheme(root)
