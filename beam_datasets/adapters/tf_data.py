@@ -133,7 +133,14 @@ def _compute_cardinality(tf: Any, dataset: Dataset, state: Mapping[str, Any] | N
 
 
 def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
-    """Returns the nest of specs of an item that the steps of a dataset make; None if only an item can show it."""
+    """Returns the nest of specs of the items that the steps of a dataset make; None if functions make the items.
+
+    A nest is a `tf.TensorSpec`, `tf.RaggedTensorSpec` or `tf.data.DatasetSpec`, or a dict or tuple of nests.
+
+    Args:
+        tf: the module tensorflow.
+        steps: the steps of the dataset, or of a batch step.
+    """
     first_step = steps[0]
     if len(steps) > 1 or first_step.kind not in ("raw", "decode", "batch"):
         return None
@@ -147,7 +154,10 @@ def _derive_item_spec(tf: Any, steps: tuple[Any, ...]) -> Any:
 
 
 def _derive_example_spec(tf: Any, step: Decode) -> Any:
-    """Returns the nest of specs of the examples of a decoding step; None if a decoder is a function."""
+    """Returns the nest of specs of the examples of a decoding step; None if a decoder is a function.
+
+    It is a dict by feature, with `tfds_id` if the step adds it; or the nest of the supervised keys, such as a pair.
+    """
     try:
         spec = _derive_feature_spec(tf, select_decoded(step.features, step.decoders))
     except LookupError:
@@ -184,10 +194,12 @@ def _derive_feature_spec(tf: Any, feature: FeatureConnector, lengths: tuple[int 
 def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None, ...]) -> Any:
     """Returns the spec of a leaf, ragged if it is in several sequences; for dicts of shapes, a dict of specs.
 
+    For shape (3,) it is `TensorSpec((None, 3))` in one sequence, and `RaggedTensorSpec((None, None, 3))` in two.
+
     Args:
         tf: the module tensorflow.
-        shape: the shape of a value; None in it means any length.
-        dtype: the NumPy dtype of a value.
+        shape: the shape of a value, None in it means any length; or a dict of shapes by name.
+        dtype: the NumPy dtype of a value; or a dict of dtypes by name.
         lengths: the lengths of the sequences around the leaf, outer ones first.
     """
     if isinstance(shape, dict):
@@ -199,7 +211,11 @@ def _derive_leaf_spec(tf: Any, shape: Any, dtype: Any, lengths: tuple[int | None
 
 
 def _add_batch_dimension(tf: Any, spec: Any) -> Any:
-    """Returns the spec of a batch of items with a spec: a first dimension of any length is added.
+    """Returns the spec of a batch of values with a spec: a first dimension of any length is added.
+
+    Args:
+        tf: the module tensorflow.
+        spec: a `tf.TensorSpec` or `tf.RaggedTensorSpec`.
 
     Raises:
         FeatureValueError: the items are datasets.
@@ -213,7 +229,7 @@ def _add_batch_dimension(tf: Any, spec: Any) -> Any:
 
 
 def _derive_first_item_spec(tf: Any, dataset: Dataset) -> Any:
-    """Returns the nest of specs of the first item, which it reads.
+    """Returns the nest of specs of the first item of a dataset, after reading this item; see `_derive_value_spec`.
 
     Raises:
         ValueError: the dataset is empty.
@@ -254,7 +270,10 @@ def _derive_value_spec(tf: Any, value: Any) -> Any:
 
 
 def _build_converter(tf: Any, spec: Any) -> Convert:
-    """Returns the function from an item of NumPy values to an element that fits a nest of specs."""
+    """Returns the function from an item of NumPy values to an element that fits a nest of specs.
+
+    The function converts ragged arrays and nested datasets to those of TensorFlow, and keeps other values.
+    """
     if isinstance(spec, dict):
         parts = {name: _build_converter(tf, item_spec) for name, item_spec in spec.items()}
         return lambda value: {name: convert(value[name]) for name, convert in parts.items()}

@@ -107,7 +107,7 @@ class Engine:
         num_workers: worker processes of a local run; 1 runs within this process.
         shares_disk: whether the workers see this machine's files.
         waits: whether the end of the job is waited for.
-        inherits: whether this process starts the workers, so that they have its environment.
+        inherits: whether the workers get the environment variables of this process, because it starts them.
     """
 
     options: PipelineOptions

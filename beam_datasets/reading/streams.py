@@ -257,7 +257,10 @@ class Stream:
         return fingerprint(**self._base._identity, operations=[*self._base._operation.texts, *links])
 
     def _base_before_groups(self, what: str) -> Any:
-        """Returns the base, for an operation `what` that can be moved before all links.
+        """Returns the base, a `Dataset` or `StreamMixture`, to which an operation is applied before all links.
+
+        Args:
+            what: the name of the operation, for the error.
 
         Raises:
             ValueError: a link groups or counts items.
@@ -536,7 +539,7 @@ class StreamIterator(StateDict, Iterator[Any]):
         self._queues[number + 1].extend(([unit for unit, _ in group.items], group) for group in bins)
 
     def _make_group(self, number: int, complete: Bin) -> Any:
-        """Returns the group that link `number` makes of the items of a complete bin."""
+        """Returns the item, such as a batch, that the link with this number makes of the items of a complete bin."""
         link: Any = self._links[number]
         return link.make([value for _, value in complete.items])
 

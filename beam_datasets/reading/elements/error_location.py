@@ -108,7 +108,7 @@ def _add_location(error: Exception, location: Location) -> None:
 
 
 def _type_and_text(error: Exception) -> tuple[type[Exception], str]:
-    """Returns the type and the text of an error without addresses of objects, which the texts of Pillow contain."""
+    """Returns (type of an error, its text without addresses of objects, such as 0x7f10 in texts of Pillow)."""
     return type(error), re.sub(r"\b0x[0-9a-fA-F]+", "", str(error))
 
 
@@ -161,7 +161,12 @@ def _replace_sources(operation: Any) -> Any:
 
 
 def _pair_with_locations(item: Any, location: Any) -> Iterator[tuple[Any, Location]]:
-    """Yields pairs (record, location) of an item, a record or nested lists, and its locations in the same structure."""
+    """Yields (record, location) for each record in an item.
+
+    Args:
+        item: a record, or nested lists of records.
+        location: the location of the record, a tuple; or nested lists of locations with the structure of the item.
+    """
     if isinstance(location, tuple):
         yield item, location
         return

@@ -376,7 +376,13 @@ class MixedRest(Step):
 
 
 def features_of(step: Any) -> Any:
-    """Returns the features of the examples that result from a first step; None for records, or if they are unknown."""
+    """Returns the features of the examples that the first step of a dataset makes, as they are decoded.
+
+    Returns None if the step makes records, or examples of unknown features.
+
+    Args:
+        step: the first step; of a `Batch`, its own first step counts.
+    """
     while isinstance(step, Batch):
         step = step.steps[0]
     return select_decoded(step.features, step.decoders) if isinstance(step, Decode) else getattr(step, "features", None)

@@ -56,7 +56,10 @@ class Pattern:
 
     @functools.cached_property
     def _slots(self) -> tuple[Ints, Ints, Ints]:
-        """(first slot of each source, source of each slot, number of each slot in its source); sorted by source."""
+        """(first slot of each source, source of each slot, number of each slot in its source); sorted by source.
+
+        For the quotas (2, 1) it is ([0, 2], [0, 0, 1], [0, 1, 0]).
+        """
         quotas = np.array(self.quotas)
         firsts = np.cumsum(quotas) - quotas
         sources = np.repeat(np.arange(len(quotas)), quotas)
@@ -79,7 +82,7 @@ class Pattern:
         return counts
 
     def at(self, positions: Ints) -> tuple[Ints, Ints]:
-        """Returns the source of each position, and the position in that source."""
+        """Returns two arrays: the number of the source of each position, and the position in that source."""
         parts = [self._at(positions[i : i + self.at_once]) for i in range(0, len(positions), self.at_once)]
         sources, within = zip(*parts) if parts else ((positions,), (positions,))
         return np.concatenate(sources), np.concatenate(within)

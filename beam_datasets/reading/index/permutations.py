@@ -131,7 +131,7 @@ class RangeShuffle:
 
     @functools.cached_property
     def _radices(self) -> tuple[int, int]:
-        """Number of values of the low digit, and of the high digit."""
+        """(number of values of the low digit, of the high digit); their product is at least `length`."""
         low = max(math.isqrt(max(0, self.length - 1)) + 1, _MIN_RADIX)
         return low, max(-(-self.length // low), _MIN_RADIX)
 

@@ -135,7 +135,13 @@ class Repeat(Operation):
             yield from self.child.blocks(child_spans, self._epoch(epoch, number))
 
     def _by_epoch(self, spans: Iterator[Spans]) -> Iterator[tuple[int, Spans]]:
-        """Yields (repetition, positions in it). A repetition is yielded several times if several `spans` are in it."""
+        """Yields (number of a repetition, spans of positions in this repetition), in the order of the given spans.
+
+        A repetition is yielded several times if several of the given spans are in it.
+
+        Args:
+            spans: (starts, counts) of ranges of positions in the repeated operation.
+        """
         n = self.child.length
         for starts, counts in spans:
             while len(starts):
