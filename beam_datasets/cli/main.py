@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from beam_datasets import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated
@@ -22,7 +24,7 @@ DESCRIPTION = """\
 Generates, describes and shows datasets.
 
   beam-datasets build NAME_OR_FILE --data_dir DIR   generate a dataset and publish it
-  beam-datasets plan NAME_OR_FILE --data_dir DIR    what building it will take: shards, memory, requests, hours, cost
+  beam-datasets plan NAME_OR_FILE --data_dir DIR    what building it will take: shards, memory, requests, hours
   beam-datasets materialize SOURCE --split EXPR     write slices of datasets as a dataset of its own
   beam-datasets append NAME --from SOURCE           the next version: with new examples, in the order of all
   beam-datasets export SOURCE --format F --to DIR   write slices as Parquet, JSON lines, WebDataset or ArrayRecord
@@ -81,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from beam_datasets.cli.resolve import import_code
 
             import_code(imports)
-        code = _run_command(args)
+        with contextlib.nullcontext() if debug else _silence_lost_connections():
+            code = _run_command(args)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed why
@@ -102,6 +105,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         notes = getattr(error, "__notes__", [])
         say("\n".join([f"beam-datasets: {error if ours else _describe_error(error, frame)}", *notes]), file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+@contextlib.contextmanager
+def _silence_lost_connections() -> Iterator[None]:
+    """Keeps threads of Beam from printing a traceback if they lose a job server or Dataflow: the command reports it."""
+    before = threading.excepthook
+
+    def report(failure: threading.ExceptHookArgs) -> None:
+        """Reports the error of a thread unless gRPC or a client of Google Cloud raised it."""
+        if failure.exc_type.__module__.partition(".")[0] not in ("grpc", "google"):
+            before(failure)
+
+    threading.excepthook = report
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:

@@ -42,7 +42,8 @@ class Proxy:
 
 def check_message(output: str, job: str) -> None:
     """Checks that a launcher says of a job that it may still run, and what was kept."""
-    message = output.splitlines()[-1]  # before it are tracebacks of Beam's own threads
+    assert "Traceback" not in output, output
+    message = output.splitlines()[-1]
     assert re.search(rf"job {job}: expected its state, got .*It may still be running", message), message
     assert "its intermediate data was kept" in message
     assert "beam-datasets gc" in message
