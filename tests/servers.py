@@ -31,11 +31,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def served(command: list[str], port: int, log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def served(
+    command: list[str], port: int, log: Path, *, host: str = "127.0.0.1", **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command that listens on the port; its output goes to the log."""
     with log.open("wb") as out, started(command, stdout=out, stderr=out, **options) as process:
         deadline = time.monotonic() + START_SECONDS
-        while not listens(port):
+        while not listens(port, host):
             assert process.poll() is None, log.read_text()[-3000:]
             assert time.monotonic() < deadline, log.read_text()[-3000:]
             time.sleep(0.1)
@@ -55,9 +57,9 @@ def server(
     return served([python, "-m", *arguments], port, log, cwd=cwd, env=env)
 
 
-def listens(port: int) -> bool:
-    """Returns whether a process of this machine listens on a port."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Returns whether a process listens on a port."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
 

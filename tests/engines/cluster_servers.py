@@ -95,11 +95,16 @@ class Servers:
     ports: dict[str, int] = field(default_factory=dict, kw_only=True)
     servers: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list, kw_only=True)
 
-    def start_worker_pool(self) -> None:
-        """Starts the pool of Python workers, and waits until it listens."""
+    def start_worker_pool(self, inside: Sequence[str] = ()) -> None:
+        """Starts the pool of Python workers; waits until it listens, unless it is on another host.
+
+        Args:
+            inside: a command that executes the one which follows it, such as in another network namespace.
+        """
         pool = [sys.executable, "-m", "beam_datasets.beam.worker_pool", f"--port={self.ports['workers']}"]
-        self.spawn("workers", pool)
-        self.await_listening("workers")
+        self.spawn("workers", [*inside, *pool])
+        if not inside:
+            self.await_listening("workers")
 
     def running(self, name: str) -> list[subprocess.Popen[bytes]]:
         """Returns the servers of this name that run, in the order of their start."""

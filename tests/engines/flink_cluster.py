@@ -109,10 +109,12 @@ class Cluster(Servers):
     Attributes:
         slots: of a TaskManager, each of which does a part of the work.
         memory: of a TaskManager in MiB, without its Python workers.
+        host: address of the JobManager, and of a TaskManager if it is not given another one.
     """
 
     slots: int = 2
     memory: int = 2048
+    host: str = HOST
 
     def start(self) -> None:
         """Starts all servers and waits until work can be given to them."""
@@ -120,7 +122,7 @@ class Cluster(Servers):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.ports |= {name: free_port() for name in ("rpc", "rest", "workers", "jobs")}
         self._configure()
-        self.spawn("jobmanager", [self._script("jobmanager"), "start-foreground", HOST])
+        self._start_job_manager()
         self.start_task_manager()
         self._start_job_server()
         self.start_worker_pool()
@@ -128,9 +130,31 @@ class Cluster(Servers):
         self.await_task_managers(1)
         (self.directory / "options").write_text("\n".join(self.options()) + "\n", encoding="utf-8")
 
-    def start_task_manager(self) -> None:
-        """Starts a TaskManager."""
-        self.spawn("taskmanager", [self._script("taskmanager"), "start-foreground"])
+    def restart(self, name: str) -> None:
+        """Starts a server again that was killed, and waits until work can be given to it."""
+        starts = {
+            "jobmanager": self._start_job_manager,
+            "taskmanager": self.start_task_manager,
+            "jobs": self._start_job_server,
+            "workers": self.start_worker_pool,
+        }
+        starts[name]()
+        if name == "jobs":
+            self.await_listening("jobs")
+        self.await_task_managers(1)
+
+    def _start_job_manager(self) -> None:
+        self.spawn("jobmanager", [self._script("jobmanager"), "start-foreground", self.host])
+
+    def start_task_manager(self, host: str | None = None, inside: Sequence[str] = ()) -> None:
+        """Starts a TaskManager.
+
+        Args:
+            host: its address; None for the cluster's.
+            inside: a command that executes the one which follows it, such as in another network namespace.
+        """
+        address = [f"-Dtaskmanager.{name}={host or self.host}" for name in ("host", "bind-host")]
+        self.spawn("taskmanager", [*inside, self._script("taskmanager"), "start-foreground", *address])
 
     def _start_job_server(self) -> None:
         main = ["-cp", f"{self.home / 'lib'}/*", "org.apache.beam.runners.flink.FlinkJobServerDriver"]
@@ -138,7 +162,7 @@ class Cluster(Servers):
         log = f"-Dlog.file={self.directory / 'logs' / 'jobs-0.log'}"
         ports = [f"--job-port={self.ports['jobs']}", "--artifact-port=0", "--expansion-port=-1"]
         staging = f"--artifacts-dir={self.directory / 'artifacts'}"
-        master = f"--flink-master={HOST}:{self.ports['rest']}"
+        master = f"--flink-master={self.host}:{self.ports['rest']}"
         command = ["java", "-Xmx512m", logging, log, *main, f"--job-host={HOST}", *ports, staging, master]
         self.spawn("jobs", command)
 
@@ -146,7 +170,7 @@ class Cluster(Servers):
         """Returns the options of a pipeline that runs here."""
         return [
             "--runner=FlinkRunner",
-            f"--flink_master={HOST}:{self.ports['rest']}",
+            f"--flink_master={self.host}:{self.ports['rest']}",
             f"--flink_version={FLINK_VERSION.rpartition('.')[0]}",
             f"--job_endpoint={HOST}:{self.ports['jobs']}",
             f"--parallelism={self.slots}",
@@ -184,7 +208,7 @@ class Cluster(Servers):
         return [stage["name"] for stage in stages if stage["status"] == "RUNNING"]
 
     def _ask(self, path: str) -> Any:
-        with urlopen(f"http://{HOST}:{self.ports['rest']}/{path}", timeout=10) as answer:
+        with urlopen(f"http://{self.host}:{self.ports['rest']}/{path}", timeout=10) as answer:
             return json.load(answer)
 
     def _script(self, name: str) -> str:
@@ -196,14 +220,12 @@ class Cluster(Servers):
         java = re.search(r"^ +all: (.*)$", packaged, re.MULTILINE)[1]
         settings = {
             "env.java.opts.all": java,
-            "jobmanager.rpc.address": HOST,
+            "jobmanager.rpc.address": self.host,
             "jobmanager.rpc.port": self.ports["rpc"],
-            "jobmanager.bind-host": HOST,
-            "rest.address": HOST,
+            "jobmanager.bind-host": self.host,
+            "rest.address": self.host,
             "rest.port": self.ports["rest"],
-            "rest.bind-address": HOST,
-            "taskmanager.host": HOST,
-            "taskmanager.bind-host": HOST,
+            "rest.bind-address": self.host,
             "taskmanager.numberOfTaskSlots": self.slots,
             "taskmanager.memory.process.size": f"{self.memory}m",
             **SETTINGS,
@@ -224,7 +246,7 @@ class Cluster(Servers):
 
 
 @contextlib.contextmanager
-def running(directory: Path, **settings: int) -> Iterator[Cluster]:
+def running(directory: Path, **settings: Any) -> Iterator[Cluster]:
     """Runs a cluster until the context ends."""
     cluster = Cluster(directory, set_up(), **settings)
     try:

@@ -118,25 +118,26 @@ def faulty(store: ObjectStore, directory: Path, *, damage: float) -> Iterator[Ob
 
 
 @contextlib.contextmanager
-def versity_store(program: Path, directory: Path) -> Iterator[ObjectStore]:
+def versity_store(program: Path, directory: Path, host: str = "127.0.0.1") -> Iterator[ObjectStore]:
     """Runs versitygw with an empty bucket.
 
     Args:
         program: see `versitygw`.
         directory: for the log and the objects.
+        host: address on which it listens.
     """
     port = free_port()
     folder = directory / f"versity-{port}"
     (folder / BUCKET).mkdir(parents=True)
     env = {**os.environ, "ROOT_ACCESS_KEY": "key", "ROOT_SECRET_KEY": "secret"}
-    command = [str(program), "--port", f"127.0.0.1:{port}", "posix", str(folder)]
-    with served(command, port, directory / f"versity-{port}.log", env=env):
-        yield ObjectStore(f"s3://{BUCKET}", {**_s3(port), "AWS_TIMEOUT": "30s"})
+    command = [str(program), "--port", f"{host}:{port}", "posix", str(folder)]
+    with served(command, port, directory / f"versity-{port}.log", host=host, env=env):
+        yield ObjectStore(f"s3://{BUCKET}", {**_s3(port, host), "AWS_TIMEOUT": "30s"})
 
 
-def _s3(port: int) -> dict[str, str]:
+def _s3(port: int, host: str = "127.0.0.1") -> dict[str, str]:
     return {
-        "AWS_ENDPOINT": f"http://127.0.0.1:{port}",
+        "AWS_ENDPOINT": f"http://{host}:{port}",
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "us-east-1",
