@@ -379,11 +379,12 @@ class DatasetBuilder:
             "spill_dir": spill_dir,
             "block_size": block_size,
             "shared_disk": shared_disk,
+            "wait": wait,
             "progress": progress,
             "counters": counters,
         }
-        options = {name: value for name, value in options.items() if value is not None and value is not False}
-        options |= {} if wait else {"wait": False}
+        parameters = inspect.signature(DatasetBuilder.build).parameters
+        options = {name: value for name, value in options.items() if value is not parameters[name].default}
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
         given = settings = self._downloads
         if settings is None or changed or not verify_ssl:

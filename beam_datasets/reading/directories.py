@@ -40,7 +40,7 @@ class _Pool(ShardPool):
 def _common_start(sequences: Sequence[Any]) -> Any:
     """Returns the longest common prefix of texts or lists.
 
-    >>> _common_start(["abc", "abd"])
+    >>> _common_start(["abc", "abx"])
     'ab'
     """
     least, greatest = min(sequences), max(sequences)  # their common prefix is that of all

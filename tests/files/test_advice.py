@@ -722,7 +722,7 @@ def test_where_files_are(table):
     assert len(rows("sound_folder", table.parent / "sounds")) == 2
 
 
-@follows("files/builder.py:build --key")
+@follows("files/builder.py:_generate_version --key")
 def test_rows_with_one_key(tmp_path):
     path = write(tmp_path, "in.csv", "id,user\n1,a\n2,a\n")
     with pytest.raises(BeamDatasetsError, match=r"which is the key \(--key\)"):
