@@ -45,6 +45,12 @@ _DOWNLOAD_OPTIONS = (
 )  # fmt: skip
 
 
+def _without_defaults(**options: Any) -> dict[str, Any]:
+    """Returns the options of `DatasetBuilder.build` that differ from its defaults."""
+    parameters = inspect.signature(DatasetBuilder.build).parameters
+    return {name: value for name, value in options.items() if value is not parameters[name].default}
+
+
 @dataclass
 class BuilderConfig:
     """A variant of a dataset; authors add fields by subclassing it as a dataclass.
@@ -363,28 +369,26 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
-        options: dict[str, Any] = {
-            "num_shards": num_shards,
-            "min_shard_size": min_shard_size,
-            "max_shard_size": max_shard_size,
-            "max_examples_per_split": max_examples_per_split,
-            "ignore_duplicates": ignore_duplicates,
-            "skip_empty_splits": skip_empty_splits,
-            "check_images": check_images,
-            "check_against": check_against,
-            "resume": resume,
-            "beam_options": beam_options,
-            "num_workers": num_workers,
-            "payload": payload,
-            "spill_dir": spill_dir,
-            "block_size": block_size,
-            "shared_disk": shared_disk,
-            "wait": wait,
-            "progress": progress,
-            "counters": counters,
-        }
-        parameters = inspect.signature(DatasetBuilder.build).parameters
-        options = {name: value for name, value in options.items() if value is not parameters[name].default}
+        options = self._own_options() | _without_defaults(
+            num_shards=num_shards,
+            min_shard_size=min_shard_size,
+            max_shard_size=max_shard_size,
+            max_examples_per_split=max_examples_per_split,
+            ignore_duplicates=ignore_duplicates,
+            skip_empty_splits=skip_empty_splits,
+            check_images=check_images,
+            check_against=check_against,
+            resume=resume,
+            beam_options=beam_options,
+            num_workers=num_workers,
+            payload=payload,
+            spill_dir=spill_dir,
+            block_size=block_size,
+            shared_disk=shared_disk,
+            wait=wait,
+            progress=progress,
+            counters=counters,
+        )
         changed = download_dir or manual_dir or register_checksums or force_checksums or max_downloads
         given = settings = self._downloads
         if settings is None or changed or not verify_ssl:
@@ -392,7 +396,7 @@ class DatasetBuilder:
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         try:
-            directory = self._generate_version(self._own_options() | options, overwrite=overwrite)
+            directory = self._generate_version(options, overwrite=overwrite)
         except Exception as error:
             settings.check_manual_dir(error)
             raise
