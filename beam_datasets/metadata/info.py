@@ -81,6 +81,7 @@ class DatasetIdentity:
 
 _LISTS = ("config_tags", "alternative_file_formats")  # fields of dataset_info.json that are tuples here
 _TEXTS = ("name", "config_name", "config_description", "description", "citation", "file_format", "is_blocked")
+_JSON_NAMES = {"homepage": "location", "license": "redistribution_info"}  # of attributes with another name there
 _SAME = (*_TEXTS, "module_name", "disable_shuffling", "nondeterministic_order", "download_size")
 _NOT_RESTORED = {*(f.name for f in dataclasses.fields(DatasetIdentity)), "splits", "file_format", "extra"}
 
@@ -195,8 +196,9 @@ class DatasetInfo(DatasetIdentity):
             object.__setattr__(self, name, value)
 
     def replace(self, **changes: Any) -> DatasetInfo:
-        """Returns a copy with some attributes changed."""
-        extra = {name: value for name, value in self.extra.items() if name not in changes}
+        """Returns a copy with some attributes changed, which replace what `extra` has of them."""
+        changed = {_JSON_NAMES.get(name, name) for name in changes}
+        extra = {name: value for name, value in self.extra.items() if name not in changed}
         return dataclasses.replace(self, **{"extra": extra, "redistribution_info": None, **changes})
 
     def with_published(self, published: DatasetInfo) -> DatasetInfo:
@@ -252,7 +254,7 @@ class DatasetInfo(DatasetIdentity):
         """Returns the text of dataset_info.json.
 
         Args:
-            splits: text of the splits, in the order in which they are to be stored; None for `self.splits`.
+            splits: split -> (shard lengths, bytes), in the order to be stored; None for `self.splits`.
         """
         values = {**self._values(), **self.extra}
         if splits is not None:
@@ -263,7 +265,7 @@ class DatasetInfo(DatasetIdentity):
         return to_text(values)
 
     def _values(self) -> dict[str, Any]:
-        """Returns the fields of dataset_info.json by their names in snake_case, without those in `extra`."""
+        """Returns the fields of dataset_info.json that the attributes give, also empty ones; `extra` replaces some."""
         supervised = self.supervised_keys
         notes = {str(version): text for version, text in (self.release_notes or {}).items()}
         return {
@@ -580,6 +582,9 @@ def _json_to_int64(value: Any) -> int | None:
 def _integers(value: Any) -> list[int] | None:
     """Returns a list of integers read at once, as a split may have 100,000 shards; None if one must be looked at."""
     if type(value) is not list or not set(map(type, value)) <= {str, int}:
+        return None
+    digits = "".join([item for item in value if type(item) is str])
+    if digits and not (digits.isascii() and digits.isdigit()):  # int() takes "1_0", " 5 " and other digits
         return None
     try:
         numbers = list(map(int, value))

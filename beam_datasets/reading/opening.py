@@ -309,15 +309,21 @@ class ReadOnlyBuilder:
         """Returns the metadata that the builder's author published; None if there are none.
 
         Raises:
-            MetadataError: the metadata file is not a JSON object.
+            MetadataError: metadata.json is not a JSON object, or has changed since it was published.
         """
         if self.manifest is not None and METADATA_FILE not in self.manifest.metadata:
             return None
         text = self._read(METADATA_FILE)
+        if text is None:
+            return None
+        path = storage.join(self._dir, METADATA_FILE)
         try:
-            return None if text is None else MetadataDict(json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise MetadataError(f"{storage.join(self._dir, METADATA_FILE)} is not a JSON object: {error}.") from error
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise MetadataError(f"{path} is not a JSON object: {error}.") from error
+        if not isinstance(content, dict):
+            raise MetadataError(f"{path} is not a JSON object: got {content!r:.100}.")
+        return MetadataDict(content)
 
     def _read_text(self, name: str) -> str | None:
         """Returns the text of a metadata file; None if there is no such file.

@@ -145,6 +145,15 @@ def test_what_nothing_keeps_is_carried_along():
     assert info.to_json_text() == json.dumps(content, indent=2, sort_keys=True)
     changed = json.loads(info.replace(splits=SplitDict([SplitInfo("test", [3], 4)])).to_json_text())
     assert [split["name"] for split in changed["splits"]] == ["test"]
+    changed = json.loads(info.replace(homepage="https://z", license="MIT").to_json_text())
+    assert changed["location"] == {"urls": ["https://z"]}
+    assert changed["redistributionInfo"] == {"license": "MIT"}
+
+
+@pytest.mark.parametrize("length", ["1_0", " 5 ", "\u0663", "", "+3", "-1", "9" * 20])
+def test_lengths_that_only_python_takes_for_integers(length):
+    with pytest.raises(MetadataError):
+        read({"name": "a", "version": "1.0.0", "splits": [{"name": "train", "shardLengths": ["3", length]}]})
 
 
 @pytest.mark.parametrize(

@@ -345,3 +345,11 @@ def test_ordered_dataset_is_guarded() -> None:
 
 def test_sub_splits_of_a_directory_without_index_have_no_size() -> None:
     assert reader("spec_three__1.2.3").info.splits["train[:5]"].num_bytes is None
+
+
+@pytest.mark.parametrize("text", ["[]", '""', '[["a", 1]]', '["ab"]', "3", "null", "{"])
+def test_metadata_of_the_author_that_are_no_object(write: Any, tmp_path: Path, text: str) -> None:
+    directory = shutil.copytree(write({"train": [3]}), tmp_path / "d" / "1.0.0")
+    (directory / "metadata.json").write_text(text)
+    with pytest.raises(bd.errors.MetadataError, match="is not a JSON object"):
+        bd.builder_from_directory(directory).info  # noqa: B018
