@@ -799,10 +799,19 @@ def _first_of(split: str, sources: Mapping[str, ExampleSource], count: int) -> E
 
 
 def _first_of_iterable(source: Any, count: int) -> Iterable[Any]:
+    """Returns the first `count` (key, example) pairs of an iterable, or of a function that returns one."""
     return itertools.islice(source() if callable(source) else source, count)
 
 
 def _first_of_units(split: str, source: Any, keeps: Any, count: int, _: str) -> Iterable[Any]:
+    """Returns the first `count` (key, example) pairs of a split, whose units are read in order.
+
+    Args:
+        split: name of the split.
+        source: its `SourceUnits`.
+        keeps: split -> `keep` of its source, for the splits that are read together.
+        count: maximum number of pairs.
+    """
     from beam_datasets.generate.units import pair_and_splits
 
     items = itertools.chain.from_iterable(map(source.read, source.units))

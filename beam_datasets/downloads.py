@@ -353,7 +353,7 @@ class DownloadManager:
         return None
 
     def _place(self, url: str, recorded: Checksum | None) -> Path:
-        """Returns where the file of a URL is kept; with another checksum it is another file."""
+        """Returns where a URL's file is kept: `<hash of URL and recorded SHA-256>-<name>` in the download directory."""
         name = (recorded and recorded.filename) or posixpath.basename(urllib.parse.urlsplit(url).path) or "file"
         key = hashlib.sha256(f"{url} {recorded.sha256 if recorded else ''}".encode()).hexdigest()[:16]
         return self.download_dir / f"{key}-{_end_of(name)}"

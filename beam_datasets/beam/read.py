@@ -151,9 +151,16 @@ def _number_runs(runs: FileInstructions) -> Iterator[tuple[int, FileInstruction]
 
 
 def _divide_run(
-    numbered: tuple[int, FileInstruction], pool: ShardPool, range_bytes: int
+    indexed_run: tuple[int, FileInstruction], pool: ShardPool, range_bytes: int
 ) -> Iterator[tuple[int, FileInstruction]]:
-    index, run = numbered
+    """Yields (index in the slice of the first example, range) for ranges of a run, of about `range_bytes` each.
+
+    Args:
+        indexed_run: (index in the slice of the run's first example, run).
+        pool: of the dataset's shards.
+        range_bytes: approximate size of a range in bytes.
+    """
+    index, run = indexed_run
     for part in ranges.cut(run, pool, range_bytes):
         yield index + part.skip - run.skip, part
 

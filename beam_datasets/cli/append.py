@@ -42,8 +42,8 @@ generating all examples anew would give. Records are not decoded. If nothing cha
     f"""
 dataset NAME_OR_DIR  name[/config][:version], or the directory of a version
 --from SOURCE...  what is appended: a published dataset (name or directory), or a builder (path/to/file.py,
-  module:Class, or a format of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It is
-  built in a temporary directory, also by --dry_run, of files of which the published version was not built. A builder
+  package.module:Class, or a format of files such as jsonl) with its options, as --pattern 'logs/*.jsonl' --key id. It
+  is built in a temporary directory, also by --dry_run, of files of which the published version was not built. A builder
   with a config of the dataset's name means that one. Can be repeated
 --split [NAME=]EXPRESSION...  what is taken of each SOURCE, such as 'train=train[:80%]'; default: all splits, each
   appended to the one of its name
@@ -112,7 +112,11 @@ def run(args: Sequence[str]) -> int:
 
 
 def _is_published(text: str) -> bool:
-    """Returns whether a source is a published dataset: neither a format of files nor a builder."""
+    """Returns whether a SOURCE names a published dataset, and not a format of files or a builder.
+
+    Raises:
+        UsageError: it is a file of data, such as `a.csv`.
+    """
     if by_format := format_of(text):
         raise UsageError(f"--from {text}: expected a dataset, got a file of data. Give its format: --from {by_format}")
     return not is_builder(text)

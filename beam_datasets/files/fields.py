@@ -181,7 +181,15 @@ def parse_field(spec: str) -> Field:
 
 
 def _image(words: Sequence[str], spec: str) -> Field:
-    """Returns the image field for the words after `image:`; ValueError if they are invalid."""
+    """Returns the image field for the words after `image:`: at most one dtype, and one number of channels, 1 to 4.
+
+    Args:
+        words: such as ["uint16", "1"], in any order; empty for uint8 and 3 channels.
+        spec: the whole type, for errors.
+
+    Raises:
+        ValueError: the words are invalid.
+    """
     dtypes, channels = [word for word in words if word in IMAGE_DTYPES], [word for word in words if word in "1234"]
     if len(dtypes) > 1 or len(channels) > 1 or len(dtypes) + len(channels) != len(words):
         raise ValueError(

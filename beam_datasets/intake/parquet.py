@@ -132,7 +132,8 @@ class ParquetContent:
         return any(columns[leaf].num_nulls != 0 for columns in self.chunks)
 
     @cached_property
-    def _old_writer(self) -> re.Match[str] | None:
+    def _writer_with_history(self) -> re.Match[str] | None:
+        """The program (group 1) and its version (2, 3) that wrote the file, if old versions wrote wrong statistics."""
         try:
             return _OLD_WRITER.match(self._file.metadata.created_by or "")
         except UnicodeDecodeError:
@@ -140,7 +141,7 @@ class ParquetContent:
 
     def _has_reliable_statistics(self, leaf: int) -> bool:
         """Returns whether the program that wrote the file is not known for wrong statistics of such columns."""
-        writer = self._old_writer
+        writer = self._writer_with_history
         if writer is None:
             return True
         name, version = writer[1], (int(writer[2]), int(writer[3]))

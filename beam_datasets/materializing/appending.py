@@ -375,6 +375,11 @@ def _leave_out_moved(
 def _join_features(info: DatasetInfo, datasets: Sequence[ReadOnlyBuilder], *, union_features: bool) -> DatasetInfo:
     """Returns the info of the next version, with the features of all datasets.
 
+    Args:
+        info: of the next version, with the features of `datasets[0]`.
+        datasets: the published version, then the datasets that are appended.
+        union_features: whether features that some of them lack become optional.
+
     Raises:
         BeamDatasetsError: the features differ, and either `union_features` is False or no union exists.
     """

@@ -176,7 +176,12 @@ class Records:
             yield first, chunk_offsets - chunk_offsets[0], buffer
 
     def check(self, first: int, offsets: NDArray[np.int64], buffer: Buffer) -> None:
-        """Checks the records of a chunk.
+        """Checks the records of a chunk, given as `chunks` yields it.
+
+        Args:
+            first: number of the chunk's first record, counted from the first of these records.
+            offsets: start of each record in the buffer, and the end of the last one, in bytes.
+            buffer: the framed records.
 
         Raises:
             CorruptRecordError: one is damaged; it names file, byte and record.

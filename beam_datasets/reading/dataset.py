@@ -523,7 +523,9 @@ class Dataset(Frameworks):
         return size
 
     def _unbatched(self) -> Dataset:
-        """Returns the dataset without its batches: the dataset of their examples; itself if it has no batches.
+        """Returns the dataset as it was before `batch()`, with a dropped remainder and without later `map()` steps.
+
+        Returns itself if it has no batches.
 
         Raises:
             ValueError: an operation follows `batch()`, so positions count batches.
@@ -788,10 +790,11 @@ class Dataset(Frameworks):
         return self._with(divide_again(self._operation, longer)), stream.times * number
 
     def _checked_epoch(self, epoch: int) -> int:
-        """Checks and returns an epoch from which iteration begins.
+        """Returns `epoch`, at least 0, after checking that iteration can begin there.
 
         Raises:
-            ValueError: `repeat(epochs)` ends before it, or a previous epoch is endless.
+            ValueError: it is not less than the count of `repeat(count)`, the first epoch is endless, or positions would
+                not fit 64 bits.
         """
         stream = stream_of(self._operation)
         if isinstance(stream, Repeat) and epoch and stream.child.length == ENDLESS:

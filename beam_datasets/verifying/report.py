@@ -214,7 +214,11 @@ class _Shard:
     # --------------------------------------------------------------------------------------------------------- the file
 
     def _of_file(self) -> Iterator[Finding]:
-        """Yields the findings of the file: it is unreadable, has damages, or differs from what was published."""
+        """Yields the findings of the file.
+
+        It is missing or unreadable, and then there is no other finding; or there is one for each damage, and one that
+        says how the file differs if its checksum or number of records is not the published one.
+        """
         facts, name, expected = self.facts, self._name, self._num_examples
         if facts.problem is not None:
             kind = "missing" if facts.missing else "unreadable"

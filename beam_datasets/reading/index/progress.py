@@ -207,8 +207,9 @@ def divide_again(operation: Operation, stream: Operation, taken: int = 0) -> Ope
 
     Args:
         operation: the items of one worker.
-        stream: the stream to divide and batch, with the remaining items of the epoch.
-        taken: number of items of its first block that the worker has taken; see `Progress.num_taken_of_block`.
+        stream: the stream to divide and batch: the remaining items of the epoch; with `taken`, it begins at the block
+            that is partly taken.
+        taken: number of items of the innermost share, from its beginning, to skip; see `Progress.num_taken_of_block`.
     """
     if isinstance(operation, Batches):
         return Batches(divide_again(operation.child, stream, taken), operation.size, operation.drop_remainder)
