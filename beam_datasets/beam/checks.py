@@ -177,6 +177,16 @@ def _http_status(address: str) -> str:
 
 
 def _check_listens(address: str, problem: str, advice: str) -> None:
+    """Checks that a TCP connection to an address `host:port` can be opened.
+
+    Args:
+        address: the address.
+        problem: start of the error message, before the address.
+        advice: end of the error message.
+
+    Raises:
+        EngineError: no connection was accepted within `CONNECT_SECONDS`.
+    """
     try:
         socket.create_connection(_address(address), timeout=CONNECT_SECONDS).close()
     except OSError as error:
@@ -218,5 +228,6 @@ def _check_starts_worker(pool: str, params: dict[str, str]) -> None:
 
 
 def _address(endpoint: str) -> tuple[str, int]:
+    """Returns (host, port) of an endpoint: ("::1", 80) for "[::1]:80"; the port is 0 if it is not a number."""
     host, _, port = endpoint.rpartition(":")
     return host.strip("[]"), int(port) if port.isdigit() else 0

@@ -99,6 +99,7 @@ def examine(
 
 
 def _format_versions(versions: dict[str, str]) -> str:
+    """Returns the versions of libraries as text: "numpy 2.0, pyarrow 17" for {"numpy": "2.0", "pyarrow": "17"}."""
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
@@ -285,6 +286,7 @@ class _Probe(beam.DoFn):
 
 
 def _can_import(module: str) -> bool:
+    """Returns whether a module can be found by its dotted name, without importing the module itself."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

@@ -211,6 +211,7 @@ class _ListUnits(beam.DoFn):
         self._units, self._directories = reader.units, reader.directories
 
     def process(self, _: Any) -> Iterator[Any]:
+        """Yields (name, unit) pairs to encode, and (checkpoint, [(name, unit), ...]) tagged `_FINISHED` to reuse."""
         units = dict(self._units)
         checkpoints = load_checkpoints(self._directories) if self._directories else ()
         for checkpoint in choose(checkpoints, units):
@@ -228,6 +229,7 @@ class _ReuseUnits(beam.DoFn):
         self._damaged = Metrics.counter("beam_datasets", "units_damaged")
 
     def process(self, element: tuple[Checkpoint, list[NamedUnit]]) -> Iterator[Any]:
+        """Yields the blocks and histograms of an intact checkpoint, else its (name, unit) pairs tagged `_DAMAGED`."""
         checkpoint, units = element
         if not checkpoint.is_whole:
             self._damaged.inc(len(units))
@@ -359,6 +361,7 @@ class _EncodeUnits(beam.DoFn):
             encoder.start_bundle()  # gives its memory back
 
     def teardown(self) -> None:
+        """Stops reporting the progress; see `beam.DoFn.teardown`."""
         self._reporting.close()
 
     def _flush(self) -> Iterator[Any]:

@@ -277,6 +277,11 @@ def _is_local(runner: str) -> bool:
 
 
 def _refuse_threads(options: PipelineOptions) -> None:
+    """Checks that the options do not select the multi-threaded mode of Beam's local runner.
+
+    Raises:
+        ValueError: they do.
+    """
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise ValueError(
             "direct_running_mode=multi_threading loses records without an error (a race in Beam's local runner); "
@@ -425,6 +430,12 @@ def check_staging(pipeline: beam.Pipeline, publication: Publication) -> None:
 
 
 def _check_launcher(_: Any, publication: Publication) -> None:
+    """Checks that this worker sees the launcher's files, unless the version is published already.
+
+    Args:
+        _: ignored; an element of the PCollection that starts the check.
+        publication: the publication whose directories are checked.
+    """
     if not publication.is_published:  # a restarted job checks again, maybe after publishing
         publishing.check_is_of_launcher(publication)
 

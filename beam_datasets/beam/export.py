@@ -86,6 +86,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
+    """Checks that the workers of an engine can access the source and target directories of an export."""
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(plan.sources)}
     engines.refuse_template(engine)
     engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})
@@ -108,4 +109,5 @@ def _write_files(begin: beam.pvalue.PBegin | beam.Pipeline, plan: ExportPlan) ->
 
 
 def _write_shard(shard: tuple[str, int], plan: ExportPlan) -> WrittenShard:
+    """Writes a shard of an export, counts it in Beam's metrics, and returns it; `shard` is (split, shard number)."""
     return count_written(write_shard(plan, *shard))

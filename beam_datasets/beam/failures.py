@@ -236,16 +236,19 @@ def job_reported() -> Iterator[None]:
 
 
 def _is_not_of_beam(record: logging.LogRecord) -> bool:
+    """Returns whether a log record was not written by a module of the package `apache_beam`."""
     return f"{os.sep}apache_beam{os.sep}" not in record.pathname
 
 
 def _is_news_of_beam(record: logging.LogRecord) -> bool:
+    """Returns whether a log record of Beam is a warning, an error, or a change of the job's state."""
     is_news = record.levelno >= logging.WARNING or " state " in record.getMessage()
     return is_news and not _is_not_of_beam(record)
 
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        """Returns a log record as one line, without its traceback: "<first line> (and 3 lines more)"."""
         record.exc_info = record.exc_text = record.stack_info = None
         first, *others = super().format(record).splitlines() or [""]
         if _TRACEBACK in first:  # of a worker, under the words of the engine

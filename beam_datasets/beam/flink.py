@@ -44,6 +44,7 @@ class _FlinkOptions(PipelineOptions):
 
     @classmethod
     def _add_argparse_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Adds the option `--execution_mode_for_batch` to Beam's parser; see `PipelineOptions`."""
         parser.add_argument("--execution_mode_for_batch", help="PIPELINED, or BATCH_FORCED for one stage at a time")
 
 

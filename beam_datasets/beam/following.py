@@ -66,6 +66,7 @@ class Follower:
             thread.join()
 
     def _loop(self) -> None:
+        """Calls `look` every `ASK_SECONDS` until `_stop` is set; prints its exceptions instead of raising them."""
         while not self._stop.wait(ASK_SECONDS):
             try:
                 self.look()
@@ -92,15 +93,18 @@ class Follower:
             self._save(status, done)
 
     def _print_sometimes(self, text: str) -> None:
+        """Prints a line unless another was printed in the last `LINE_SECONDS`."""
         if time.monotonic() - self._printed_at >= LINE_SECONDS:
             self._print(text)
 
     def _print(self, text: str) -> None:
+        """Prints a line with the local time to stderr ("12:30:00 text") if progress is shown, and records when."""
         self._printed_at = time.monotonic()
         if progress.is_shown:
             print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
     def _measure(self) -> Progress | None:
+        """Returns the progress that the files in the directories of the run show; None without a run."""
         if self.run is None:
             return None
         return measure(self.run.staging_dir, self.run.spill_dir, in_stores=True)
@@ -160,4 +164,5 @@ class Follower:
 
 
 def _plural(number: int, what: str) -> str:
+    """Returns a number with its noun: "1 unit", "1,200 units"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -327,6 +327,7 @@ class _RunnerProcess:
         unused_workers = [self._fork_worker() for _ in range(num_workers)]
 
         def start_worker(handler: Any) -> None:
+            """Sends the (control address, worker id) of one of Beam's worker handlers to an unused worker process."""
             with contextlib.suppress(BrokenPipeError):  # `_watch` reports a worker that has died
                 unused_workers.pop(0).send((handler.control_address, handler.worker_id))
 

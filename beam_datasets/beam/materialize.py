@@ -113,6 +113,7 @@ def run(
     publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
+        """Adds the stages of the materialization to a pipeline."""
         publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
         _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, block_size))
 
@@ -201,10 +202,12 @@ def _ranges(begin: Begin, job: Job) -> tuple[beam.PCollection, beam.PCollection]
 
 
 def _range_numbers(ranges: RecordRanges) -> Iterator[int]:
+    """Yields the numbers of all ranges: 0, 1, ..., `len(ranges)` - 1."""
     yield from range(len(ranges))
 
 
 def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, directory: str) -> RecordRange:
+    """Returns a prepared range (see `prepare`), with the requests that this process sent since it last counted."""
     prepared = prepare(ranges[number], transform, directory)
     return replace(prepared, requests=count_requests())
 
@@ -212,20 +215,31 @@ def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, dir
 def _with_keys(
     publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[RecordRange]
 ) -> Publication:
+    """Returns the publication with the lineage of its source, completed by the counts of the prepared ranges."""
     return replace(publication, source=with_counts(lineage, ranges.splits, prepared).to_json())
 
 
 def _check_read(publication: Publication, ranges: RecordRanges, numbers: Iterable[int]) -> Publication:
+    """Returns the publication, after checking that the numbers of the ranges that were read are those of all ranges."""
     ranges.check_all_read(numbers)
     return publication
 
 
 def _check_sources(publication: Publication, sources: Sequence[str], lineage: Lineage, _: Any) -> Publication:
+    """Returns the publication, after checking that the source versions are unchanged.
+
+    Args:
+        publication: the publication.
+        sources: directories of the source versions.
+        lineage: what was recorded about them when the job was planned.
+        _: a side input that depends on all reads, so that the check runs after them; its value is ignored.
+    """
     check_unchanged(sources, lineage)  # after all is read: the last argument is what was made of it
     return publication
 
 
 def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination) -> WrittenShard:
+    """Copies a shard, counts it in Beam's metrics, and returns it; `shard` is (split number, shard number)."""
     return counted(count_written(copy_shard(plan, shard, destination)))
 
 
@@ -239,6 +253,7 @@ class _ReadBlocks(beam.DoFn):
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
     def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
+        """Yields the blocks of a range, each followed by its tagged histogram, then the number tagged `_NUMBERS`."""
         record_range, block_size = ranges[number], self._engine.bytes_per_block
         for block in blocks(record_range, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
             yield block.sent

@@ -175,13 +175,16 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
     def initial_restriction(self, element: tuple[int, FileInstruction]) -> OffsetRange:
+        """Returns the half-open range of record numbers in the shard that the element covers."""
         _, run = element
         return OffsetRange(run.skip, run.skip + run.take)
 
     def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        """Returns a tracker of the claimed record numbers; see `RestrictionProvider`."""
         return OffsetRestrictionTracker(restriction)
 
     def restriction_size(self, element: tuple[int, FileInstruction], restriction: OffsetRange) -> int:
+        """Returns the size in bytes of the records of a restriction; see `RestrictionProvider`."""
         return ranges.size_of(_restrict_run(element[1], restriction), self._pool)
 
     def process(
@@ -189,6 +192,14 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
         element: tuple[int, FileInstruction],
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008  # Beam's way to ask for it
     ) -> Iterator[Any]:
+        """Yields the values of the claimed records, or (id, value) pairs.
+
+        The id is the index of the example in the dataset, or the text "<file name>__<number in the shard>".
+
+        Args:
+            element: (index of the first example, range of a shard).
+            tracker: Beam's tracker of the restriction, from which each record is claimed.
+        """
         first, whole = element
         run = _restrict_run(whole, tracker.current_restriction())
         name, shift, count = storage.basename(run.filename), first - whole.skip, 0
@@ -202,5 +213,6 @@ class _ReadRange(beam.DoFn, RestrictionProvider):
 
 
 def _restrict_run(run: FileInstruction, restriction: OffsetRange) -> FileInstruction:
+    """Returns the part of a range of a shard whose record numbers are in the half-open restriction."""
     start, stop = restriction.start, restriction.stop
     return FileInstruction(run.filename, start, stop - start, run.examples_in_shard)

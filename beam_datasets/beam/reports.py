@@ -157,6 +157,7 @@ def run_verify(
 
 
 def _format_report(report: Report) -> str:
+    """Returns a report of `verify` as indented JSON."""
     return json.dumps(report.to_json(), indent=1)
 
 
@@ -289,4 +290,11 @@ def _run_report(
 
 
 def _save(result: Any, text: Callable[[Any], str], path: str) -> None:
+    """Writes the text of a result to a file, encoded as UTF-8.
+
+    Args:
+        result: the result, an argument of `text`.
+        text: function from the result to the content of the file.
+        path: path of the file.
+    """
     storage.write_bytes(path, text(result).encode())

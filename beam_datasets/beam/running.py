@@ -248,6 +248,7 @@ class _Job:
             raise self.unknown("it was cancelled, and its end was not waited for") from None
 
     def _cancel_on_cluster(self) -> None:
+        """Cancels the job through the cluster's own API, if there is a cluster."""
         if self.cluster is not None:
             self.cluster.cancel(self.name)
 
@@ -388,6 +389,7 @@ def _call_with_timeout(seconds: float, ask: Callable[[], _T]) -> _T:
     answer: futures.Future[_T] = futures.Future()
 
     def run() -> None:
+        """Calls `ask`, and stores its result or its exception in `answer`."""
         try:
             answer.set_result(ask())
         except BaseException as error:

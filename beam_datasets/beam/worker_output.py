@@ -228,6 +228,7 @@ class _LineHandler(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Writes the lines of a log record to the stream; never raises an exception. See `logging.Handler.emit`."""
         try:
             self._stream.write_lines(self.format(record).splitlines(), by_beam=is_beam(record.pathname))
         except Exception as error:  # a message that cannot be formatted

@@ -126,6 +126,7 @@ def _cause(exit_code: int) -> str:
 
 
 def _stop_worker(worker: ForkServerProcess) -> None:
+    """Terminates a worker process, kills it if it has not ended after `STOP_SECONDS`, and waits for its end."""
     worker.terminate()
     if not wait([worker.sentinel], STOP_SECONDS):
         worker.kill()

@@ -240,6 +240,7 @@ class WriteExamples(beam.PTransform):
 
 
 def _all_units(_: bytes, units: Sequence[Any]) -> Sequence[Any]:
+    """Returns the units; a function of Beam's `FlatMap`, which passes the element of an `Impulse` first."""
     return units
 
 
@@ -312,6 +313,12 @@ def _route_blocks(
         return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), ()
 
     def typed(function: beam.DoFn, **others: Any) -> Any:
+        """Returns a ParDo of the function with the plan as side input and the outputs `groups`, `_RUNS` and `others`.
+
+        Args:
+            function: the DoFn.
+            **others: further tagged outputs: tag -> type of the elements.
+        """
         route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs}, **others)
         return route.with_outputs(_RUNS, *others, main="groups")
 
@@ -331,6 +338,7 @@ def reserve(pipeline: beam.Pipeline, publication: publishing.Publication) -> Non
 
 
 def _reserve(_: Any, publication: publishing.Publication) -> None:
+    """Reserves the version for this run, unless it is published already."""
     if not publication.is_published:
         publishing.reserve(publication)
 
@@ -379,15 +387,18 @@ class _MergeHistograms(beam.CombineFn):
         self._max_bins = max_bins
 
     def create_accumulator(self) -> list[Histogram]:
+        """Returns an empty list of histograms."""
         return []
 
     def add_input(self, accumulator: list[Histogram], element: Histogram) -> list[Histogram]:
+        """Returns the accumulator with one more histogram, merged into one if they have too many bins."""
         accumulator.append(element)
         if sum(len(part.counts) for part in accumulator) > 2 * self._max_bins:
             return self.compact(accumulator)
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[list[Histogram]]) -> list[Histogram]:
+        """Returns one list of the histograms of all accumulators, merged whenever they have too many bins."""
         merged: list[Histogram] = []
         for accumulator in accumulators:
             for part in accumulator:
@@ -395,9 +406,11 @@ class _MergeHistograms(beam.CombineFn):
         return merged
 
     def compact(self, accumulator: list[Histogram]) -> list[Histogram]:
+        """Returns a list of one histogram, into which those of the accumulator are merged."""
         return [self.extract_output(accumulator)]
 
     def extract_output(self, accumulator: list[Histogram]) -> Histogram:
+        """Returns the histogram into which those of the accumulator are merged, with at most `max_bins` bins."""
         return histograms.merge(accumulator, self._max_bins)
 
 
@@ -411,18 +424,22 @@ class _SpreadCounts(beam.DoFn):
         self._number = 0
 
     def start_bundle(self) -> None:
+        """Draws the number of the bundle, in [0, `COUNTING_FANOUT`)."""
         self._number = random.randrange(COUNTING_FANOUT)
 
     def process(self, element: tuple[str, Histogram]) -> Iterator[Any]:
+        """Yields ((split, number of the bundle), histogram)."""
         split, counts = element
         yield (split, self._number), counts
 
 
 def _of_split(key: tuple[str, int], counts: Histogram) -> tuple[str, Histogram]:
+    """Returns (split, histogram) of ((split, number), histogram)."""
     return key[0], counts
 
 
 def _libraries_alone(split: str, counts: histograms.Histogram) -> tuple[str, histograms.Histogram]:
+    """Returns (split, histogram) without keys: only the libraries, the number of blocks and the requests are kept."""
     nothing = histograms.merge([])
     kept = {name: getattr(counts, name) for name in ("libraries", "num_blocks", "requests")}
     return split, dataclasses.replace(nothing, **kept)
@@ -446,15 +463,28 @@ def _count_distinct(blocks: beam.PCollection, counts: beam.PCollection) -> beam.
 
 
 def _total_of(split: str, counts: histograms.Histogram) -> tuple[str, int]:
+    """Returns (split, number of keys that the histogram counts)."""
     return split, counts.total
 
 
 def _split_by_key(block: AnyBlock, totals: Mapping[str, int]) -> Iterator[Any]:
+    """Yields ((split, bucket), (keys, framed sizes)) of a block's records; see `generate.blocks.split_by_key`.
+
+    Args:
+        block: the block, spilled or not.
+        totals: split -> number of its examples, which decides the number of buckets.
+    """
     for loaded in block.load():
         yield from split_by_key(loaded, num_buckets(totals[block.split]))
 
 
 def _merge_unique(key: tuple[str, int], parts: Iterable[tuple[bytes, bytes]]) -> tuple[str, histograms.Histogram]:
+    """Returns (split, histogram of a bucket in which each key counts once); see `generate.blocks.merge_unique`.
+
+    Args:
+        key: (split, bucket).
+        parts: (keys, framed sizes) of the bucket from all blocks.
+    """
     return key[0], merge_unique(parts)
 
 
@@ -495,6 +525,7 @@ class _Route(beam.DoFn):
 
 
 def _tag_runs(sent: tuple[Any, AnyBlock]) -> Any:
+    """Returns (group, block) unchanged, and ((split, merge task), block) as an output tagged `_RUNS`."""
     return sent if isinstance(sent[0], int) else beam.pvalue.TaggedOutput(_RUNS, sent)
 
 
@@ -523,6 +554,12 @@ class _WriteGroup(beam.DoFn):
     def process(
         self, element: tuple[int, Iterable[AnyBlock]], plan: planning.Plan
     ) -> Iterator[tuple[tuple[str, int], shard_writer.WrittenShard]]:
+        """Yields ((split, shard), written part of the shard); reuses the part if a previous run has recorded it.
+
+        Args:
+            element: (number of the group, blocks of its records).
+            plan: plan of the shards.
+        """
         group, began = plan.group(element[0]), time.monotonic()
         written = self._records and self._records.reuse(element[0], plan, self._destination)
         if written:
@@ -556,10 +593,12 @@ Decided = tuple[publishing.Publication, Decision]
 
 
 def _publish(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> str:
+    """Publishes the shards and returns the published directory; see `publishing.publish`."""
     return _finish_publishing(publication, publishing.publish(publication, _with_merge_counts(plan, merges), shards))
 
 
 def _decide(publication: publishing.Publication, plan: Any, shards: Shards, merges: Any) -> Decided:
+    """Returns (publication, decision about the run); see `publishing.decide`."""
     return publication, publishing.decide(publication, _with_merge_counts(plan, merges), shards)
 
 
@@ -569,19 +608,28 @@ def _with_merge_counts(plan: Any, merges: Sequence[storage.Requests]) -> Any:
 
 
 def _files_of(decided: Decided) -> Iterator[StagedFile]:
+    """Yields the staged files of (publication, decision)."""
     yield from decided[1].files
 
 
 def _commit(file: tuple[str, str, int, int], run: runs.Run) -> Iterator[Any]:
+    """Copies a staged file to its final name; yields nothing.
+
+    Args:
+        file: the fields of a `StagedFile`: (name, staged path, size in bytes, CRC-32C).
+        run: the run that publishes.
+    """
     runs.commit_file(run, StagedFile(*file))
     yield from ()
 
 
 def _make_visible(decided: Decided, _: Any) -> str:
+    """Makes the directory of (publication, decision) visible and returns it; `_` is ignored, and delays the call."""
     return _finish_publishing(decided[0], publishing.make_visible(*decided))
 
 
 def _finish_publishing(publication: publishing.Publication, directory: str) -> str:
+    """Removes the intermediate files, unless the launcher awaits the job and removes them; returns the directory."""
     if not publication.is_awaited:
         publishing.remove_intermediate(publication)  # else while the engine may run earlier stages again
     return directory
