@@ -281,6 +281,15 @@ def choose_spill_dir(workers: Any, staging_dir: str, *, payload: str | None, spi
 
 
 def _check_spill_dir(run_dir: str, spill_dir: str) -> None:
+    """Checks that files can be written to the directory of a run.
+
+    Args:
+        run_dir: the directory of the run below `spill_dir`.
+        spill_dir: the option of the user, for the error message.
+
+    Raises:
+        ValueError: no file can be written.
+    """
     try:
         storage.check_writable(run_dir)
     except StorageError as error:
@@ -433,6 +442,7 @@ def make_block(
     all_sizes = np.concatenate(sizes)
 
     def ordered(order: NDArray[np.int64]) -> bytes:
+        """Returns the records joined in the order of the given indices."""
         return gather(buffers, which[order], starts[order], all_sizes[order])
 
     return _sorted_block(split, keys, all_sizes.astype("<u4").tobytes(), ordered, spill_dir)
@@ -536,6 +546,7 @@ class BlockBuilder:
         self._forget(False)
 
     def _forget(self, keep_memory: bool) -> None:
+        """Removes the collected examples; `keep_memory` lets the collector reuse the memory of their records."""
         self._keys: list[Any] = []
         self._num_bytes = 0
         self._clear(keep_memory)

@@ -94,6 +94,13 @@ def check_number(dataset_dir: str, result_dir: str) -> None:
 
 
 def _refusal(verdict: Verdict, new: str, old: str) -> str:
+    """Returns the text of the error about a version number that is too low, with at most `SHOWN` reasons.
+
+    Args:
+        verdict: the comparison of the two versions.
+        new: name of the version that was not published.
+        old: name of the version that it was compared with.
+    """
     reasons = [f"  {reason.needs}  {reason.text}" for reason in verdict.reasons]
     left_out = [f"  ... and {len(reasons) - SHOWN} more"] if len(reasons) > SHOWN else []
     lines = [f"{new} was not published: it was compared with {old}.", *reasons[:SHOWN], *left_out]

@@ -96,6 +96,7 @@ def _add_unit(unit: Any, source: SourceUnits, keeps: Any, encode: Any, sizes: di
 
 
 def _size_of_unit(unit: Any) -> float:
+    """Returns the attribute `num_bytes` of a unit of a source; 1 if it has none, or if it is 0."""
     return float(getattr(unit, "num_bytes", 1) or 1)
 
 

@@ -102,6 +102,7 @@ def _hold_blocks(blocks: Iterable[AnyBlock], stack: contextlib.ExitStack) -> Ite
 
 
 def _read_parked(file: int, at: int, start: int, stop: int) -> bytes:
+    """Returns bytes [start, stop) of a payload that begins at byte `at` of the file with descriptor `file`."""
     return os.pread(file, stop - start, at + start)
 
 

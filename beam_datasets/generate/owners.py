@@ -129,6 +129,7 @@ def _is_there(pid: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
+    """Returns when a process started, in clock ticks since the boot; None if no such process is visible."""
     stat = _read_stat(pid)
     return int(stat[19]) if stat is not None else None
 
@@ -143,6 +144,7 @@ def _read_stat(pid: int) -> list[str] | None:
 
 
 def _pid_namespace() -> str:
+    """Returns "<boot id> pid:[<number>]", which identifies what process ids refer to; "" if /proc cannot be read."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"

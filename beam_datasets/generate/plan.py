@@ -204,6 +204,7 @@ class ShardingOptions:
 
 
 def _check_optional_integer(name: str, value: Any) -> int | None:
+    """Returns None or the value as an int; `name` is the option in the error that `integer` raises."""
     return None if value is None else integer(name, value)
 
 

@@ -70,6 +70,7 @@ def count_units(spill_dirs: Iterable[str]) -> int:
 
 
 def _count_units(names: Iterable[str]) -> int:
+    """Returns the number of units in checkpoints, which their file names contain: 12 in "<any text>-12<suffix>"."""
     return sum(int(name[1]) for name in map(_CHECKPOINT.fullmatch, names) if name)
 
 
@@ -159,6 +160,7 @@ def reported(
     path = storage.join(spill_dir, f"{split}-{uuid.uuid4().hex}{_REPORTED}")
 
     def write() -> None:
+        """Writes "<number of examples> <bytes>" to the progress file, while the spill directory exists."""
         with contextlib.suppress(StorageError):  # the run continues without reports
             if storage.is_dir(spill_dir):  # otherwise the launcher has ended the run and removed it
                 storage.write_bytes(path, " ".join(map(str, encoded())).encode())
@@ -173,6 +175,7 @@ def _call_every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
     stop = threading.Event()
 
     def loop() -> None:
+        """Calls `do` every `seconds` seconds until `stop` is set."""
         while not stop.wait(seconds):
             do()
 

@@ -133,6 +133,13 @@ def repair(
 
 
 def _write_file(step: FileRepair, directory: str, copy: str | None) -> None:
+    """Writes a repaired file.
+
+    Args:
+        step: the repair; without content, the file is copied.
+        directory: directory of the version.
+        copy: directory of the good copy to copy from; None if there is none.
+    """
     path = storage.join(directory, step.file)
     if step.content is not None:
         storage.write_bytes(path, step.content)
@@ -176,6 +183,7 @@ class _Plan:
                 yield step
 
     def _refuse(self, file: str, why: str = "only a good copy can restore it") -> None:
+        """Records that a file cannot be repaired, with the reason and the advice."""
         if self.before.expected.manifest is None and file != MANIFEST_FILE:
             why = f"{why}, and {MANIFEST_FILE} is missing, which has the checksums of its files"
         which = "one" if self.copy is None else "another one than this"
@@ -202,6 +210,7 @@ class _Plan:
         return (split.columns.index_crc32c if file.endswith(INDEX_SUFFIX) else split.columns.crc32c)[number]
 
     def _copied(self, file: str) -> FileRepair | None:
+        """Returns the repair that copies a file; records a refusal and returns None if the copy has no intact one."""
         crc = self._published(file)
         if self.copy is None or crc is None or _checksum(storage.join(self.copy, file)) != crc:
             self._refuse(file)
@@ -270,6 +279,7 @@ def copy_file(source: str, target: str, crc: int | None) -> None:
 
 
 def _read_if_possible(path: str) -> bytes | None:
+    """Returns the content of a file; None if it cannot be read."""
     try:
         return storage.read_bytes(path)
     except StorageError:

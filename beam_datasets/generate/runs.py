@@ -581,18 +581,22 @@ def take(source: str, target: str) -> None:
 
 
 def _decision_path(target: str, job: str) -> str:
+    """Returns the path of the file with the decision about a run: "<runs_dir(target)>/<job>.decision.json"."""
     return storage.join(runs_dir(target), f"{job}.decision.json")
 
 
 def _abandoned_error(run: Run, decision: Decision) -> AbandonedError:
+    """Returns the error about a run that somebody abandoned; see `Decision.by`."""
     return AbandonedError(f"{run.target}: run {run.job} was given up by {decision.by}; it published nothing.")
 
 
 def _damaged_error(path: str, error: Exception) -> StorageError:
+    """Returns the error about a file of a run whose content is invalid; `error` is the exception of its parser."""
     return StorageError(
         f"{path}: expected the record of a run, got something else ({error}). Delete the file if no run is active."
     )
 
 
 def _encode_json(content: Any) -> bytes:
+    """Returns a value as JSON with sorted keys: b'{"a": 1, "b": null}'."""
     return json.dumps(content, sort_keys=True).encode()

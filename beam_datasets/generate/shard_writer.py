@@ -226,6 +226,7 @@ def show(record: bytes, limit: int = 300) -> str:
 
 
 def _show_values(values: Sequence[Any] | NDArray[Any]) -> str:
+    """Returns the values of a feature for an error message: "7", "[1, 2]" or "1,200 values"."""
     if len(values) > VALUES_SHOWN:
         return f"{len(values):,} values"
     shown = [_show_value(value) for value in values]

@@ -198,6 +198,7 @@ def named_units(splits: Sequence[str], units: Sequence[Any]) -> list[tuple[str, 
 
 
 def _shorten_name(text: str) -> str:
+    """Returns a text of at most `MAX_NAME` characters; a longer one ends with "... " and its MD5 digest."""
     if len(text) <= MAX_NAME:
         return text
     return f"{text[: MAX_NAME - 36]}... {hashlib.md5(text.encode('utf-8', 'replace')).hexdigest()}"
@@ -422,6 +423,7 @@ def _classes_of_builder(builder: Any, features: Any) -> set[type]:
 
 
 def _is_cached(value: Any) -> bool:
+    """Returns whether an attribute of a class is a `functools.cached_property`."""
     return isinstance(value, functools.cached_property)
 
 
@@ -481,6 +483,7 @@ def _describe_contents(value: Any) -> str:
 
 
 def _library_version(library: str) -> str | None:
+    """Returns the version of an installed distribution package, such as "2.1.0"; None if it is not installed."""
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
@@ -488,6 +491,7 @@ def _library_version(library: str) -> str | None:
 
 
 def _digest(content: bytes) -> str:
+    """Returns the first 16 hexadecimal digits of the SHA-256 digest."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -539,6 +543,7 @@ def _find_earlier_runs(run: runs.Run) -> Iterator[tuple[Attempt, Resumable]]:
 
 
 def _describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yields a line "name: old -> new" for each name whose value differs; "missing" is the value of an absent name."""
     for name in dict.fromkeys([*before, *now]):
         if before.get(name) != now.get(name):
             yield f"{name}: {before.get(name, 'missing')} -> {now.get(name, 'missing')}"
@@ -620,6 +625,11 @@ class ShardRecords:
 
 
 def _is_staged(shard: WrittenShard) -> bool:
+    """Returns whether a shard and its index are in the staging directory with the recorded size and checksums.
+
+    Raises:
+        StorageError: a file does not exist or cannot be read.
+    """
     size, checksum = runs.content_of(shard.path)
     return (size, checksum) == (shard.file_bytes, shard.crc32c) and (
         runs.content_of(f"{shard.path}.index")[1] == shard.index_crc32c
@@ -627,6 +637,7 @@ def _is_staged(shard: WrittenShard) -> bool:
 
 
 def _take_shard(shard: WrittenShard, path: str) -> WrittenShard:
+    """Links or copies a shard and its index of a previous run to a path; returns the shard with this path."""
     storage.make_dirs(storage.dirname(path))
     for suffix in ("", ".index"):
         storage.remove(path + suffix)  # of an attempt of the engine before
