@@ -54,6 +54,7 @@ class SplitCopy:
 
     @cached_property
     def _borders(self) -> list[int]:
+        """Returns the index of the first example of each shard, followed by the number of examples."""
         return [0, *shard_ends(self.num_examples, self.num_shards)]
 
     def span(self, shard: int) -> tuple[int, int]:
@@ -128,6 +129,7 @@ def _split_copy(
 
 
 def _to_file_instructions(files: Sequence[FileInstruction]) -> FileInstructions:
+    """Returns ranges of shards as `FileInstructions`, which hold them as arrays."""
     skip, take, examples = (
         np.array([getattr(file, name) for file in files], np.int64) for name in ("skip", "take", "examples_in_shard")
     )

@@ -92,10 +92,12 @@ def tags_in(folder: str) -> dict[str, str]:
 
 
 def _tag_path(folder: str, *tag: str) -> str:
+    """Returns the path of the directory of the tags of a dataset, or, with a tag, that of its file."""
     return storage.join(folder, catalog.CONFIG_DIR, "tags", *tag)
 
 
 def _mark_path(folder: str, *version: str) -> str:
+    """Returns the path of the directory of marks of removed versions, or, with a version, that of its mark."""
     return storage.join(folder, catalog.CONFIG_DIR, "removed", *version)
 
 
@@ -170,10 +172,12 @@ def _find_half_removed(folder: str) -> list[str]:
 
 
 def _parse_version(judged: Judged) -> Version:
+    """Returns the version number, which is the last part of the directory."""
     return Version(storage.basename(judged.directory))
 
 
 def _list_published(root: str) -> Iterator[Judged]:
+    """Yields all published versions of all datasets below a root directory."""
     for name in catalog.list_datasets(root):
         for full in catalog.list_published(name, root):
             yield Judged(full, storage.join(root, full.replace(":", "/")))

@@ -360,12 +360,14 @@ def _compare_records(merge: Merge, firsts: NDArray[np.intp], seconds: NDArray[np
     """Returns for each pair of ranks (firsts[i], seconds[i]) whether the framed records differ."""
 
     def differ(one: int, other: int) -> bool:
+        """Returns whether the framed records with two indices in the merge have different bytes."""
         return bool(merge.sizes[one] != merge.sizes[other]) or _read_framed(merge, one) != _read_framed(merge, other)
 
     return merge.for_all(differ, merge.order[firsts].tolist(), merge.order[seconds].tolist())
 
 
 def _read_framed(merge: Merge, index: int) -> bytes:
+    """Returns the bytes of a record with its TFRecord framing; `index` is its index in the merge."""
     start = int(merge.starts[index])
     return merge.reads[int(merge.block_of[index])](start, start + int(merge.sizes[index]))
 
@@ -409,6 +411,7 @@ class MergedSplit:
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
+        """Returns the number of examples before each range, followed by their total."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     def write_shard(self, shard: int, destination: Destination) -> WrittenShard:
@@ -523,6 +526,7 @@ def _divide_into_shards(
 
 
 def _num_threads() -> int:
+    """Returns how many threads write shards: one per usable core, at most `MAX_THREADS`."""
     return min(usable_cores(), MAX_THREADS)
 
 

@@ -137,6 +137,7 @@ def _group_keys(rows: Iterable[Mapping[str, Sequence[Key]]]) -> Iterator[tuple[s
 
 
 def _sort_keys(rule: KeyRule, keys: Sequence[Key]) -> NDArray[np.bytes_]:
+    """Returns the sort keys of keys by a rule, as an array of NumPy's dtype "S16"."""
     return np.array([rule.sort_key(key) for key in keys], "S16")
 
 
@@ -153,6 +154,7 @@ def _as_text(key: Any) -> Any:
 
 
 def _pad_key(key: bytes) -> bytes:
+    """Returns a sort key of an "S16" array with the trailing zero bytes that NumPy removed: 16 bytes."""
     return key.ljust(16, b"\0")  # NumPy drops zeros at the end
 
 
@@ -185,6 +187,7 @@ def read_stored_keys(
     """
 
     def error(got: str) -> BeamDatasetsError:
+        """Returns the error about a dataset that does not store the keys of its rows; `got` completes the message."""
         return BeamDatasetsError(
             f"{dataset.info.display_name}: expected a column with the keys of its rows "
             f"({column or 'by --key COLUMN'}), because rows were split by {options}, and a row that belongs to another "
@@ -200,6 +203,11 @@ def read_stored_keys(
     top = name if name in features else name.partition("/")[0]
 
     def read() -> Iterator[dict[str, list[Any]]]:
+        """Yields {split: keys} of the rows that the runs take from one shard at a time.
+
+        Raises:
+            BeamDatasetsError: the sort keys of the column's values are not those in the indexes.
+        """
         for run in (run for split_runs in runs.values() for run in split_runs if run.dataset == number):
             rows = dataset.as_dataset(
                 f"{run.split}[{run.start}:{run.start + run.files.num_examples}]",

@@ -452,6 +452,7 @@ def check_unchanged(sources: Iterable[str], lineage: Lineage) -> None:
 
 
 def _split_lineage(split: SelectedSplit, reshuffle: str | None) -> SplitLineage:
+    """Returns the lineage of a split; if it is shuffled, the key rules of all its runs apply from the start."""
     lineage = split.lineage()
     if reshuffle is None or lineage.keys is None:
         return lineage

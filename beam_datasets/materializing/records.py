@@ -106,6 +106,7 @@ class RecordRanges:
 
     @cached_property
     def _firsts(self) -> NDArray[np.int64]:
+        """Returns the number of ranges before each run, followed by their total."""
         return np.cumsum([0, *(len(files) for *_, files, _ in self._runs)])
 
     def __len__(self) -> int:
@@ -412,6 +413,7 @@ class Transform:
         places = self._compiled[key]
 
         def choose(first: int, data: list[Any]) -> list[int]:
+            """Returns the indices in `data` of the kept records; an error names the record that causes it."""
             try:
                 return places(data)
             except (BeamDatasetsError, FeatureError, ExampleError):
@@ -436,6 +438,11 @@ class Transform:
         where = partial(_describe_record, whole, records)
 
         def keep(index: int, record: bytes) -> bool:
+            """Returns whether the filter keeps a record; `index` is its number in the range.
+
+            Raises:
+                BeamDatasetsError: the filter raised an exception, or returned no bool.
+            """
             try:
                 example = decode(record)
             except (FeatureError, ExampleError) as error:
@@ -603,6 +610,13 @@ def salt_of(reshuffle: str, run: int) -> str:
 
 
 def _old_keys(whole: RecordRange, records: Records, places: NDArray[np.intp]) -> list[bytes]:
+    """Returns the sort keys of records; without an index, names such as b"<file name>__<number in the shard>".
+
+    Args:
+        whole: the range of a shard.
+        records: the records of the range.
+        places: indices of the records in the range.
+    """
     if records.keys is not None:
         return [key.tobytes() for key in records.keys[places]]
     name = storage.basename(whole.file.filename)

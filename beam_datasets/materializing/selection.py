@@ -206,6 +206,7 @@ class Sources:
         raise DatasetNotFoundError("\n  and ".join(errors))
 
     def _with_options(self, path: NameOrDir) -> str:
+        """Returns a path with the storage options if it is on an object store; see `storage.with_options_if_remote`."""
         return storage.with_options_if_remote(path, self.options, beside=self.beside)
 
     def check_options(self) -> None:
@@ -364,6 +365,7 @@ def _divide_expression(expression: str) -> Iterator[tuple[str | None, str]]:
 
 
 def _as_text(term: AbstractSplit, parts: Sequence[AbsoluteInstruction]) -> list[str]:
+    """Returns the texts of a term's parts: ["train[:10%]"], or with absolute limits ["train[0:100]", "test[0:50]"]."""
     text = str(term)
     if _TERM.match(text):
         return [text]
@@ -477,6 +479,12 @@ def is_in_order(split: SelectedSplit) -> bool:
 
 
 def _key_text(key: NDArray[np.uint64], runs: Sequence[SortedRun]) -> str:
+    """Returns a repeated key for an error message: "the key 7", or "a key whose hash is 00c0...".
+
+    Args:
+        key: the sort key as an array of its upper and its lower 64 bits.
+        runs: the runs of the split, whose rules decide whether sort keys are hashes.
+    """
     number = int(key[0]) << 64 | int(key[1])
     if all(rule.split is None and not rule.salts for run in runs for rule in run.rules):
         return f"the key {number - (1 << 127)}"

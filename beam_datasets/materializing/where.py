@@ -104,6 +104,7 @@ class Where:
                 raise self._error(_explain_error(duckdb, error), columns) from None
 
         def chosen(arrays: list[Any]) -> list[int]:
+            """Returns the ascending indices at which the expression is true; `arrays` holds a column for each name."""
             mask = evaluated(f"SELECT (\n{self.expression}\n){source}", arrays)[1]
             places: list[int] = np.flatnonzero(np.ma.filled(mask, False)).tolist()
             return places
@@ -119,6 +120,11 @@ class Where:
         decode = compose_many((Decode(features, PartialDecoding(list(names))),))
 
         def places(records: list[Any]) -> list[int]:
+            """Returns the ascending indices of the kept records in a list of encoded records.
+
+            Raises:
+                BeamDatasetsError: a text is not UTF-8.
+            """
             examples = decode(records)
             arrays: list[Any] = []
             for name in names:
@@ -208,6 +214,7 @@ class Where:
                     raise self._error(f"{message}{more}.{did_you_mean(text, label.names)}", columns)
 
     def _error(self, message: str, columns: dict[str, Any]) -> BeamDatasetsError:
+        """Returns an error with the expression, a message, and the names of the features that it can use."""
         names = ", ".join(columns) or "none"
         return BeamDatasetsError(
             f"where={self.expression!r}: {message}\nGive a condition in DuckDB's SQL over these features: {names}."
@@ -390,6 +397,7 @@ def _arrow_converter(pa: Any, feature: Any) -> tuple[Any, Convert] | None:
     is_list = kind != stored or levels + len(feature.shape) > 0
 
     def convert(values: list[Any]) -> Any:
+        """Returns an Arrow array of a feature's values, one element per example; None becomes null."""
         plain = [value if value is None or not hasattr(value, "tolist") else value.tolist() for value in values]
         return pa.array(plain if is_list else values, stored).cast(kind)
 
