@@ -105,17 +105,28 @@ def values_of_exact_times(array: Any, way: str) -> list[Any]:
 
 
 def _integers(array: Any) -> list[int | None]:
+    """Returns the integers that an Arrow array of dates, times or durations stores; None for null."""
     import pyarrow as pa
 
     return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()).to_pylist()
 
 
 def _check_range(numbers: Any, first: int, last: int) -> None:
+    """Checks that the integers of a NumPy array are in [first, last].
+
+    Raises:
+        ValueError: one is not.
+    """
     if len(numbers) and not (first <= int(numbers.min()) and int(numbers.max()) <= last):
         raise ValueError("out of range")
 
 
 def _dates(array: Any) -> list[Any]:
+    """Returns the values of an Arrow array of dates as `datetime.date`, with None for null.
+
+    Raises:
+        ValueError: a date64 has a time of day, or `datetime` does not have a date.
+    """
     import pyarrow as pa
 
     days = array.cast(pa.date32())  # raises an exception if a date64 has a time
@@ -197,11 +208,19 @@ def _text_of_time(number: int, kind: Any) -> str:
 
 
 def _text_of_timestamp(number: int, per_second: int, *, has_zone: bool) -> str:
+    """Returns a timestamp in ISO 8601, such as "10000-01-01T00:00:00+00:00".
+
+    Args:
+        number: units since 1970-01-01T00:00:00.
+        per_second: units in a second.
+        has_zone: whether to add the offset of UTC.
+    """
     day, rest = divmod(number, _DAY * per_second)
     return f"{_text_of_day(day)}T{_text_of_seconds(rest, per_second)}{'+00:00' * has_zone}"
 
 
 def _text_of_day(day: int) -> str:
+    """Returns a number of days since 1970-01-01 as a date in ISO 8601: "1970-01-01", "+10000-01-01"."""
     year, month, date = str(np.datetime64(day, "D")).rsplit("-", 2)
     return f"{int(year):04d}-{month}-{date}" if 0 <= int(year) <= 9999 else f"{int(year):+05d}-{month}-{date}"
 

@@ -280,6 +280,7 @@ def read_and_record_keys(piece: Any, read: Callable[[Any], Iterator[Any]], folde
     keys: dict[str, list[Key]] = {}
 
     def write_keys() -> None:
+        """Writes the collected {split: keys} as JSON to a file with a random name, and clears them."""
         storage.write_bytes(storage.join(folder, uuid.uuid4().hex), json.dumps(keys).encode())
         keys.clear()
 
@@ -292,6 +293,7 @@ def read_and_record_keys(piece: Any, read: Callable[[Any], Iterator[Any]], folde
 
 
 def _checksum_of(named: tuple[str, InputFile]) -> Iterator[tuple[str, str]]:
+    """Yields (name, checksum) of a (name, file) pair."""
     yield named[0], checksum(named[1])
 
 
@@ -417,6 +419,14 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         return "\n".join(report({f"files/{name}": value for name, value in counted.items()}))
 
     def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
+        """Generates the dataset without Beam, and reports the counters of the files; returns the directory.
+
+        Args:
+            sources: split -> the units that it is read from.
+            **options: arguments of `DatasetBuilder._generate_in_process`, and `counters`: a function that gets a dict
+                from
+                the name of each counter, such as "files/bad_rows", to its number or text.
+        """
         report = options.pop("counters")
         with counted_here() as counted:
             directory = super()._generate_in_process(sources, **options)
@@ -598,6 +608,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
                 location: object = ""  # its line is counted when it is shown
 
                 def watched(piece: Any) -> Iterator[Row]:
+                    """Yields the rows of a piece, and stores the place of the current row in `location`."""
                     nonlocal location
                     for number, where, row in reader.rows(piece):
                         location = place_of(piece.file, where, number)
@@ -753,6 +764,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @cached_property
     def _all_files(self) -> list[InputFile]:
+        """Returns the files of all patterns, in one list."""
         return [file for files in self._files.values() for file in files]
 
     @property
@@ -763,6 +775,10 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _rows_of_each_file(self) -> int:
+        """Returns the number of rows of each file from which types are inferred:
+
+        `infer_rows` divided by the files, rounded up.
+        """
         return -(-self._infer_rows // len(self._all_files))
 
     @cached_property
@@ -830,9 +846,11 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         return fields
 
     def _features(self) -> FeatureConnector:
+        """Returns the feature tree of the dataset, one feature per column."""
         return FeaturesDict({name: to_feature(field) for name, field in self._complete_fields.items()})
 
     def _info(self) -> DatasetInfo:
+        """Returns the metadata of the dataset; see `DatasetBuilder._info`."""
         return DatasetInfo(builder=self, features=self._features(), description=self._description)
 
     def _split_generators(self) -> dict[str, SourceUnits]:
@@ -1041,4 +1059,5 @@ def _make_assignment(way: str, splits: Splits, pattern: str) -> SplitByHash | Sp
 
 
 def _is_share(text: str) -> bool:
+    """Returns whether a text is a percentage, such as "80%"."""
     return text.strip().endswith("%") and share_of(text) is not None

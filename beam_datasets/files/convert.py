@@ -81,6 +81,11 @@ def value_converter(
         convert = _scalar(field, path, image)
 
     def from_value(value: Any) -> Any:
+        """Returns the converted value; if it is None, the value that the feature takes for a missing one.
+
+        Raises:
+            ValueError: the value does not fit the field, or is missing and the field is not optional.
+        """
         if value is not None:
             return convert(value)
         if not field.optional or field.kind in ("image", "audio"):
@@ -97,6 +102,7 @@ def value_converter(
     keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 
     def from_text(text: str | None) -> Any:
+        """Returns the converted value of a CSV field; a text in `missing` counts as None."""
         return from_value(None if text is None or (text in missing and not keeps_all) else parse(text))
 
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
@@ -134,6 +140,11 @@ def _without_leading_zero(parse: Convert, path: str, kind: str) -> Convert:
     """Returns a parser that rejects numbers with a leading zero, which may be codes, such as postal codes."""
 
     def parse_exactly(text: str) -> Any:
+        """Returns the number that a text means.
+
+        Raises:
+            ValueError: it has a leading zero, or is not a number.
+        """
         if text[:1] in "0+- \t" and LEADING_ZERO.match(text):
             ways = f"{advice(path, kind)} drops it, {advice(path, 'string')} keeps it"
             raise ValueError(f"{text!r:.60} has a leading zero, which a number does not keep; {ways}")
@@ -170,6 +181,11 @@ def finite(text: str) -> float:
 
 
 def _parse_bool(text: str) -> bool:
+    """Returns the bool that a text of `_BOOLS` means, in any case and with any surrounding whitespace.
+
+    Raises:
+        ValueError: it is another text.
+    """
     value = _BOOLS.get(text.strip().lower())
     if value is None:
         raise ValueError(f"{text!r:.60} is neither true nor false")
@@ -177,6 +193,11 @@ def _parse_bool(text: str) -> bool:
 
 
 def _parse_json(text: str) -> Any:
+    """Returns the value of a JSON text; None for "".
+
+    Raises:
+        ValueError: the text is not JSON, or has a number that is too large for a float64.
+    """
     try:
         return json.loads(text, parse_float=finite) if text else None
     except json.JSONDecodeError as error:
@@ -244,6 +265,11 @@ def _integer_converter(kind: str) -> Convert:
     low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
     def convert(value: Any) -> int:
+        """Returns an int, or a whole float or Decimal, as an int.
+
+        Raises:
+            ValueError: the value is not a whole number, or is out of the range of the type.
+        """
         if type(value) is not int:
             if not isinstance(value, float | decimal.Decimal) or not math.isfinite(value) or value != int(value):
                 raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an integer")
@@ -261,6 +287,11 @@ def _float(field: Field, path: str) -> Convert:
     keeps = partial(survives, kind=field.kind)
 
     def convert(value: Any) -> float:
+        """Returns an int, a float or a Decimal as a float.
+
+        Raises:
+            ValueError: the value is not a number, or the type does not keep it exactly where it must.
+        """
         if type(value) is float and not rounds and (not field.exact or keeps(value)):
             return value
         if type(value) not in (int, float, decimal.Decimal):
@@ -290,6 +321,11 @@ def _float(field: Field, path: str) -> Convert:
 
 
 def _bool(value: Any) -> bool:
+    """Returns a bool unchanged.
+
+    Raises:
+        ValueError: it is another value.
+    """
     if type(value) is bool:
         return value
     raise ValueError(f"{value!r:.60} ({type(value).__name__}) is neither true nor false")
@@ -301,6 +337,11 @@ def _label_converter(field: Field) -> Convert:
     index = {label: i for i, label in enumerate(labels)}
 
     def convert(value: Any) -> int:
+        """Returns the index of a label; -1 and the indices themselves are returned unchanged.
+
+        Raises:
+            ValueError: the value is neither a label nor an index.
+        """
         label_index = index.get(label_of(value))
         if label_index is None and type(value) is int and -1 <= value < len(labels):
             return value  # an index, as datasets of others hold labels; -1 is none
@@ -318,6 +359,11 @@ def _index(field: Field, path: str) -> Convert:
     count = field.labels if isinstance(field.labels, int) else len(field.labels or ())
 
     def convert(value: Any) -> int:
+        """Returns an index in [-1, number of labels) unchanged.
+
+        Raises:
+            ValueError: it is another value.
+        """
         if type(value) is int and -1 <= value < count:
             return value
         number = advice(path, "int64" + "?" * field.optional)
@@ -362,6 +408,11 @@ def image_value(value: Any) -> Any:
 
 
 def _only_text(value: Any) -> str | bytes:
+    """Returns str or bytes unchanged.
+
+    Raises:
+        ValueError: it is another value.
+    """
     if isinstance(value, str | bytes):
         return value
     raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not text")
@@ -419,6 +470,11 @@ def _list(field: Field, path: str, dropped: Collection[str], image: ConvertImage
     convert = value_converter(item, f"{path}[]", dropped, image)
 
     def each(value: Any) -> list[Any]:
+        """Returns the list of the converted items.
+
+        Raises:
+            ValueError: the value is not a list, or an item does not fit.
+        """
         if not isinstance(value, list):
             raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not a list")
         return [convert(inner) for inner in value]
@@ -431,6 +487,11 @@ def _object(fields: Mapping[str, Field], path: str, dropped: Collection[str], im
     convert = row_converter(fields, dropped, f"{path}/", image)
 
     def each(value: Any) -> dict[str, Any]:
+        """Returns the converted object, a dict from the name of a field to its value.
+
+        Raises:
+            ValueError: the value is not a dict, or one of its values does not fit.
+        """
         if not isinstance(value, dict):
             raise ValueError(f"{value!r:.60} ({type(value).__name__}) is not an object")
         return convert(value)
@@ -466,6 +527,11 @@ def row_converter(
     known = {*fields, *(name.removeprefix(parent_path) for name in dropped if name.startswith(parent_path))}
 
     def convert(row: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the example of a row: a dict from the name of each field to its converted value.
+
+        Raises:
+            ValueError: the row has an unknown name, or a value does not fit its field.
+        """
         if not row.keys() <= known:
             name = next(name for name in row if name not in known)
             ways = ["TYPE?"] * ("[]" not in path) + ["drop"]  # inside a list nothing can be missing

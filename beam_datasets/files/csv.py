@@ -77,6 +77,7 @@ class Csv(RowsBuilder):
         super().__init__(**common)
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
+        """Returns one piece per file; see `RowsBuilder._pieces`."""
         return [Piece(file) for file in files]
 
     @cached_property
@@ -150,6 +151,7 @@ class Csv(RowsBuilder):
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        """Returns the function that reads the rows of a piece; see `RowsBuilder._rows`."""
         return partial(rows, dialect=self._dialect)
 
 

@@ -55,6 +55,7 @@ class ImageFolder(LabeledFolder):
         super().__init__(**common)
 
     def _info(self) -> DatasetInfo:
+        """Returns the metadata of the dataset, with the features `image`, `image/filename` and `label`."""
         image = to_feature(self._field)
         features = FeaturesDict({"image": image, "image/filename": Text(), "label": ClassLabel(names=self._labels)})
         return DatasetInfo(
@@ -63,6 +64,7 @@ class ImageFolder(LabeledFolder):
 
     @property
     def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
+        """Returns the function that reads the examples and bad rows of a batch of files; see the base class."""
         read = partial(image_features, field=self._field, options=self._images)
         return partial(labeled_rows, content="image", read=read, assign=self._assign)
 

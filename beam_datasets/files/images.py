@@ -123,6 +123,12 @@ def storable_image(
 
 @lru_cache(maxsize=16)
 def _image_decoder(channels: int, dtype: str) -> Callable[[bytes], NDArray[Any]]:
+    """Returns the function from the bytes of an image file to its pixels; cached.
+
+    Args:
+        channels: the number of channels of the pixels.
+        dtype: name of their NumPy dtype, such as "uint8".
+    """
     return image_codec.decoder(channels, np.dtype(dtype))
 
 

@@ -47,6 +47,7 @@ def text_kinds(missing: Collection[str] = ("",), decimal: str = ".") -> Callable
     """
 
     def kind(text: str) -> str:
+        """Returns "missing", "int", "float", "bool" or "string", the kind of a text of a CSV field."""
         if text in missing:
             return "missing"
         if decimal != ".":
@@ -212,6 +213,7 @@ class Inference:
         return replace(field, problem=f"{path!r}{where}: {missing_problem(field, path)}")
 
     def _item(self, guess: Guess, path: str) -> Field:
+        """Returns the field of the items of a list; if no list has an item, a field with a `problem`."""
         if not guess.seen:
             return Field(
                 UNKNOWN, problem=f"{path!r}: every list is empty, so the type of its items is unknown; {_hint(path)}"
@@ -255,5 +257,6 @@ def _conflict(guess: Guess) -> str:
 
 
 def _hint(path: str, text: str = "string") -> str:
+    """Returns advice on the type of a field: "say what it is (--feature a=string makes text of anything, ...)"."""
     name = path.replace("[]", "")
     return f"say what it is ({advice(name, text)} makes text of anything, {advice(name, 'drop')} leaves it out)"

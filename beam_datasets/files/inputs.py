@@ -143,6 +143,7 @@ def _checksum_in_store(file: InputFile) -> str:
 
 
 def _folder_of(path: str) -> str:
+    """Returns the part of a path up to its last separator: "data/" for "data/a.csv", "" for "a.csv"."""
     return path[: max(path.rfind("/"), path.rfind(os.sep)) + 1]
 
 

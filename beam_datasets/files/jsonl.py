@@ -70,6 +70,7 @@ class Jsonl(RowsBuilder):
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        """Returns the function that reads the rows of a piece; see `RowsBuilder._rows`."""
         return partial(objects, encoding=self._encoding)
 
 

@@ -77,6 +77,7 @@ class LabeledFolder(FilesBuilder, abc.ABC, skip_registration=True):
 
     @property
     def _labels(self) -> list[str]:
+        """Returns the labels of the files of all splits, sorted."""
         return sorted({label for files in self._folder[0].values() for label, _ in files})
 
     def _split_generators(self) -> dict[str, SourceUnits]:

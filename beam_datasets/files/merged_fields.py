@@ -73,6 +73,7 @@ class MergedColumn:
 
 
 def _is_null(field: Field) -> bool:
+    """Returns whether a field is that of a column with only nulls."""
     return field.kind == UNKNOWN and field.source == NULL
 
 

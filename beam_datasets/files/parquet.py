@@ -36,23 +36,32 @@ class Parquet(RowsBuilder):
 
     @cached_property
     def _groups(self) -> tuple[dict[str, Field], list[Piece]]:
+        """Returns ({column: field}, pieces of all files), where each piece is a row group; see `row_groups`."""
         return row_groups(self._all_files, may_lack=self._may_lack, skip_bad=self._skip_bad)
 
     def _infer_fields(self) -> dict[str, Field]:
+        """Returns the schema of the files; see `RowsBuilder._infer_fields`.
+
+        Raises:
+            NoExamplesError: no file has a row, or none has a column.
+        """
         fields, pieces = self._groups
         if not fields:
             raise NoExamplesError(f"no file has {'a column' if pieces else 'a row'}: {self.files_text}")
         return fields
 
     def _values_at(self, path: str) -> Collection[str]:
+        """Returns the distinct values of a column, which is read from all files; see `RowsBuilder._values_at`."""
         return distinct(self._all_files, path, skip_bad=self._skip_bad)
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
+        """Returns the row groups of the files; see `RowsBuilder._pieces`."""
         wanted = set(files)
         return [piece for piece in self._groups[1] if piece.file in wanted]
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        """Returns the function that reads the needed columns of a row group; see `RowsBuilder._rows`."""
         fields = self._fields  # decides what names with dots mean
         column = self._assign.column if self._assign else None
         paths = [path for path in (self._key, column) if path]

@@ -39,6 +39,11 @@ def folder_values(name: str) -> dict[str, str | None]:
 
 
 def _parse_integer(text: str) -> int:
+    """Returns the integer of a decimal or hexadecimal text: 7 for "07", 255 for "0xff".
+
+    Raises:
+        ValueError: it is another text.
+    """
     return int(text, 16 if text[:2] in ("0x", "0X") else 10)
 
 
@@ -101,6 +106,11 @@ class PartitionColumns:
             return None
 
         def add(row: dict[str, Any]) -> dict[str, Any]:
+            """Returns the row with the partition columns; if it has all of them, unchanged.
+
+            Raises:
+                ValueError: the row has another value than the folder.
+            """
             for column, value in values.items():
                 if column in row and column not in dropped and not _is_same(row[column], value):
                     raise ValueError(

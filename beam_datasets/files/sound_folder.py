@@ -90,6 +90,7 @@ class SoundFolder(LabeledFolder):
 
     @property
     def _reader(self) -> Callable[[Sequence[LabeledFile]], Iterator[Item | Bad]]:
+        """Returns the function that reads the examples and bad rows of a batch of files; see the base class."""
         read = partial(sound_features, sound=self._sound)
         return partial(labeled_rows, content="audio", read=read, assign=self._assign)
 
@@ -106,6 +107,7 @@ def sound_features(file: InputFile, sound: SoundType) -> dict[str, Any]:
 
 
 def _read_file(file: InputFile) -> bytes:
+    """Returns the content of a file."""
     with open_bytes(file.path) as stream:
         return stream.read()
 

@@ -31,10 +31,12 @@ class TextLines(RowsBuilder):
         super().__init__(**common)
 
     def _infer_fields(self) -> dict[str, Field]:
+        """Returns the schema {"text": string}; see `RowsBuilder._infer_fields`."""
         return {"text": Field("string")}
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        """Returns the function that reads the lines of a piece; see `RowsBuilder._rows`."""
         return partial(text_rows, encoding=self._encoding, keep_blank=self._keep_blank)
 
 

@@ -56,6 +56,7 @@ class Tfrecord(RowsBuilder):
             raise ValueError("features_json describes all features; give no --feature")
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
+        """Returns one piece per file; see `RowsBuilder._pieces`."""
         return [Piece(file) for file in files]
 
     def _infer_fields(self) -> dict[str, Field]:
@@ -95,20 +96,25 @@ class Tfrecord(RowsBuilder):
             raise InputError(f"{problems[0]}\n{SKIP_ADVICE}")
 
     def _values_at(self, path: str) -> Collection[str]:
+        """Returns the distinct values of a field in the rows that the types were inferred from; () if it has none."""
         return self._values[path].labels if path in self._values else ()
 
     @cached_property
     def _known(self) -> FeatureConnector | None:
+        """Returns the feature tree of the records if the user gave its file; None if it is inferred."""
         return None if self._features_path is None else read_features(self._features_path)
 
     def _features(self) -> FeatureConnector:
+        """Returns the feature tree: as given by the user, or as inferred; see `RowsBuilder._features`."""
         return self._known or super()._features()
 
     def _types(self) -> dict[str, str]:
+        """Returns the types of the columns, none if the feature tree was given; see `RowsBuilder._types`."""
         return {} if self._known else super()._types()
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
+        """Returns the function that reads the records of a piece; see `RowsBuilder._rows`."""
         if self._known is None:
             return partial(rows, decoder=partial(decoder, self._fields))
         lists = {name.encode(): kind for name, kind in self._known.lists("") if kind is not None}
@@ -258,6 +264,7 @@ def known_decoder(features: FeatureConnector) -> Callable[[bytes], Example]:
     check = compile_encoder(with_image_checks(images, "decode"))
 
     def checked(record: bytes) -> Example:
+        """Returns the example of a record, with images as files; decodes the images to check them."""
         example: Example = decode(record)
         check(example if whole else {name: example[name] for name in stored})
         return example
