@@ -123,6 +123,7 @@ def _is_published(text: str) -> bool:
 
 
 def _parse_request(text: str) -> BuilderRequest:
+    """Returns the builder and its options that a text names; see `resolve`."""
     with importing_beam():  # if the module does it: what is small is appended without
         return resolve(text)
 
@@ -164,6 +165,7 @@ def _read_keys(path: str) -> list[str]:
 
 
 def _shards_text(split: MergedSplit) -> str:
+    """Returns the number of shards of a split as text: "8", or "8 (3 shared)" with those of the published version."""
     return f"{split.num_shards:,}" + (f" ({len(split.shared):,} shared)" if split.shared else "")
 
 

@@ -293,6 +293,12 @@ def publishing_in(directory: str) -> Iterator[None]:
 
 
 def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) -> dict[str, Any]:
+    """Returns the keyword arguments of `generate` from the parsed options: name -> value.
+
+    Args:
+        parsed: the parsed options of the command.
+        bar: function that shows the progress in a terminal; elsewhere, lines are printed.
+    """
     from beam_datasets.beam.generate import generate
 
     options = given(parsed, generate, DatasetBuilder.download_settings) | {"overwrite": parsed.overwrite}

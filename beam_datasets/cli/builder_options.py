@@ -234,10 +234,12 @@ def _describe_type(hint: Any) -> str:
 
 
 def _example(kinds: Sequence[_Kind]) -> str:
+    """Returns the first example of a value of the kinds; "" if no kind has an example."""
     return next((kind.example for kind in kinds if kind.example), "")
 
 
 def _in_words(kinds: Sequence[_Kind]) -> str:
+    """Returns the values that the kinds accept as text, without None: "a number or text"."""
     texts = list(dict.fromkeys(kind.text for kind in kinds))
     return " or ".join([text for text in texts if text != "None"] or texts)
 
@@ -300,10 +302,22 @@ def _kind_of_type(hint: Any, default: Any) -> _Kind:
 
 
 def _refuse_text(text: object) -> Any:
+    """Refuses any text: the function of a kind whose values cannot be given as text.
+
+    Raises:
+        ValueError: always.
+    """
     raise ValueError
 
 
 def _choice(text: str, values: Mapping[str, Any], rank: int = 0) -> _Kind:
+    """Returns the kind of a fixed set of values; of several texts, the last counts.
+
+    Args:
+        text: the accepted values, for errors.
+        values: text -> its value.
+        rank: see `_Kind`.
+    """
     return _Kind(text, lambda texts: values[texts[-1]], rank)
 
 
@@ -342,12 +356,29 @@ def _once(name: str, hint: Any, texts: Sequence[str]) -> Any:
 
 
 def _dataclass(kind: Any, default: Any, texts: Sequence[str]) -> Any:
+    """Returns an instance of a dataclass with the fields that texts set.
+
+    Args:
+        kind: the dataclass.
+        default: the default of the option; an instance of the dataclass provides the other fields.
+        texts: NAME=VALUE, one per field.
+    """
     names, parameters = vars(sys.modules[kind.__module__]), inspect.signature(kind).parameters
     values = {name: _once(name, _hint(parameters[name], names), given) for name, given in _pairs(texts)}
     return dataclasses.replace(default, **values) if isinstance(default, kind) else kind(**values)
 
 
 def _collection(hint: Any, origin: Any, texts: Sequence[str]) -> Any:
+    """Returns a collection of the values that the texts mean; `_collection(list[int], list, ["1", "2"])` is [1, 2].
+
+    Args:
+        hint: the type of the collection, such as `tuple[int, str]`.
+        origin: its class, such as `tuple`.
+        texts: the text of each item.
+
+    Raises:
+        ValueError: a text does not fit the type of its item, or a tuple has another number of items.
+    """
     items = typing.get_args(hint) or (Any, ...)
     if origin is not tuple or items[-1] is ...:
         return _COLLECTIONS[origin]([_convert(items[0], [text]) for text in texts])

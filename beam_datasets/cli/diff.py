@@ -107,11 +107,13 @@ def text_lines(difference: DatasetDiff, old: FeatureConnector, new: FeatureConne
 
 
 def _split_row(split: SplitDiff, counts: Sequence[str]) -> list[Any]:
+    """Returns the cells of a split in the table: name, both numbers of examples ("-" if absent), counts, pairing."""
     examples = ["-" if count is None else count for count in (split.old_examples, split.new_examples)]
     return [split.name, *examples, *(getattr(split, count) for count in counts), split.by or "-"]
 
 
 def _notes(split: SplitDiff) -> Iterator[str]:
+    """Yields notes on how a split was compared, such as "train: paired index by index, because ..."."""
     if split.why:
         yield f"{split.name}: paired index by index, because {split.why}"
     if split.unmatched:
@@ -154,10 +156,12 @@ def as_json(difference: DatasetDiff) -> dict[str, Any]:
 
 
 def _split_json(split: SplitDiff) -> dict[str, Any]:
+    """Returns the fields of a `SplitDiff` without its name, as values of JSON."""
     fields = {name: value for name, value in vars(split).items() if name != "name"}
     examples = [{**vars(each), "old": _texts(each.old), "new": _texts(each.new)} for each in split.examples]
     return {**fields, "examples": examples}
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns {path: value in one line of about 200 characters}."""
     return {path: value_text(value, None, 200) for path, value in values.items()}

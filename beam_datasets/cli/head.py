@@ -100,6 +100,7 @@ def _example_formatter(dataset: Dataset, width: int) -> Callable[[int], tuple[li
     decode = tolerant_decoder(features)
 
     def lines(index: int) -> tuple[list[str], str]:
+        """Returns (lines of text of an example, problem of its undecoded values, or "" if there are none)."""
         try:
             return whole[index], ""
         except UNDECODED as error:

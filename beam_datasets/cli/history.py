@@ -163,6 +163,7 @@ def run_gc(args: Sequence[str]) -> int:
 
 
 def _leftover_row(leftover: Leftover, root: str, now: float) -> list[str]:
+    """Returns the cells of a leftover in the table: path below the root, size, age, "abandoned: ..." or "kept: ..."."""
     path = leftover.path.removeprefix(f"{root.rstrip('/')}/")
     state = f"{'abandoned' if leftover.abandoned else 'kept'}: {leftover.reason}"
     return [path, size_text(leftover.num_bytes), _format_age(now - leftover.modified), state]

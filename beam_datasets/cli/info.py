@@ -106,6 +106,7 @@ def run_list(args: Sequence[str]) -> int:
 
 
 def _format_contents(facts: dict[str, Any]) -> str:
+    """Returns the splits of a version and the clauses about its sources as text: "train 60,000, test 10,000; ..."."""
     splits = ", ".join(f"{name} {split['examples']:,}" for name, split in facts.get("splits", {}).items())
     return "; ".join([splits, *facts["contents"]])
 
@@ -134,6 +135,7 @@ def _read_history(directory: str) -> dict[str, Any]:
 
 
 def _totals_row(listed: dict[str, Any]) -> list[Any]:
+    """Returns [dataset, examples, shards, size as text]; "?" for the totals of a version whose error is printed."""
     if "error" in listed:
         say(listed["error"], file=sys.stderr)
         return [listed["dataset"], "?", "?", "?"]
@@ -162,6 +164,7 @@ def info_json(published: ReadOnlyBuilder) -> dict[str, Any]:
 
 
 def _splits_json(info: DatasetInfo) -> dict[str, Any]:
+    """Returns {split: {"examples": number, "shards": number, "bytes": number}}."""
     return {
         name: {"examples": split.num_examples, "shards": split.num_shards, "bytes": split.num_bytes}
         for name, split in info.splits.items()

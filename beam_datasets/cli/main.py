@@ -153,6 +153,7 @@ def _foreign_frame(error: Exception) -> str:
 
 
 def _describe_error(error: Exception, location: str) -> str:
+    """Returns "<class>: <message>" and a second line with the location and the advice to use `--debug`."""
     message = error.msg if isinstance(error, SyntaxError) else error
     return f"{type(error).__name__}: {message}\n  (at {location}; --debug shows all of it)"
 

@@ -124,6 +124,11 @@ def _job(parsed: argparse.Namespace, beam_options: Sequence[str]) -> Job:
 
 
 def _parse_source(text: str) -> tuple[str, str]:
+    """Returns (label, source) of a text LABEL=SOURCE: ("more", "/data/digits/1.0.0").
+
+    Raises:
+        UsageError: the text has another form.
+    """
     label, equals, source = text.partition("=")
     if not (label and equals and source):
         raise UsageError(f"--source is {text!r}; write --source LABEL=SOURCE, such as --source more=/data/digits/1.0.0")

@@ -372,6 +372,11 @@ def _beam_parser() -> argparse.ArgumentParser:
 
     class Collected(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
+            """Raises the error about an option of Beam, instead of exiting; see `argparse.ArgumentParser.error`.
+
+            Raises:
+                UsageError: always.
+            """
             raise UsageError(f"{message} (an option of Beam)")
 
     parser = Collected(allow_abbrev=False, add_help=False, conflict_handler="resolve")

@@ -107,6 +107,13 @@ def splits_table(splits: Mapping[str, SplitInfo]) -> str:
 
 
 def _bar(what: str, unit: str, total: int | None = None) -> Any:
+    """Returns a progress bar of tqdm on stderr, which is removed at the end.
+
+    Args:
+        what: the description before the bar.
+        unit: unit of the numbers; "B" counts in multiples of 1024.
+        total: the number at the end; None if it is unknown.
+    """
     from tqdm import tqdm
 
     divisor = 1024 if unit == "B" else 1000
@@ -134,6 +141,7 @@ def bytes_bar(what: str) -> Iterator[Callable[[int, int | None], None] | None]:
     with progress_bar(what, "B") as bar:
 
         def show(done: int, total: int | None) -> None:
+            """Shows the number of bytes done so far, and their total if it is known."""
             bar.update(done - bar.n)
             if bar.total != total:
                 bar.total = total

@@ -104,6 +104,7 @@ def format_of(text: str) -> str | None:
 
 
 def _build_by(pattern: str) -> str:
+    """Returns the command that builds data files: "beam-datasets build csv --name NAME --pattern a.csv"."""
     return f"beam-datasets build {(format_of(pattern) or '').replace(' ', ' --name NAME ', 1)}"
 
 
@@ -165,6 +166,7 @@ def _datasets_in(folder: str) -> list[str]:
 
 
 def _exists(module: str) -> bool:
+    """Returns whether a module can be found by its dotted name; imports only its parent packages."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
@@ -177,6 +179,11 @@ def import_code(names: Iterable[str]) -> list[ModuleType]:
 
 
 def _load_module(name: str) -> ModuleType:
+    """Imports a module by its dotted name.
+
+    Raises:
+        UsageError: there is no such module.
+    """
     if not _exists(name):
         raise UsageError(
             f"cannot find module {name!r}; it must be importable from here (PYTHONPATH). A file with code ends in .py"

@@ -119,6 +119,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _folder(name: str) -> str:
+    """Returns the folder of a version in the site: "digits/1.0.0" for "digits:1.0.0"."""
     return name.replace(":", "/")
 
 
@@ -155,6 +156,15 @@ class _Site:
         up = "../" * path.count("/")
 
         def url_for(endpoint: str, name: str = "", slice: str = "", **place: Any) -> str:
+            """Returns the relative URL of a page or file of the site; "" for a damaged image.
+
+            Args:
+                endpoint: "index", "style", "code", "dataset", "statistics", "rows", or "file" for an image or sound,
+                    which is written.
+                name: name of the dataset version.
+                slice: name of the split.
+                **place: arguments of `media`: the index of the example, the path of the feature, and the item.
+            """
             files = {"index": "index.html", "style": "page.css", "code": "page.js"}
             if endpoint in files:
                 return up + files[endpoint]
@@ -242,6 +252,7 @@ class _Site:
         return statistics
 
     def _images(self, published: ReadOnlyBuilder) -> dict[str, list[tuple[str, str]]]:
+        """Returns images of the first examples: feature -> [(URL, description), ...]; see `pages.sample_images`."""
         name, split = published.info.display_name, pages.default_slice(published)
         return pages.sample_images(published, split, lambda *place: quote(self.media(name, split, *place)))
 
@@ -302,6 +313,12 @@ class _Site:
 
 
 def _array(arrow: Any, values: list[Any]) -> Any:
+    """Returns an Arrow array of values; integers above 2**63 - 1, also in lists, make it unsigned.
+
+    Args:
+        arrow: the module `pyarrow`.
+        values: the values, one per row; None for null.
+    """
     try:
         return arrow.array(values)
     except OverflowError:  # of integers from 2^63 on
@@ -321,6 +338,7 @@ def _for_pandas(schema: Any) -> dict[str, str]:
 
 
 def _rows_file(split: str) -> str:
+    """Returns the file name of the page with the rows of a split: "rows-train.html"."""
     return f"rows-{quote(split, safe='')}.html"
 
 
@@ -378,6 +396,7 @@ def croissant(published: ReadOnlyBuilder, samples: dict[str, tuple[str, str, lis
 
 
 def _file(name: str, url: str, digest: str) -> dict[str, Any]:
+    """Returns the description of a Parquet file in the vocabulary Croissant, a `cr:FileObject` as values of JSON."""
     kind = {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": "application/x-parquet"}
     return kind | {"contentUrl": url, "sha256": digest}
 

@@ -118,6 +118,7 @@ def embedded_images(statistics: Statistics) -> dict[str, list[tuple[str, str]]]:
     published = opened(statistics.directory)
 
     def url(index: int, path: str, item: int) -> str:
+        """Returns an image as a `data:` URL with a small PNG; "" for a damaged image."""
         with contextlib.suppress(FeatureError):  # a damaged image
             image = media(published, expression, index, path, item, 96)[0]
             return f"data:image/png;base64,{base64.b64encode(image).decode()}"
@@ -151,6 +152,7 @@ def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.N
 
 
 def _format_count(statistics: Statistics) -> str:
+    """Returns the number of features and examples: "3 features of 1,000 examples"."""
     features = len(next(iter(statistics.slices.values()))["features"]) if statistics.slices else 0
     examples = sum(part["examples"] for part in statistics.slices.values())
     return f"{plural(features, 'feature')} of {plural(examples, 'example')}"
@@ -198,6 +200,7 @@ def _rows(path: str, feature: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def _format_spread(spread: dict[str, Any]) -> list[str]:
+    """Returns the cells [minimum, median, mean, maximum, standard deviation] as text; empty without a mean."""
     if "mean" not in spread:
         return [""] * 5
     values = spread["min"], spread["quantiles"]["0.5"], spread["mean"], spread["max"], spread["std"]

@@ -89,6 +89,7 @@ def _check_options(parsed: argparse.Namespace, unknown_args: Sequence[str], pars
 
 
 def _verify(directory: str, parsed: argparse.Namespace) -> int:
+    """Verifies a version, prints the report, and returns the exit status: 0, or `FOUND` if something is damaged."""
     started = time.monotonic()
     with bytes_bar("Verify") as progress:
         report = verify(directory, decode=parsed.decode, jobs=parsed.jobs, progress=progress)
@@ -111,6 +112,13 @@ def _verify_on_beam(parsed: argparse.Namespace, beam_options: Sequence[str]) -> 
 
 
 def _show(report: Report, parsed: argparse.Namespace, started: float) -> int:
+    """Prints a report as text or JSON; returns the exit status: 0, or `FOUND` if something is damaged.
+
+    Args:
+        report: the report.
+        parsed: the options of the command.
+        started: when the check began, by `time.monotonic`, in seconds.
+    """
     if parsed.json:
         say(json.dumps(report.to_json(), indent=1))
     else:
@@ -171,6 +179,7 @@ def _result(report: Report) -> str:
 
 
 def _format_counts(report: Report) -> str:
+    """Returns what was read: "read 8 shards, 1,000 records, 1.5 MiB"."""
     counts = f"{plural(report.num_shards, 'shard')}, {plural(report.num_records, 'record')}"
     return f"read {counts}, {size_text(report.num_bytes)}"
 

@@ -55,19 +55,31 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
     app.jinja_env.globals.update(MAX_SHOWN=MAX_SHOWN)
 
     def argument(name: str, default: str = "") -> str:
+        """Returns an argument of the request's query without surrounding whitespace; `default` if it is absent."""
         return str(web.request.args.get(name, default)).strip()
 
     def number(name: str) -> int:
+        """Returns an argument of the request's query as an integer; 0 if it is absent, 1000 for "1,000".
+
+        Raises:
+            ValueError: it is not a number of at most 18 digits.
+        """
         text = argument(name, "0").replace(",", "")
         if not text.isdecimal() or len(text) > 18:
             raise ValueError(f"{name}: expected a number, 0 or more, got {text!r:.100}")
         return int(text)
 
     def show(template: str, values: dict[str, Any], status: int = 200) -> Any:
+        """Returns (HTML page of a template, HTTP status)."""
         return web.render_template(f"{template}.html", catalogue=catalogue, **values), status
 
     @app.before_request  # type: ignore[untyped-decorator]
     def check() -> Any:
+        """Refuses requests of other hosts and sites, or without the token.
+
+        Returns:
+            None if the request is accepted, (error text, HTTP status), or a redirect that stores the token in a cookie.
+        """
         request = web.request
         host = urlsplit(f"//{request.host}")
         if not token and host.hostname not in LOOPBACK:
@@ -87,11 +99,13 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.after_request  # type: ignore[untyped-decorator]
     def protect(answer: Any) -> Any:
+        """Adds the security headers to a response, and returns it."""
         answer.headers.update(_HEADERS)
         return answer
 
     @app.errorhandler(Exception)  # type: ignore[untyped-decorator]
     def failed(error: Exception) -> Any:
+        """Returns (error page, HTTP status): 404 for an unknown dataset, 400 for a bad argument, 500 for others."""
         status = getattr(error, "code", None)
         if isinstance(error, (BeamDatasetsError, ValueError, IndexError)):
             status = 404 if isinstance(error, DatasetNotFoundError) else 400
@@ -102,23 +116,28 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.get("/")  # type: ignore[untyped-decorator]
     def index() -> Any:
+        """Returns the page of the dataset that the request names, or the page that lists all datasets."""
         return dataset() if argument("name") else show("index", catalogue.index())
 
     @app.get("/dataset")  # type: ignore[untyped-decorator]
     def dataset() -> Any:
+        """Returns the page of a dataset version."""
         return show("dataset", pages.dataset_page(catalogue, argument("name")))
 
     @app.get("/rows")  # type: ignore[untyped-decorator]
     def rows() -> Any:
+        """Returns the page with rows of a slice."""
         texts = {name: argument(name) for name in ("where", "key")}
         return show("rows", pages.rows_page(catalogue, argument("name"), argument("slice"), number("start"), **texts))
 
     @app.get("/example")  # type: ignore[untyped-decorator]
     def example() -> Any:
+        """Returns the page of one example."""
         return show("example", pages.example_page(catalogue, argument("name"), argument("slice"), number("index")))
 
     @app.get("/media")  # type: ignore[untyped-decorator]
     def file() -> Any:
+        """Returns a response with an image, a sound or a file of an example; images are scaled down."""
         published, pixels = catalogue.open(argument("name")), 768 if argument("size") == "large" else SMALL
         data, kind = media(published, argument("slice"), number("index"), argument("path"), number("item"), pixels)
         headers = {"Content-Disposition": "attachment"} if kind == "application/octet-stream" else {}
@@ -126,6 +145,11 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.get("/statistics")  # type: ignore[untyped-decorator]
     def statistics() -> Any:
+        """Returns the page with the statistics of one or two slices; if they take long, the page with the progress.
+
+        Raises:
+            ValueError: both slices are the same.
+        """
         both = ("", "2") if argument("name2") else ("",)
         opened = [(catalogue.open(argument(f"name{which}")), argument(f"slice{which}")) for which in both]
         chosen = [(published, expression or pages.default_slice(published)) for published, expression in opened]
@@ -138,6 +162,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
         waited = [summary.wait(end - time.monotonic(), again=not polls) for summary in summaries.values()]
 
         def url(one: Any, endpoint: str, index: int, path: str | None = None, item: int | None = None) -> str:
+            """Returns the URL of an endpoint, such as "example", for an example; `one` is (dataset, slice)."""
             values = {"name": one[0].info.display_name, "slice": one[1], "index": index, "path": path, "item": item}
             return str(web.url_for(endpoint, **values))
 

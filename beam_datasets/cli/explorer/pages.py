@@ -398,6 +398,17 @@ def media(
 
 
 def _picture(data: bytes, leaf: Image, path: str, pixels: int) -> bytes:
+    """Returns an image file, scaled down to a thumbnail.
+
+    Args:
+        data: the content of the image file.
+        leaf: its feature.
+        path: path of the feature, for errors.
+        pixels: greatest width and height of the thumbnail.
+
+    Raises:
+        FeatureValueError: the image is damaged or too large.
+    """
     if note := _unfit(data):
         raise FeatureValueError(f"{path}: cannot show the image: {note}")
     return thumbnail(leaf.unpacker(path)(data), pixels)

@@ -29,6 +29,7 @@ _MEMORY = f"it takes more than {MAX_BYTES >> 30} GiB of memory"
 
 @lru_cache(64)
 def _open_version(directory: str, state: object) -> ReadOnlyBuilder:
+    """Opens a published version; cached by its directory and `state`, which must change when the version changes."""
     return builder_from_directory(directory)
 
 
@@ -93,6 +94,7 @@ def search(
 
 
 def _stopped_error(where: str, problem: str) -> BeamDatasetsError:
+    """Returns the error about a search that was stopped."""
     return BeamDatasetsError(f"where={where!r}: stopped, because {problem}.")
 
 
