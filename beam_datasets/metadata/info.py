@@ -165,6 +165,7 @@ class DatasetInfo(DatasetIdentity):
         )
 
     def _set_features(self) -> None:
+        """Converts a dict of features to a feature tree, and checks the files with the labels of its features."""
         from beam_datasets.features import features_dict
 
         features = dict(self.features) if isinstance(self.features, Mapping) else self.features
@@ -192,6 +193,7 @@ class DatasetInfo(DatasetIdentity):
                 raise ValueError(f"{shown}, with half of a surrogate pair, which UTF-8 cannot express.")
 
     def _set(self, **values: Any) -> None:
+        """Sets fields of this frozen dataclass by their names."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -347,6 +349,7 @@ class DatasetInfo(DatasetIdentity):
         __getattr__ = advised_getattr("info")
 
     def _repr_html_(self) -> str:
+        """Returns the metadata as HTML, which notebooks show."""
         from beam_datasets.display.html import info_html
 
         return info_html(self)
@@ -360,6 +363,7 @@ class DatasetInfo(DatasetIdentity):
 
 
 def _dedent(text: str | None) -> str:
+    """Returns a text without common indentation and surrounding whitespace; "" for None."""
     return textwrap.dedent(text).strip() if text else ""
 
 
@@ -559,12 +563,18 @@ def _read_message(schema: Mapping[str, Any], content: dict[str, Any], where: str
 
 
 def _of_type(kind: Any, value: Any, where: str) -> Any:
+    """Returns a value of JSON whose class must be exactly `kind`; `where` is the path of the field for errors.
+
+    Raises:
+        MetadataError: it has another class.
+    """
     if type(value) is not kind:
         raise _field_error(where, value, {list: "a list", dict: "an object"}.get(kind) or _EXPECTED[kind])
     return value
 
 
 def _field_error(where: str, value: Any, expected: str) -> MetadataError:
+    """Returns the error about a field of dataset_info.json; `expected` describes the value that it needs."""
     return MetadataError(f"field {where!r} is {value!r:.100}; needed: {expected}.")
 
 

@@ -152,6 +152,7 @@ def _key_to_int(key: object) -> int:
 
 
 def _type_name(value: object) -> str:
+    """Returns the name of a value's class for errors, such as "float", or "numpy.ndarray of 3 elements of int64"."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return f"{name} of {value.size} elements of {value.dtype}" if isinstance(value, np.ndarray) else name

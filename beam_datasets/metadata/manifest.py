@@ -163,11 +163,21 @@ class SplitLineage:
 
 
 def _rule(value: Any) -> KeyRule:
+    """Returns the key rule of its JSON list: ["train", "salt"] has the split "train" and one salt.
+
+    Raises:
+        TypeError: an item is not a string; the first may be None.
+    """
     split, *salts = value
     return KeyRule(split if split is None else _check_type(str, split), tuple(_check_type(str, salt) for salt in salts))
 
 
 def _check_type(kind: type, value: Any) -> Any:
+    """Returns a value whose class must be exactly `kind`.
+
+    Raises:
+        TypeError: it has another class.
+    """
     if type(value) is not kind:
         raise TypeError(f"{value!r:.100} is not a {kind.__name__}")
     return value
@@ -281,11 +291,17 @@ class ShardColumns:
         return len(self.num_examples)
 
     def _to_json(self) -> dict[str, list[Any]]:
+        """Returns {column: list of a value per shard}; checksums are eight hexadecimal digits."""
         columns = {column.name: list(getattr(self, column.name)) for column in fields(self)}
         return columns | {name: [f"{value:08x}" for value in columns[name]] for name in _CHECKSUMS}
 
     @classmethod
     def _from_json(cls, columns: Any) -> ShardColumns:
+        """Returns the columns of their JSON; see `_to_json`.
+
+        Raises:
+            MetadataError: a column is missing, unknown or not a list.
+        """
         _check_keys(columns, {column.name for column in fields(cls)}, "of a split")
         for name, column in columns.items():
             if not isinstance(column, list):
@@ -346,6 +362,7 @@ class Manifest:
 
     @cached_property
     def _body(self) -> str:
+        """Returns the fields of the manifest as JSON, without the digest, which is computed from this text."""
         content = {name: value for name, value in self.__dict__.items() if name in _FIELDS}
         splits = {name: columns._to_json() for name, columns in self.splits.items()}
         return _format_json({**content, "splits": splits, "format_version": FORMAT_VERSION, "needs": NEEDS})
@@ -424,6 +441,11 @@ def _check_metadata(metadata: Mapping[str, Any]) -> None:
 
 
 def _check_keys(content: Any, allowed: set[str], whose: str) -> None:
+    """Checks that a value of JSON is a dict with exactly the allowed keys; `whose` completes the error message.
+
+    Raises:
+        MetadataError: it is not.
+    """
     keys = set(content) if isinstance(content, dict) else set()
     if keys != allowed:
         unknown, missing = sorted(keys - allowed), sorted(allowed - keys)
@@ -437,6 +459,12 @@ def _digest_of(text: str) -> str | None:
 
 
 def _format_json(value: Any, indent: str = "\n") -> str:
+    """Returns JSON with sorted keys, one entry of an object per line; lists are on one line.
+
+    Args:
+        value: the value.
+        indent: a line feed, followed by the indentation of the value.
+    """
     if not isinstance(value, Mapping) or not value:
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
     entries = (f"{json.dumps(key)}: {_format_json(value[key], indent + ' ')}" for key in sorted(value))
@@ -496,6 +524,7 @@ class Inputs:
 
     @property
     def _options(self) -> str:
+        """Returns the options for keys and splits as text, "none" if there are none."""
         return " ".join(filter(None, (self.key, self.splits))) or "none"
 
     def to_text(self) -> str:

@@ -127,6 +127,7 @@ def _parse_kwargs(text: str, whole: str) -> dict[str, Scalar]:
 
 
 def _pop_text(kwargs: dict[str, Scalar], name: str) -> str | None:
+    """Removes an argument and returns it as text; None if it is absent."""
     return str(kwargs.pop(name)) if name in kwargs else None
 
 
@@ -365,6 +366,7 @@ class FilenameTemplate:
 
 
 def _escape(text: str) -> str:
+    """Returns a text in which `str.format` leaves braces as they are: "a{{b}}" for "a{b}"."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -378,6 +380,7 @@ class Filenames(Sequence[str]):
 
     @cached_property
     def _pattern(self) -> Callable[[int], str]:
+        """Returns the function from a shard's number to its file name."""
         return self.template.pattern(self.num_shards)
 
     def __len__(self) -> int:

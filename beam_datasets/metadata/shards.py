@@ -101,6 +101,7 @@ def shard_ends(num_examples: int, num_shards: int) -> list[int]:
 
 
 def _round_half_even(numerator: int, denominator: int) -> int:
+    """Returns the integer nearest to a fraction; a half is rounded to the even one: 2 for 5/2, 4 for 7/2."""
     quotient, rest = divmod(numerator, denominator)
     return quotient + (2 * rest + (quotient & 1) > denominator)
 

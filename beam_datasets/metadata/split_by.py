@@ -66,6 +66,7 @@ class SplitByHash:
 
     @cached_property
     def _stops(self) -> list[int]:
+        """Returns where the part of each split ends in the range of hashes, [0, `_HASHES`); in their order."""
         return [int(stop * _HASHES) for stop in accumulate(share_of(each) or 0 for each in self.shares.values())]
 
     def __call__(self, *values: Any) -> str:
@@ -146,6 +147,11 @@ def share_of(text: str | float) -> Fraction | None:
 
 
 def _check_dict(name: str, value: Any) -> None:
+    """Checks that an argument is a mapping.
+
+    Raises:
+        TypeError: it is not.
+    """
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}: expected a dict with what belongs to each split, got {value!r:.100}")
 
@@ -217,6 +223,7 @@ class SplitByTime:
 
     @cached_property
     def _starts(self) -> list[Any]:
+        """Returns the starts of all ranges but the first, ascending: datetimes or numbers."""
         return [start for start, _, _ in self._sorted[1:]]
 
     @property
@@ -270,6 +277,11 @@ def _to_comparable_time(value: Any) -> Any:
 
 
 def _from_iso(text: str) -> datetime.datetime:
+    """Returns the date or time of a text in ISO 8601; accepts "Z" for UTC, which Python 3.10 does not.
+
+    Raises:
+        ValueError: it is another text.
+    """
     return datetime.datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)  # Python 3.10: no Z
 
 
@@ -304,6 +316,7 @@ class SplitByValue:
 
     @cached_property
     def _split_of(self) -> dict[str, str]:
+        """Returns {value: its split}."""
         return {value: split for split, values in self.values.items() for value in several(values)}
 
     def __call__(self, value: Any) -> str:

@@ -129,6 +129,7 @@ class AbstractSplit(ABC):
 
 
 def _terms(split: AbstractSplit) -> tuple[AbstractSplit, ...]:
+    """Returns the terms of a sum of splits; (split,) for a split that is no sum."""
     return split.terms if isinstance(split, SplitAdd) else (split,)
 
 
@@ -200,6 +201,7 @@ class ReadInstruction(AbstractSplit):
         return [AbsoluteInstruction(self.split_name, start, stop, total)]
 
     def _end(self, value: float, split: SplitInfo) -> float:
+        """Returns the end of the slice as TFDS understands it, which differs for negative numbers of shards."""
         # TFDS counts the end from the last shard once more, which shows only beyond the first shard: of 5 shards,
         # [:-6shard] are 4.
         return value + len(split.offsets) - 1 if self.unit == "shard" and value < 0 else value
@@ -258,6 +260,7 @@ class ReadInstruction(AbstractSplit):
 
 
 def _format_limit(value: float) -> str:
+    """Returns a limit as text: "10" for 10.0, "0.5" for 0.5."""
     return repr(int(value) if value == value // 1 else float(value))
 
 
@@ -304,6 +307,7 @@ class EvenSplit(AbstractSplit):
         return [self._part(whole) for whole in self.from_spec(self.split).to_absolute(splits)]
 
     def _part(self, whole: AbsoluteInstruction) -> AbsoluteInstruction:
+        """Returns the part of a range with this number; the first parts have one example more where needed."""
         size, rest = divmod(whole.stop - whole.start, self.count)
         if self.drop_remainder:
             rest = 0
@@ -375,6 +379,11 @@ def map_splits(function: Callable[[Any], Any], nest: Any) -> Any:
 
 
 def _find_split(name: str, splits: Mapping[str, Any]) -> Any:
+    """Returns the value of a split in a dict by split.
+
+    Raises:
+        SplitError: there is no such split.
+    """
     if name in splits:
         return splits[name]
     owner = getattr(splits, "dataset_name", "") or "the dataset"
@@ -721,4 +730,5 @@ class SplitDict(Mapping[str, SplitInfo]):
 
 
 def _path(directory: str, name: str) -> str:
+    """Returns the path of a file in a directory; its name alone if the directory is ""."""
     return f"{directory.rstrip('/')}/{name}" if directory else name

@@ -164,6 +164,11 @@ def _parse(version: VersionOrStr) -> tuple[int, int, int]:
 
 
 def _to_version(other: object) -> tuple[int, int, int]:
+    """Returns (major, minor, patch) of a version or its text.
+
+    Raises:
+        TypeError: the value is neither.
+    """
     if isinstance(other, (Version, str)):
         return _parse(other)
     raise TypeError(
