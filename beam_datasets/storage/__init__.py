@@ -345,6 +345,11 @@ def memory_map(path: PathLike) -> Buffer:
 
 
 def _check_local(path: PathLike, what: str) -> str:
+    """Returns the normalized path of a local file; `what` completes the error message.
+
+    Raises:
+        StorageError: the path is not local.
+    """
     if paths.is_remote(path):
         raise StorageError(f"{path}: only {what}")
     return paths.normalize(path)

@@ -153,9 +153,11 @@ class CachedReader(Reader):
             yield start, buffer, self._cache.put(self._key, start // PIECE_BYTES, buffer)
 
     def _span(self, number: int) -> Range:
+        """Returns the half-open range of bytes of the piece with a number."""
         return number * PIECE_BYTES, min((number + 1) * PIECE_BYTES, self.size)
 
     def _read(self, start: int, stop: int) -> Buffer:
+        """Returns bytes [start, stop); see `Reader._read`."""
         return next(self.read_many([(start, stop)]))
 
     def is_near(self, start: int) -> bool:
@@ -306,6 +308,7 @@ def _crcs(path: str, data: Buffer) -> bytes:
 
 @functools.cache
 def _warn(directory: str, problem: str) -> None:
+    """Warns once per directory and problem that the cache cannot be used."""
     warnings.warn(
         f"the cache in {directory} (${DIR_VARIABLE}) cannot be used, so remote data are read without: {problem}",
         CacheWarning,

@@ -25,6 +25,7 @@ class GenericReader(Reader):
         super().__init__(path, int(info["size"]), next((str(info[key]) for key in _TAGS if info.get(key)), None))
 
     def _read(self, start: int, stop: int) -> bytes:
+        """Returns bytes [start, stop); see `Reader._read`."""
         with _file_system(self.path) as (fs, name):
             return bytes(fs.cat_file(name, start=start, end=stop))
 
@@ -66,6 +67,11 @@ def read_bytes(path: str) -> bytes:
 
 
 def _refuse_writing(path: str, *_: object) -> NoReturn:
+    """Refuses to write to or delete a path that only fsspec can access.
+
+    Raises:
+        StorageError: always.
+    """
     raise StorageError(
         f"{path}: expected a local path or an object store, got a file system that is used by fsspec, which is "
         "for reading only. Write elsewhere and copy it."

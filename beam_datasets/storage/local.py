@@ -239,6 +239,7 @@ def check_writable(path: str) -> None:
 
 
 def _temporary_in(directory: str) -> str:
+    """Returns the path of a temporary file with a random name in a directory; does not create it."""
     return os.path.join(directory, TEMPORARY_PREFIX + os.urandom(16).hex())
 
 
@@ -447,6 +448,7 @@ def _as_storage_error(path: str, error: OSError) -> StorageError:
 
 
 def _reason(error: OSError) -> str:
+    """Returns the reason of an error of the operating system, with advice if the disk is full."""
     if error.errno in _DISK_IS_FULL:
         return (
             f"the disk is full ({error.strerror}); nothing was kept of this file. Free some space, or write elsewhere"

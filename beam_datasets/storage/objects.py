@@ -87,6 +87,11 @@ class ObjectReader(Reader):
         starts, stops = [start for start, _ in nonempty_ranges], [stop for _, stop in nonempty_ranges]
 
         def read() -> list[Buffer]:
+            """Returns the bytes of each range.
+
+            Raises:
+                StorageError: a range is longer than the data that the store returned.
+            """
             got = iter(obstore.get_ranges(store, key, starts=starts, ends=stops))
             data = [memoryview(b"" if start == stop else next(got)) for start, stop in ranges]
             for (start, stop), part in zip(ranges, data):
@@ -98,6 +103,7 @@ class ObjectReader(Reader):
         return data
 
     def _read(self, start: int, stop: int) -> Buffer:
+        """Returns bytes [start, stop); see `Reader._read`."""
         return self.read_many([(start, stop)])[0]
 
     def read_anew(self, start: int, stop: int) -> Buffer | None:
@@ -158,6 +164,7 @@ def size(path: str) -> int:
 
 
 def _head(path: str) -> Any:
+    """Returns what the store reports of an object: a dict with "size" in bytes, "last_modified" and others."""
     obstore, store, key = _resolve_store(path)
     count_read(0)
     return _read_again(path, lambda: obstore.head(store, key))
@@ -200,6 +207,10 @@ def create_bytes(path: str, data: Buffer) -> None:
     content = bytes(data)
 
     def put(number: int) -> None:
+        """Puts the object; `number` is the number of the attempt, from 0.
+
+        From the second attempt on, an existing object with the same content counts as put.
+        """
         try:
             count_write(len(content))
             obstore.put(store, key, content, mode="create")
@@ -249,6 +260,7 @@ def remove(path: str) -> None:
     obstore, store, key = _resolve_store(path)
 
     def delete(_: int) -> None:
+        """Deletes the object, unless it does not exist; `_` is the number of the attempt."""
         with contextlib.suppress(FileNotFoundError):
             obstore.delete(store, key)
 
@@ -261,6 +273,7 @@ def remove_tree(path: str) -> None:
     obstore, store, _ = _resolve_store(path)
 
     def delete(_: int) -> None:
+        """Deletes all objects below the path; `_` is the number of the attempt."""
         if keys := [item["path"] for item in _list_below(path)]:
             obstore.delete(store, keys)
 
@@ -273,6 +286,7 @@ def _list_below(path: str, chunk_size: int = _LIST_SIZE) -> Iterator[Any]:
     last: list[str] = []  # of those yielded, after which a listing that was cut off goes on
 
     def batches() -> Iterator[Any]:
+        """Returns an iterator of lists of objects, as the store reports them, after the last one that was yielded."""
         offset = {"offset": last[0]} if last else {}
         return iter(obstore.list(store, f"{key}/" if key else None, chunk_size=chunk_size, **offset))
 
@@ -395,6 +409,7 @@ def _check_can_list(path: str) -> None:
 
 
 def _is_web(path: str) -> bool:
+    """Returns whether a path is an HTTP or HTTPS URL."""
     return scheme(path) in ("http", "https")
 
 

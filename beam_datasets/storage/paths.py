@@ -116,6 +116,7 @@ def dirname(path: PathLike) -> str:
 
 
 def _split(path: str) -> tuple[str, str]:
+    """Returns (parent, name) of a path or URL: ("s3://bucket/a", "b") for "s3://bucket/a/b"."""
     if not is_remote(path):
         return os.path.split(path.rstrip("/") or path)
     root, key = split_remote(path)
@@ -338,6 +339,7 @@ def _share_in_memory(content: bytes) -> None:
 
 
 def _remove(process: int, path: str) -> None:
+    """Removes the directory of a file, in the process with this id only, and not in its forked children."""
     if process == os.getpid():
         shutil.rmtree(os.path.dirname(path), ignore_errors=True)
 
