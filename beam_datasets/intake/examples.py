@@ -347,6 +347,7 @@ def _read_map_entries(record: bytes, start: int, stop: int) -> Iterator[tuple[in
 
 
 def _unknown_field(number: int, start: int, message_name: str) -> str:
+    """Returns the error text about an unknown field of a protobuf message, with its number and its first byte."""
     return f"field {number} of {message_name}, at byte {start}, is unknown and would be lost. {ADVICE}"
 
 
@@ -381,6 +382,7 @@ def _are_utf8(names: Iterable[bytes]) -> bool:
 
 
 def _quote_name(name: bytes) -> str:
+    """Returns the name of a feature in quotes; bytes that are not UTF-8 are replaced."""
     return repr(name.decode(errors="replace"))
 
 

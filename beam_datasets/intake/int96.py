@@ -92,6 +92,7 @@ def _starts(lists: Any) -> Any:
 
 
 def _list_lengths(lists: Any) -> list[int | None]:
+    """Returns the number of items of each list of an Arrow array of lists; None for null."""
     offsets, is_null = lists.offsets.to_pylist(), lists.is_null().to_pylist()
     return [None if null else stop - start for start, stop, null in zip(offsets, offsets[1:], is_null)]
 

@@ -298,6 +298,13 @@ class ParquetContent:
 
 
 def _open_parquet(pq: Any, stream: Any, **options: Any) -> Any:
+    """Opens a Parquet file so that page checksums are verified.
+
+    Args:
+        pq: the module `pyarrow.parquet`.
+        stream: the opened file.
+        **options: further arguments of `ParquetFile`.
+    """
     return pq.ParquetFile(stream, page_checksum_verification=True, arrow_extensions_enabled=True, **options)
 
 

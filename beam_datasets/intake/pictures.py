@@ -443,6 +443,11 @@ def _three_dimensional(pixels: NDArray[Any]) -> NDArray[Any]:
 
 @lru_cache(maxsize=1)
 def _imagecodecs() -> ModuleType:
+    """Returns the module `imagecodecs`, imported at the first call.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
     with needs("images need imagecodecs", "image"):
         import imagecodecs
     return imagecodecs

@@ -110,6 +110,7 @@ def _header(data: bytes, chunk_sizes: dict[bytes, int], frames: int) -> ImageHea
 
 
 def _kind_name(kind: bytes) -> str:
+    """Returns the type of a PNG chunk for errors: "IHDR", or its `repr` if it is not of letters."""
     return kind.decode("ascii") if kind.isalpha() else repr(kind)
 
 

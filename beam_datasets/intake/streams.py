@@ -76,10 +76,16 @@ def _bz2_or_lzma_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
 
 
 def _zstd_blocks(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    """Yields the decompressed content of a chunk of a file."""
     yield decompressor.decompress(data)
 
 
 def _zstd_decompressor() -> Any:
+    """Returns a new decompressor of zstandard.
+
+    Raises:
+        MissingDependencyError: zstandard is not installed.
+    """
     with needs("files compressed by zstd need zstandard", "files"):
         import zstandard
     return zstandard.ZstdDecompressor().decompressobj()
@@ -225,19 +231,28 @@ class _RemoteStream(io.RawIOBase):
         self._stream, self._path = stream, path
 
     def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
         return True
 
     def seekable(self) -> bool:
+        """Returns whether the stream is seekable; see `io.IOBase.seekable`."""
         return bool(self._stream.seekable())
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Moves to a position and returns it; see `io.IOBase.seek`."""
         self._stream.seek(offset, whence)
         return self.tell()
 
     def tell(self) -> int:
+        """Returns the position in bytes; see `io.IOBase.tell`."""
         return int(self._stream.tell())
 
     def readinto(self, buffer: Any, /) -> int:
+        """Reads bytes into a buffer and returns their number; see `io.RawIOBase.readinto`.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
         try:
             data = self._stream.read(len(buffer))
         except Exception as error:
@@ -246,6 +261,7 @@ class _RemoteStream(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
+        """Closes the stream and this one."""
         self._stream.close()
         super().close()
 
@@ -276,9 +292,15 @@ class _Decompressed(io.RawIOBase):
         )
 
     def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
+        """Reads decompressed bytes into a buffer and returns their number; see `io.RawIOBase.readinto`.
+
+        Raises:
+            InputError: the file cannot be read or is damaged; raised again by later calls.
+        """
         while not self._remaining:
             if self._error_text:
                 raise InputError(self._error_text)
@@ -296,6 +318,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def close(self) -> None:
+        """Closes the compressed stream and this one."""
         self._raw.close()
         super().close()
 
@@ -317,9 +340,15 @@ class _LineLimited(io.RawIOBase):
         self._position = self._line_start = 0
 
     def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
+        """Reads bytes into a buffer and returns their number; see `io.RawIOBase.readinto`.
+
+        Raises:
+            InputError: a line is longer than `MAX_LINE` bytes.
+        """
         data = self._stream.read1(
             len(buffer)
         )  # not `read`, which would raise before it returns the bytes that precede damage
