@@ -127,14 +127,21 @@ def _feature(
 
 
 def _title(path: str) -> str:
+    """Returns the path of a feature as HTML; "(no name)" if it is ""."""
     return escape(path) or "(no name)"
 
 
 def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
+    """Returns the different types that a feature has in the compared slices: "int64, float32".
+
+    Args:
+        parts: slice -> statistics of the feature; None if the slice does not have it.
+    """
     return ", ".join(dict.fromkeys(part["type"] for part in parts.values() if part is not None))
 
 
 def _format_distinct(feature: dict[str, Any]) -> str:
+    """Returns the number of distinct values: "12", or "~1,200" if it is an estimate."""
     return f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
 
 
@@ -190,6 +197,7 @@ def _spread(feature: dict[str, Any], name: str, example_url: Callable[[str, int]
         return {}
 
     def extreme(side: str) -> str:
+        """Returns the "min" or "max" as HTML, with a link to its example if that is known."""
         text, index = number_text(feature[side]), feature.get(f"{side}_at")
         if index is None or feature["min"] == feature["max"]:
             return text
@@ -281,6 +289,7 @@ def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
 
 
 def _format_value(value: Any) -> str:
+    """Returns a frequent value as one line: a text with visible line feeds and tabs, or a number."""
     if isinstance(value, str):
         return value.replace("\n", "\u23ce").replace("\t", "\u21e5") or "(empty)"
     return number_text(value)
@@ -339,6 +348,7 @@ def _shares_of_values(part: dict[str, Any]) -> dict[Any, float]:
 
 
 def _gap(first: Sequence[float], second: Sequence[float]) -> float:
+    """Returns the largest difference of the cumulative sums of two sequences of shares; in [0, 1]."""
     return float(abs(np.cumsum(first) - np.cumsum(second)).max(initial=0))
 
 
@@ -414,6 +424,7 @@ def _last_number(edges: Sequence[Any]) -> Any:
 
 
 def _bar_range(edges: Sequence[float], number: int) -> str:
+    """Returns the range of the bar with a number: "7" or "0 to 9"; `edges` are those of all bars."""
     low, high = edges[number], edges[number + 1] - _is_whole(edges)
     return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
 

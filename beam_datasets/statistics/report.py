@@ -59,6 +59,7 @@ class Statistics:
     unknown: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
+        """Returns the statistics as HTML tables, which notebooks show."""
         from beam_datasets.statistics.page import notebook_tables
 
         return notebook_tables(self)
@@ -267,6 +268,13 @@ def _summarize_values(leaf: LeafFeature, summary: Summary) -> dict[str, Any]:
 
 
 def _value_to_json(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
+    """Returns a frequent value as a value of JSON: a number, or a text of at most `SHOWN_BYTES` bytes and "...".
+
+    Args:
+        leaf: the feature.
+        summary: its summary, which has the type of its numbers.
+        value: the text as bytes, or the 64 bits that represent the number.
+    """
     if leaf.kind != TEXT:
         return values_of(np.array([value], np.uint64), summary.spreads["values"].kind).tolist()[0]
     if len(value) <= SHOWN_BYTES:

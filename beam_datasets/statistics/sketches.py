@@ -190,6 +190,12 @@ class DistinctValues:
         self.shown = np.concatenate([self.shown, shown])[kept]
 
     def _keep_sampled(self, sampled: NDArray[np.uint64], shown: NDArray[Any]) -> None:
+        """Adds occurrences to the sample, and keeps the `SAMPLE` of them with the smallest hashes.
+
+        Args:
+            sampled: hashes of the occurrences, and hashes of their values; see `DistinctValues`.
+            shown: display form of each value.
+        """
         both = np.concatenate([self.sampled, sampled], axis=1)
         kept = np.argsort(both[0], kind="stable")[:SAMPLE]
         self.sampled = both[:, kept]
@@ -369,6 +375,7 @@ def exact_sums(values: NDArray[Any]) -> tuple[int, int]:
 
 
 def _integer_sums(values: NDArray[Any]) -> tuple[int, int]:
+    """Returns (sum, sum of squares) of int64 or uint64 values, as exact Python integers."""
     negative = values < 0
     sizes = np.where(negative, -values, values).astype(np.uint64)  # int64's minimum is its own negative: 2**63 unsigned
     high, low = sizes >> np.uint64(32), sizes & np.uint64(0xFFFFFFFF)
@@ -377,6 +384,7 @@ def _integer_sums(values: NDArray[Any]) -> tuple[int, int]:
 
 
 def _sum(values: NDArray[np.uint64]) -> int:
+    """Returns the sum of uint64 values, as an exact Python integer."""
     return (int((values >> np.uint64(32)).sum()) << 32) + int((values & np.uint64(0xFFFFFFFF)).sum())
 
 
@@ -425,6 +433,7 @@ def histogram(spread: Spread) -> dict[str, Any]:
     edges = bar_edges(*_range(spread), whole=whole)
 
     def below(edge: Any) -> int:
+        """Returns how many numbers are less than an edge; a bin that the edge divides is interpolated."""
         index = bisect_left(highs, edge)
         if index == len(lows) or lows[index] >= edge:
             return totals[index]

@@ -108,6 +108,13 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
     unknown: list[str] = []
 
     def visit(node: FeatureConnector, keys: tuple[str, ...], sequences: int) -> None:
+        """Adds the leaves below a node to `leaves`, and the paths of unknown features to `unknown`.
+
+        Args:
+            node: the feature.
+            keys: the names of the dicts' entries from the top to it.
+            sequences: the number of sequences around it.
+        """
         if isinstance(node, FeaturesDict):
             for name, child in node.items():
                 visit(child, (*keys, name), sequences)
@@ -125,6 +132,7 @@ def leaves_of(feature: FeatureConnector) -> tuple[list[LeafFeature], list[str]]:
 
 
 def _kind_of_feature(feature: FeatureConnector) -> str:
+    """Returns `LABEL`, `IMAGE`, `FILE`, `TEXT` or `NUMBER`."""
     if isinstance(feature, ClassLabel):
         return LABEL
     if feature.file_kind:
@@ -133,6 +141,7 @@ def _kind_of_feature(feature: FeatureConnector) -> str:
 
 
 def _has_fixed_size(feature: FeatureConnector) -> bool:
+    """Returns whether each value of the feature has the same number of items."""
     shape = shape_of(feature)
     missing = shape and getattr(feature, "is_optional", False)  # a number or a text that is missing leaves a None
     return feature.file_kind is not None or (None not in shape and not missing)
@@ -150,6 +159,7 @@ def compile_columns(feature: FeatureConnector, leaves: list[LeafFeature]) -> Cal
     one_by_one = {leaf: _tolerant_column(feature, leaf) for leaf in leaves}
 
     def columns(records: list[Any]) -> list[Column]:
+        """Returns the column of each leaf for a list of records, also if some values do not decode."""
         try:
             values = decode(records)
         except FeatureError:
@@ -167,6 +177,11 @@ def _tolerant_column(feature: FeatureConnector, leaf: LeafFeature) -> Callable[[
     tree: Any = select_stored(feature, {leaf.path})
 
     def column(records: list[Any]) -> Column:
+        """Returns the column of the records whose value decodes, with the number of the others as `damaged`.
+
+        Raises:
+            FeatureError: a record does not fit the feature.
+        """
         decode, decode_stored = (
             ColumnarDecoder(select_decoded(tree)).columns,
             ColumnarDecoder(select_decoded(tree.stored())).columns,
@@ -277,6 +292,7 @@ def empty(leaf: LeafFeature) -> Summary:
 
 
 def _shape(leaf: LeafFeature) -> Any:
+    """Returns the shape of a feature of numbers, such as (28, None); () for other features."""
     return getattr(leaf.feature, "shape", ()) if leaf.kind == NUMBER else ()
 
 
@@ -346,6 +362,7 @@ def _add_bytes(
     kept.add(hashes_of(unique), counts, _truncate_texts(unique, kind))
 
     def pick(indices: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Returns (hashes, display forms) of the values with the given indices."""
         picked = [values[i] for i in indices.tolist()]
         return hashes_of(picked), _truncate_texts(picked, kind)
 
