@@ -174,6 +174,7 @@ class Expected:
         self._found.setdefault(name, Finding(name, None, None, kind, message))
 
     def _miss(self, name: str) -> None:
+        """Records the finding that a file does not exist."""
         self._find(name, "missing", "the file does not exist")
 
     def _read_manifest(self) -> None:
@@ -249,6 +250,7 @@ class Expected:
             return tree
 
     def _read_metadata(self) -> None:
+        """Records a finding if metadata.json is not a JSON object; accepts a missing file."""
         text = self._read(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
         try:
             dict(json.loads(text or "{}"))
@@ -304,6 +306,7 @@ class Expected:
         return usual if INFO_FILE in self._found and usual.filename(0, num_shards) in (self.names or ()) else recorded
 
     def _splits_by_name(self) -> Iterator[ExpectedSplit]:
+        """Yields the splits that the names of shards in the directory show, with unknown numbers of examples."""
         self.not_known.append("how many examples each shard should have: no file records it")
         shards = [ShardFilename.parse(name) for name in self.names or () if ShardFilename.is_valid(name)]
         for split in dict.fromkeys((shard.dataset, shard.split, shard.num_shards) for shard in shards):

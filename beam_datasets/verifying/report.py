@@ -114,6 +114,7 @@ def _read_shards(
     checks = RecordChecks.of(expected.record_features(decode=decode), decode=decode)
 
     def read(name: str) -> ShardFacts:
+        """Returns the facts about the shard with a file name."""
         return read_shard(storage.join(expected.directory, name), checks, counter)
 
     workers = min(jobs or os.cpu_count() or 1, len(names))
@@ -192,6 +193,7 @@ class _Shard:
 
     @property
     def _name(self) -> str:
+        """Returns the file name of the shard."""
         return self.split.filenames[self.number]
 
     @property
@@ -300,6 +302,7 @@ class _Shard:
         return f"its CRC-32C is {index_crc:08x}, published was {published:08x}" + (reason and f": {reason}")
 
     def _difference(self, index: IndexFacts, at: Mismatch) -> str:
+        """Returns the text about an index that does not fit its shard; `at` is the first difference."""
         if index.num_records != self.facts.num_records:
             return f"it has {index.num_records} records, but the shard has {self.facts.num_records}"
         return f"by the index record {at.record} begins at byte {at.indexed}, in the shard at {at.found}"

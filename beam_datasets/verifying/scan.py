@@ -156,6 +156,7 @@ class RecordChecks:
         stored, names, files = decoding_check(features.stored()), names_check(features), damage_finder(features)
 
         def fits(record: Buffer) -> None:
+            """Checks the names of the features in a record and their stored form; raises the errors of both checks."""
             names(record)
             stored(record)
 
@@ -193,6 +194,7 @@ class RecordChecks:
                     yield from [(number, problem) for _, problem in self.files([record])]
 
     def _decode_together(self, records: list[bytes]) -> bool:
+        """Returns whether all records pass `block`; False if they must be checked one by one to be certain."""
         try:
             return self.block is not None and self.block(records)  # type: ignore[arg-type]
         except MemoryError:
