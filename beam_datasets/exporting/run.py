@@ -86,6 +86,7 @@ def plan_export(
         raise BeamDatasetsError(f"unknown format {format!r}; {known}")
 
     def located(path: NameOrDir) -> str:
+        """Returns the path of a source, with storage options if it is on an object store."""
         return storage.with_options_if_remote(path, source_storage_options, beside=target)
 
     job = plan_job(
@@ -234,6 +235,7 @@ def write_shard(plan: ExportPlan, split: str, shard: int) -> WrittenShard:
     pool, index = ShardPool(""), start
 
     def blocks(run: FileInstruction) -> Iterator[Any]:
+        """Yields blocks of at most `size` records, and counts their records in `index`."""
         nonlocal index
         for records in read_blocks(run, pool):
             for first in range(0, len(records), size):
@@ -260,6 +262,11 @@ def _checking_media(make: Make, features: Any) -> Make:
         return make
 
     def checked(records: Any) -> Any:
+        """Returns what `make` returns for the records.
+
+        Raises:
+            FeatureValueError: an image or a sound is damaged.
+        """
         for _, problem in check(records):
             raise FeatureValueError(
                 f"{problem}. It was published so: export the other features (--features), or generate a new version "

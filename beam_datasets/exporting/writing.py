@@ -338,6 +338,7 @@ def _sample_maker(schema: Struct) -> Callable[[Any], dict[str, bytes]]:
     as_json = json_converter(Struct(rest)) if rest else None
 
     def sample(example: dict[str, Any]) -> dict[str, bytes]:
+        """Returns the files of an example, such as {"image.png": b"...", "json": b"{...}"}."""
         contents = {
             f"{file}.{ending}": content
             for name, file, make in files
@@ -382,6 +383,7 @@ def _is_array(column: Column) -> bool:
 
 
 def _npy(array: Any) -> bytes:
+    """Returns an array as a file of NumPy's format .npy; numbers that only other packages can read become float32."""
     if array.dtype.kind not in "biuf":  # bfloat16, which NumPy alone cannot read
         array = array.astype(np.float32)
     out = io.BytesIO()
