@@ -289,6 +289,7 @@ class DownloadManager:
         """Adds the checksums that files at URLs list, in the form of checksums.tsv."""
 
         def add(path: Path) -> None:
+            """Adds the checksums in a downloaded file to the settings."""
             self._settings = replace(self._settings, checksums={**self._settings.checksums, **read_checksums(path)})
 
         _map(add, self._mapped(self._download, urls))
@@ -396,12 +397,18 @@ class DownloadManager:
         return path
 
     def _note(self, url: str, path: Path) -> None:
+        """Records the checksum of a downloaded URL; computes it if none is known, or checksums are being registered."""
         known = self._settings.checksums.get(url)
         if known is None or self.register_checksums:
             known = Checksum(path.stat().st_size, _sha256_once(path), path.name.partition("-")[2])
         self._fetched[url] = known
 
     def _download_and_extract(self, resource: Any) -> Path:
+        """Returns the path of the extracted archive, or of the downloaded file if it is not an archive.
+
+        Args:
+            resource: a URL or a `Resource`.
+        """
         path = self._download(resource)
         method = _method_of(resource, path)
         return path if method is ExtractMethod.NO_EXTRACT else self._extract(Resource(None, method, path))
@@ -527,30 +534,49 @@ class _MemberFile(io.RawIOBase):
         self._path, self._file, self.name = path, file, getattr(file, "name", "")
 
     def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
         return True
 
     def seekable(self) -> bool:
+        """Returns whether the file in the archive is seekable; see `io.IOBase.seekable`."""
         return self._file.seekable()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Moves to a position and returns it; see `io.IOBase.seek`.
+
+        Raises:
+            DownloadError: the archive is damaged.
+        """
         position: int = _call_guarded(self._path, self._file.seek, offset, whence)
         return position
 
     def readall(self) -> bytes:
+        """Returns all remaining bytes; see `io.RawIOBase.readall`.
+
+        Raises:
+            DownloadError: the archive is damaged.
+        """
         data: bytes = _call_guarded(self._path, self._file.read)
         return data
 
     def readinto(self, buffer: Any, /) -> int:
+        """Reads bytes into a buffer and returns their number; see `io.RawIOBase.readinto`.
+
+        Raises:
+            DownloadError: the archive is damaged.
+        """
         data = _call_guarded(self._path, self._file.read, len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
+        """Closes the file in the archive and this one."""
         self._file.close()
         super().close()
 
 
 def _zip_members(path: Path) -> Generator[tuple[str, bool, Callable[[], IO[bytes]]]]:
+    """Yields (name, whether it is a link, function that opens it) of the files and links in a ZIP archive."""
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if not member.is_dir():
@@ -834,6 +860,11 @@ def _local_path(url: str) -> Path | None:
 
 
 def _path_of(resource: Any) -> Path:
+    """Returns the local path that a path or a `Resource` names.
+
+    Raises:
+        TypeError: a `Resource` has no path.
+    """
     path = resource.path if isinstance(resource, Resource) else resource
     if path is None:
         raise TypeError(f"{resource!r:.200}; needed: a path, or a Resource with one.")
@@ -841,6 +872,12 @@ def _path_of(resource: Any) -> Path:
 
 
 def _method_of(resource: Any, path: Path | None = None) -> ExtractMethod:
+    """Returns how a file is extracted: as its `Resource` determines, or by the extension of its name.
+
+    Args:
+        resource: a path or a `Resource`.
+        path: the local file; None for the path of the resource.
+    """
     if isinstance(resource, Resource) and resource.extract_method:
         return resource.extract_method
     name = os.fspath(path or _path_of(resource)).lower()
@@ -848,6 +885,7 @@ def _method_of(resource: Any, path: Path | None = None) -> ExtractMethod:
 
 
 def _sha256(path: Path) -> str:
+    """Returns the SHA-256 digest of a file, as 64 hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
