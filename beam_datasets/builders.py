@@ -206,6 +206,11 @@ class DatasetBuilder:
         self.version = self._choose_version(version)
 
     def _described(self) -> DatasetInfo:
+        """Returns the metadata that the author's `_info` describes.
+
+        Raises:
+            TypeError: it is not a `DatasetInfo`.
+        """
         info = self._info()
         if not isinstance(info, DatasetInfo):
             raise TypeError(f"{type(self).__name__}._info() must return a DatasetInfo, got {type(info).__name__}.")
@@ -561,6 +566,7 @@ class DatasetBuilder:
         return cls._code_dir() / CHECKSUMS_FILE
 
     def _use(self, storage_options: Mapping[str, Any] | None) -> None:
+        """Uses storage options for the root directory of the datasets from now on; None or {} changes nothing."""
         if storage_options:
             self._root = catalog.root_dir(self._root, storage_options)
             self.__dict__.pop("info", None)  # of what could not be seen without
@@ -598,6 +604,11 @@ class DatasetBuilder:
             raise BeamDatasetsError(f"{self._full_name()} can be read but not generated; the code makes {allowed}.")
 
     def _check_not_blocked(self) -> None:
+        """Checks that the author has not blocked this version.
+
+        Raises:
+            BeamDatasetsError: the version is in `BLOCKED_VERSIONS`.
+        """
         reason = self.BLOCKED_VERSIONS and self.BLOCKED_VERSIONS.reason(self.version, self._config_name)
         if reason:
             raise BeamDatasetsError(f"{self._full_name()} must not be used: {reason}")
@@ -675,13 +686,16 @@ class DatasetBuilder:
 
     @classmethod
     def _config_version(cls, config: BuilderConfig) -> VersionOrStr | None:
+        """Returns the version of a config; that of the class if the config has none."""
         return config.version or cls.VERSION
 
     @property
     def _config_name(self) -> str | None:
+        """Returns the name of the config; None if the dataset has no configs."""
         return self.builder_config.name if self.builder_config else None
 
     def _full_name(self) -> str:
+        """Returns the name with config and version, such as "digits/small:1.0.0" or "digits:1.0.0"."""
         return str(DatasetName(self.name, self._config_name, str(self.version)))
 
     def _choose_config(self, config: str | BuilderConfig | None, version: VersionOrStr | None) -> BuilderConfig | None:
@@ -741,6 +755,11 @@ class DatasetBuilder:
         return [Version(version) for version in (canonical, *supported)]
 
     def _choose_version(self, version: VersionOrStr | None) -> Version:
+        """Returns the version that a user asked for; the canonical one for None.
+
+        Args:
+            version: a version, or a text that `choose_version` accepts.
+        """
         versions = self._versions()
         chosen = choose_version(version, versions, canonical=versions[0], of=self.name)
         return next(v for v in versions if v == chosen)
@@ -780,6 +799,7 @@ class DatasetBuilder:
 
 
 def _is_iterated(source: ExampleSource) -> bool:
+    """Returns whether a source is an iterable, or a function that is no Beam transform."""
     return isinstance(source, Iterable) or (callable(source) and not hasattr(source, "expand"))
 
 
@@ -832,6 +852,10 @@ def is_shell(cls: type) -> bool:
 
 
 def _default_name(cls: type) -> str:
+    """Returns the dataset name of a builder class: "my_digits" for the class `MyDigits`.
+
+    A class `Builder` in a module `digits_dataset_builder` has the name "digits".
+    """
     module = cls.__module__.rpartition(".")[2]
     if cls.__name__ == "Builder" and module.endswith("_dataset_builder"):
         return module.removesuffix("_dataset_builder")
@@ -845,6 +869,7 @@ class BeamBasedBuilder(DatasetBuilder, skip_registration=True):
     """A builder whose list of `SplitGenerator` gives arguments to `_build_pcollection(pipeline, ...)`."""
 
     def _generated(self, **kwargs: Any) -> ExampleSource:
+        """Returns a Beam transform that calls the author's `_build_pcollection` with the arguments."""
         import apache_beam as beam
 
         return beam.ptransform_fn(self._build_pcollection)(**kwargs)  # type: ignore[attr-defined]
