@@ -222,6 +222,7 @@ class TFExampleDecoder(_Decoder):
         self._features = dict(keys_to_features)
 
     def _parser(self, data: bytes) -> Callable[[str], Any]:
+        """Returns the function from a key to the value of its feature in a serialized `tf.train.Example`."""
         feature_map = example.parse_message("Example", data).features.feature
         features = self._features
         return lambda key: features[key].parse(key, feature_map.get(key))
@@ -258,6 +259,7 @@ class TFSequenceExampleDecoder(_Decoder):
         context, lists = record.context.feature, record.feature_lists.feature_list
 
         def parse(key: str) -> Any:
+            """Returns the value of a key: of the context, or of all time steps of a sequence."""
             if key not in self._context:
                 return self._sequences[key].parse_steps(key, lists[key].feature if key in lists else None)
             return self._context[key].parse(key, context.get(key))
@@ -274,6 +276,16 @@ def check_items(items: Sequence[str], item_names: Collection[str]) -> None:
 
 
 def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> None:
+    """Checks that each feature is an instance of one of the classes.
+
+    Args:
+        features: key -> feature.
+        name: name of the argument, for errors.
+        kinds: the classes.
+
+    Raises:
+        TypeError: a feature is of another class.
+    """
     for key, feature in features.items():
         if not isinstance(feature, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
@@ -281,6 +293,7 @@ def _check_features(features: Mapping[str, Any], name: str, kinds: tuple[type, .
 
 
 def _quote_names(names: Collection[str]) -> str:
+    """Returns names in quotes: "'a', 'b'"; "" without names."""
     return ", ".join(map(repr, names))
 
 
@@ -301,6 +314,17 @@ def _read_steps(dtype: np.dtype[Any], key: str, steps: Steps | None) -> list[Any
 
 
 def _check_count(key: str, what: str, count: int, shape: Sequence[int]) -> None:
+    """Checks that a number of values fits a shape.
+
+    Args:
+        key: key of the feature, for errors.
+        what: what has the values, for errors.
+        count: the number of values.
+        shape: the shape.
+
+    Raises:
+        FeatureValueError: it does not fit.
+    """
     if count != math.prod(shape):
         raise FeatureValueError(
             f"{key}: {what} has {count} values, but shape {shape} needs {math.prod(shape)}. Is it a VarLen feature?"
@@ -313,6 +337,11 @@ def _concatenate_rows(dtype: np.dtype[Any], rows: list[Any]) -> NDArray[Any]:
 
 
 def _text_to_bytes(value: Any) -> bytes:
+    """Returns a text as UTF-8 bytes, and bytes unchanged.
+
+    Raises:
+        ValueError: it is another value.
+    """
     if isinstance(value, str):
         return value.encode("utf-8")
     if not isinstance(value, bytes):

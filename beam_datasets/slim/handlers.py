@@ -285,6 +285,11 @@ class Image(ItemHandler):
         return shaped if self.repeated else shaped[0]
 
     def _raw(self, data: bytes) -> NDArray[Any]:
+        """Returns the flat array of raw pixels, which are little-endian numbers of the dtype.
+
+        Raises:
+            FeatureValueError: the size in bytes is not a multiple of that of the dtype.
+        """
         if len(data) % self.dtype.itemsize:
             raise FeatureValueError(f"{self.keys[0]}: {len(data)} raw bytes are not whole numbers of {self.dtype}")
         return np.frombuffer(data, self.dtype.newbyteorder("<")).astype(self.dtype)
@@ -345,6 +350,7 @@ def _reshape(value: Any, shape: Sequence[int], key: str) -> Any:
 
 
 def _to_list(names: str | Sequence[str]) -> list[str]:
+    """Returns one name, or several, as a list."""
     return [names] if isinstance(names, str) else list(names)
 
 
@@ -370,6 +376,11 @@ class _Coordinates(ItemHandler):
         super().__init__([(prefix or "") + key for key in keys])
 
     def _joined(self, sides: list[NDArray[Any]]) -> NDArray[Any]:
+        """Returns the arrays of the sides, stacked along a new last dimension.
+
+        Raises:
+            FeatureValueError: their shapes differ.
+        """
         if len({side.shape for side in sides}) > 1:
             shapes = ", ".join(f"{key} {side.shape}" for key, side in zip(self.keys, sides))
             raise FeatureValueError(f"the coordinates must have the same shape, but have: {shapes}")
@@ -457,6 +468,11 @@ class NumBoxesSequence(ItemHandler):
 
 
 def _count_items(key: str, value: Any) -> NDArray[np.int64]:
+    """Returns the number of items of each time step.
+
+    Raises:
+        FeatureValueError: the value is not a `RaggedArray`.
+    """
     if not isinstance(value, RaggedArray):
         raise FeatureValueError(f"{key}: to count the boxes of each time step it must be a VarLen sequence")
     return value.row_lengths[0]

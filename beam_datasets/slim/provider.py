@@ -142,6 +142,11 @@ def _open_uncompressed(path: str, compression: str | None, start: int) -> Iterat
 
 
 def _check_start(path: str, start: int, size: int) -> None:
+    """Checks that a file did not become shorter than the position, in bytes, up to which it was read.
+
+    Raises:
+        CorruptRecordError: it did.
+    """
     if start > size:
         problem = f"the file ends at byte {size}, before byte {start}, which was read before. It was cut or replaced"
         raise CorruptRecordError(problem, path=path, offset=size)
@@ -156,16 +161,20 @@ class _File(io.RawIOBase):
         self._place = 0
 
     def readable(self) -> bool:
+        """Returns True; see `io.IOBase.readable`."""
         return True
 
     def seekable(self) -> bool:
+        """Returns True; see `io.IOBase.seekable`."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to a position from the start, or from the current one for `io.SEEK_CUR`, and returns it."""
         self._place = min(offset + (self._place if whence == io.SEEK_CUR else 0), self._reader.size)
         return self._place
 
     def readinto(self, buffer: Any) -> int:
+        """Reads bytes into a buffer and returns their number; see `io.RawIOBase.readinto`."""
         stop = min(self._place + len(buffer), self._reader.size)
         count = stop - self._place
         buffer[:count], self._place = self._reader.read(self._place, stop), stop
@@ -362,6 +371,13 @@ class DatasetDataProvider:
         self._go(0, 0, self._first)
 
     def _go(self, epoch: int, position: int, checkpoint: PassCheckpoint) -> None:
+        """Moves to a position in an epoch.
+
+        Args:
+            epoch: number of the epoch.
+            position: number of records that are already consumed in the epoch.
+            checkpoint: the state of the readers from which reading continues.
+        """
         self._epoch = epoch
         self._position = position
         self._checkpoints = deque([checkpoint], _MAX_CHECKPOINTS)
@@ -445,6 +461,7 @@ class DatasetDataProvider:
                 return
 
     def _shuffle(self, epoch: int) -> WindowShuffle:
+        """Returns the shuffle of an epoch within the window."""
         return WindowShuffle(ENDLESS, self._window, self._seed or 0, epoch)
 
     def _checkpoint(self) -> PassCheckpoint:
