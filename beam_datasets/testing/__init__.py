@@ -47,22 +47,33 @@ class _FakeManager(DownloadManager):
 
     @property
     def manual_dir(self) -> Path:
+        """Returns the directory with the fake files."""
         return self.download_dir
 
     def download(self, urls: Any) -> Any:
+        """Returns the paths of fake files in place of URLs; see `DownloadManager.download`."""
         return self._found("download", urls)
 
     def extract(self, paths: Any) -> Any:
+        """Returns the paths of fake files in place of archives; see `DownloadManager.extract`."""
         return self._found("extract", paths)
 
     def download_and_extract(self, urls: Any) -> Any:
+        """Returns the paths of fake files in place of URLs; see `DownloadManager.download_and_extract`."""
         return self._found("download_and_extract", urls)
 
     def download_kaggle_data(self, competition_or_dataset: str) -> Path:
+        """Returns the directory with the fake files, for any competition or dataset."""
         del competition_or_dataset
         return self.download_dir
 
     def _found(self, method: str, asked: Any) -> Any:
+        """Returns the recorded result of a method, with paths in the directory; the directory if none is recorded.
+
+        Args:
+            method: name of the method.
+            asked: the URLs or paths that it was called with, in any structure.
+        """
         if self._settings.check and method != "extract":
             self._mapped(self._check_recorded, asked)
         result = self._settings.results.get(method)
@@ -147,6 +158,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
                 self.assertEqual(_read_shard_files(first), _read_shard_files(second), "two runs gave different bytes")
 
     def _configs(self) -> list[Any]:
+        """Returns the configs to test: as the test names them, or all of the builder; [None] if it has none."""
         return list(self.BUILDER_CONFIG_NAMES_TO_TEST) or list(self.DATASET_CLASS.configs()) or [None]
 
     def _builder(self, data_dir: str, config: Any) -> DatasetBuilder:
@@ -164,6 +176,7 @@ class DatasetBuilderTestCase(unittest.TestCase):
         return builder
 
     def _built(self, data_dir: str, config: Any) -> DatasetBuilder:
+        """Builds the dataset of a config in a directory, and returns the builder."""
         builder = self._builder(data_dir, config)
         builder.build(num_workers=1)
         return builder
@@ -191,6 +204,7 @@ def _comparable(example: Any) -> Any:
 
 
 def _read_shard_files(builder: DatasetBuilder) -> dict[str, bytes]:
+    """Returns {file name: content} of the shards and their indexes."""
     return {path.name: path.read_bytes() for path in sorted(Path(builder.dataset_dir).glob("*.tfrecord*"))}
 
 

@@ -89,7 +89,10 @@ def mock_data(
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method of a builder that passes `split` to a function by name."""
+
     def method(self: Any, split: Any = None, **options: Any) -> Any:
+        """Calls the function with the builder, the split and the options."""
         return function(self, split=split, **options)
 
     return method
@@ -153,6 +156,12 @@ class _Mocked:
         return ReadOnlyBuilder(in_process.generate(mock_info, f"{__name__}:mock_data", {split: source}, sharding))
 
     def _examples(self, features: Any, _: str) -> Iterator[tuple[int, Any]]:
+        """Yields (number, random example) pairs; the number alone determines the example.
+
+        Args:
+            features: features of the dataset.
+            _: ignored; the split.
+        """
         for number in range(self.num_examples):
             seed = int.from_bytes(hashlib.md5(str(number).encode()).digest()[:8], "big")
             yield number, self.value(features, np.random.default_rng(seed))
@@ -233,10 +242,12 @@ def with_classes(feature: Any) -> Any:
 
 
 def _lengths(shape: Any, random: np.random.Generator) -> Iterator[int]:
+    """Yields the lengths of the dimensions of a shape; a random one for None."""
     return (int(random.integers(1, _MAX_ITEMS)) if length is None else length for length in shape)
 
 
 def _random_text(random: np.random.Generator) -> str:
+    """Returns a text of 10 to 19 random letters."""
     return "".join(random.choice(_LETTERS, size=int(random.integers(10, 20))))
 
 

@@ -51,6 +51,7 @@ class _Renaming(ast.NodeTransformer):
     """Imports of TFDS become imports of what stands for it."""
 
     def visit_Import(self, node: ast.Import) -> Any:
+        """Returns the `import` statements that replace those of modules of TensorFlow Datasets."""
         nodes: list[ast.stmt] = []
         for alias in node.names:
             new = _rename_module(alias.name)
@@ -62,6 +63,7 @@ class _Renaming(ast.NodeTransformer):
         return [ast.copy_location(new, node) for new in nodes]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """Returns the `from ... import` statements, one per name, that replace one of TensorFlow Datasets."""
         if node.level or node.module is None or node.module.partition(".")[0] != _TFDS:
             return node
         nodes = []
@@ -78,6 +80,11 @@ class _Catalogue(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        """Returns the spec of a module of the installed catalogue; None for other modules. See `MetaPathFinder`.
+
+        Raises:
+            ModuleNotFoundError: TensorFlow Datasets is not installed.
+        """
         if not fullname.startswith(f"{__name__}."):
             return None
         tfds_spec = importlib.util.find_spec(_TFDS)
@@ -94,6 +101,7 @@ class _Catalogue(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def exec_module(self, module: types.ModuleType) -> None:
+        """Executes the source of a module with renamed imports; see `importlib.abc.Loader.exec_module`."""
         spec = module.__spec__
         assert spec is not None
         assert spec.origin is not None
