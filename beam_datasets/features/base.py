@@ -277,6 +277,7 @@ class FeatureConnector(abc.ABC):
         order = sorted(range(len(names)), key=lambda i: names[i].encode())
 
         def encode(value: Any) -> bytes:
+            """Returns the map entries of a value, sorted by their keys and joined."""
             entries = encode_rows([value], ())
             return b"".join([entries[i][1] for i in order])
 

@@ -106,6 +106,7 @@ class ColumnarDecoder:
         columns = self._parse if self._num_single_groups == len(self._views) else self._columns
 
         def example(record: Buffer) -> Any:
+            """Returns the example of a record."""
             return _examples(columns([record]), makers, nest, 1)[0]
 
         return example
@@ -512,6 +513,7 @@ class Sequences(View):
         all_rows, dtype = self.rows, self._plain
 
         def rows(column: Any) -> list[Any]:
+            """Returns the array of each record, without a copy for a column of one record."""
             data, counts = column
             return [np.frombuffer(data, dtype)] if data and len(counts) == _SIZE_OF_COUNT else all_rows(column)
 

@@ -44,6 +44,7 @@ def compile_encoder(feature: Any, libraries: set[str] | None = None) -> Callable
         encode_entries = top.encoder("")
 
     def encode(example: Any) -> bytes:
+        """Returns the record of an example."""
         return record(encode_entries(example))
 
     return encode

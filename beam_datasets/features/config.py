@@ -109,6 +109,7 @@ def _to_camel_keys(content: Json) -> Json:
     """
 
     def camel(key: str) -> str:
+        """Returns a key in camelCase: "numClasses" for "num_classes"."""
         first, *other_words = key.split("_")
         return first + "".join(word.capitalize() for word in other_words)
 
@@ -226,6 +227,12 @@ class StoredLists(UnknownFeature):
         key = name.encode("utf-8")
 
         def decode(data: bytes, spans: dict[bytes, tuple[int, int]]) -> dict[str, Any]:
+            """Returns {name of a list in the record: its values} of the feature.
+
+            Args:
+                data: the record.
+                spans: name of each list in the record -> half-open range of its bytes.
+            """
             matching_spans = {k: span for k, span in spans.items() if k == key or k.startswith(key + b"/")}
             return {k.decode("utf-8"): parse_feature(data, *span) for k, span in matching_spans.items()}
 

@@ -160,6 +160,7 @@ def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Cal
 
         @wraps(function)
         def make(*args: Any, **kwargs: Any) -> FunctionDecoder:
+            """Returns a decoder that calls the decorated function with these additional arguments."""
             return FunctionDecoder(function, args, kwargs)
 
         return make
@@ -223,6 +224,7 @@ class Decoded(Wrapped):
         decoder, feature = self.function, self.feature
 
         def decode(stored: Any) -> Any:
+            """Returns the value that the decoder makes of a stored form; tensors of TensorFlow become NumPy arrays."""
             value = decoder.function(stored, feature, *decoder.args, **decoder.kwargs)
             is_tensor = type(value).__module__.startswith("tensorflow.") and hasattr(value, "numpy")
             return value.numpy() if is_tensor else value

@@ -446,6 +446,7 @@ class Video(Sequence):
         decode, empty = super().decoder(name, rank), build_empty_items(self.frame.shape or (), self.frame.dtype)
 
         def decode_frames(lists: Any) -> Any:
+            """Returns the frames of a record as one array; an empty array for a video without frames."""
             frames = decode(lists)
             return (stack_items(frames) if frames else empty.copy()) if isinstance(frames, list) else frames
 

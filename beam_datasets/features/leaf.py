@@ -124,10 +124,12 @@ class Leaf(FeatureConnector):
         names = [(key, key.encode()) for key, _ in self.own_lists(name, rank)]
 
         def encode(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns [(key, map entry), ...] of items of sequences, with the lists of lengths as int64."""
             lists = [(codec.kind, _pack_items(codec, items, name)), *(("int64", counts) for counts in lengths)]
             return [(key, example.list_entry(wire, *values)) for (key, wire), values in zip(names, lists)]
 
         def encode_one(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns [(key, map entry)] of the only item; the entry is b"" for a missing optional value."""
             (value,), ((key, wire),) = items, names
             is_missing = value is None and is_optional
             return [(key, b"" if is_missing else example.list_entry(wire, codec.kind, codec.pack(value)))]
@@ -144,6 +146,7 @@ class Leaf(FeatureConnector):
         is_array = has_one_shape(self)
 
         def decode(lists: Lists) -> Any:
+            """Returns the value of the feature in the lists of a record."""
             values = lists[name]
             return get_missing_value() if values is None else unpack(values)
 
@@ -169,6 +172,11 @@ class Leaf(FeatureConnector):
             return lambda: codec.unpack(empty_list(codec.kind))
 
         def raise_missing() -> Any:
+            """Raises the error about a record without this feature.
+
+            Raises:
+                FeatureValueError: always.
+            """
             raise FeatureValueError(f"{name}: the record does not have this feature, and it is not optional")
 
         return raise_missing
@@ -192,6 +200,7 @@ class Leaf(FeatureConnector):
             if not lengths:
 
                 def cut(index: int, item: Lists) -> None:
+                    """Copies the list of the item with an index into a dict of lists."""
                     start = index * size
                     item[name] = flat[start : start + size]
 

@@ -502,6 +502,7 @@ def _list_converter(dtype: np.dtype[Any], path: str, *, allow_rounding: bool) ->
         expected = "a number that float32, as which it is stored, holds"
 
         def to_float32(array: NDArray[Any]) -> NDArray[Any]:
+            """Returns a float64 array as a flat float32 array."""
             narrow = _convert_items(array, _FLOAT32, path, expected, _FLOAT32_ADVICE, allow_rounding=allow_rounding)
             return narrow.reshape(-1)
 
@@ -561,6 +562,7 @@ def unpackers(
             raise FeatureValueError(f"{path}: the record has {array.size} values, {wanted}") from None
 
     def unpack(values: Any) -> Any:
+        """Returns the array of the item in a list of values; for shape (), the only value."""
         array = to_array(values)
         return array[0] if not shape and len(array) == 1 else reshape(array, shape)
 

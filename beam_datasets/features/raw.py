@@ -104,6 +104,7 @@ def string_codec(shape: Shape, path: str, *, as_str: bool = False) -> Codec:
         return [to_bytes(item, path) for item in array.reshape(-1).tolist()]
 
     def to_str_array(values: Sequence[bytes]) -> NDArray[np.object_]:
+        """Returns a flat array of the texts of UTF-8 bytes."""
         return to_object_array([to_str(data, path) for data in values])
 
     unpack = unpackers(to_str_array if as_str else to_object_array, shape, path)
@@ -126,6 +127,11 @@ def one_value_codec(
     """
 
     def unpack_one(values: Any) -> Any:
+        """Returns the item that a list of one value contains.
+
+        Raises:
+            FeatureValueError: the list has another number of values.
+        """
         if len(values) != 1:
             raise FeatureValueError(f"{path}: the record has {len(values)} values; expected one")
         return unpack(values[0])

@@ -201,6 +201,7 @@ def _nest_by_feature(feature: FeatureConnector | None, values: Mapping[str, Any]
     """
 
     def nest(feature: FeatureConnector | None, path: str, remaining: dict[str, Any]) -> Nest:
+        """Returns the nest below a feature, and removes its values from `remaining`; None for a missing value."""
         if not isinstance(feature, FeaturesDict):
             return remaining.pop(path, None)
         return {key: nest(child, join(path, key), remaining) for key, child in feature.items()}

@@ -119,6 +119,7 @@ class Wrapped(FeatureConnector):
         encode, to_inner = self.inner_connector().rows_encoder(name, rank), self.to_inner_converter(name)
 
         def encode_rows(items: Items, lengths: Lengths) -> list[tuple[str, bytes]]:
+            """Returns the map entries of items, which are converted to the inner feature first."""
             return encode([to_inner(item) for item in items], lengths)
 
         return encode_rows
@@ -631,6 +632,7 @@ def _build_numpy_decoder(feature: Any, path: str) -> Callable[[Any], Any]:
     decode = _add_path_to_errors(getattr(feature, "decode_example_np", None) or feature.decode_example, path)
 
     def decode_to_numpy(stored: Any) -> Any:
+        """Returns the decoded value; tensors of TensorFlow become NumPy arrays."""
         value = decode(stored)
         return value.numpy() if hasattr(value, "numpy") else value
 
