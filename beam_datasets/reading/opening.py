@@ -113,6 +113,7 @@ class ReadOnlyBuilder:
         lineage = Lineage.from_json(source, path=storage.join(self._dir, MANIFEST_FILE))
 
         def sort_splits(by_split: Any) -> Any:  # the manifest has them in the order of their names
+            """Returns a dict by split in the order of the dataset's splits; other splits come last."""
             return {name: by_split[name] for name in [*self.info.splits, *by_split] if name in by_split}
 
         appended = lineage.appended and sort_splits(lineage.appended)

@@ -47,9 +47,11 @@ class RecordBatch(Batch):
         columns = ColumnarDecoder(to_column_features(select_decoded(decode.features, decode.decoders))).columns
 
         def make_from_records(records: Any) -> Any:
+            """Returns the Arrow record batch of a list of records."""
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, columns(records)).flatten(), schema=types)
 
         def make_from_pairs(pairs: Any) -> Any:
+            """Returns the Arrow record batch of a list of (id, record) pairs; the ids are the column `tfds_id`."""
             values = {**columns([record for _, record in pairs]), "tfds_id": [name for name, _ in pairs]}
             return pa.RecordBatch.from_arrays(arrow_array(pa, schema, values).flatten(), schema=types)
 
@@ -86,6 +88,11 @@ def reader_of(dataset: Dataset) -> Any:
 
 
 def _pyarrow() -> Any:
+    """Returns the module `pyarrow`.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
     return framework("pyarrow", needed_by="a table", name="the package pyarrow", extra="frames")
 
 

@@ -119,6 +119,7 @@ def decode_tasks(function: Callable[[Any], Any], max_bytes: int | None = None) -
         return values
 
     def divide(items: Items) -> Tasks:
+        """Returns (tasks, function that joins their lists of values) for the items of a block."""
         parts = [items[first : first + TASK_ITEMS] for first in range(0, len(items), TASK_ITEMS)]
         return [partial(decode, part) for part in parts], lambda lists: list(chain.from_iterable(lists))
 

@@ -234,6 +234,7 @@ class Shard:
         start, stop = offsets.item(record), offsets.item(record + 1)
 
         def unframe_record(data: Buffer) -> bytes:
+            """Returns the record in its framed bytes, and checks its checksums."""
             return tfrecord.unframe(data, (0, stop - start), path=self.path, offset=start, first_record=record)[0]
 
         return read_checked(self.reader, start, stop, unframe_record)
