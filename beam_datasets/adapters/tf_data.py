@@ -87,6 +87,7 @@ def _build_from_generator(
     starts = iter([] if state is None else [state])  # the start of the first iteration
 
     def generate() -> Iterator[Any]:
+        """Returns an iterator over the items of the next pass; the first pass starts at `state`."""
         in_pass, epoch = converted._in_pass(next(passes))
         start = next(starts, None)
         return in_pass.iterate(epoch=epoch) if start is None else in_pass.iterate(state=start)
@@ -311,6 +312,12 @@ def _to_tf_dataset(tf: Any, spec: Any, value: NestedDataset) -> Any:
     """
 
     def column(spec: Any, *items: Any) -> Any:
+        """Returns the tensor of a component of all items; without items, an empty tensor.
+
+        Args:
+            spec: the `tf.TensorSpec` of the component.
+            *items: its value in each item.
+        """
         if not items:
             return tf.zeros([0, *(length or 0 for length in spec.shape)], spec.dtype)
         return tf.stack([tf.convert_to_tensor(item, spec.dtype) for item in items])

@@ -1011,6 +1011,7 @@ def _build_stack_writer(torch: Any, tensors: list[Any]) -> Callable[[Any], objec
     """Returns the function that writes tensors of one dtype and shape, one after the other, to a tensor of uint8."""
 
     def write(memory: Any) -> None:
+        """Writes the tensors to the start of a tensor of uint8."""
         stacked = memory[: _count_bytes(tensors)].view(tensors[0].dtype).view(len(tensors), *tensors[0].shape)
         torch.stack(tensors, out=stacked)
 
