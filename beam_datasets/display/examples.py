@@ -63,6 +63,7 @@ class Examples:
         )
 
     def _repr_html_(self) -> str:
+        """Returns the examples as an HTML table, which notebooks show."""
         return examples_table(self.examples, self.features, self.keys)
 
 

@@ -122,6 +122,7 @@ def _pictures(value: Any) -> list[Any]:
 
 
 def _image(array: Any) -> str:
+    """Returns an image of shape (height, width, channels) as an HTML element with a small PNG."""
     height, width = array.shape[:2]
     data = base64.b64encode(thumbnail(array, _PIXELS)).decode()
     return f'<img alt="{width} x {height} pixels" src="data:image/png;base64,{data}">'
@@ -138,6 +139,7 @@ def batch_table(batch: Any) -> Html:
 
 
 def _range_of(value: Any) -> str:
+    """Returns the range of an array of numbers as text, "0 to 9"; for other values, the value as text."""
     shown = value_text(value, None, _WIDTH)
     has_numbers = isinstance(value, np.ndarray) and not value.dtype.hasobject
     return shown.rpartition("), ")[2] if has_numbers and "), " in shown else shown
@@ -175,10 +177,12 @@ def info_html(info: Any) -> Html:
 
 
 def _format_size(split: Any) -> str:
+    """Returns the size of a split as text, such as "1.5 KiB"; "" if it is unknown."""
     return "" if split.num_bytes is None else size_text(split.num_bytes)
 
 
 def _truncate_description(description: str) -> str:
+    """Returns at most `_MAX_TEXT` characters of a text, with "..." after a longer one."""
     return description if len(description) <= _MAX_TEXT else f"{description[:_MAX_TEXT]}..."
 
 
@@ -200,6 +204,7 @@ def diff_html(diff: Any) -> Html:
 
 
 def _format_optional_count(number: int | None) -> str:
+    """Returns a number as text, such as "1,200"; "" for None."""
     return "" if number is None else f"{number:,}"
 
 
@@ -210,4 +215,5 @@ def _changes(name: str, split: Any) -> Html:
 
 
 def _format_values(values: Mapping[str, Any]) -> Html:
+    """Returns values as HTML, one line "name: value" each."""
     return Html("<br>".join(f"{text(name)}: {text(value_text(value, None, _WIDTH))}" for name, value in values.items()))

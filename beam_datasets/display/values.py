@@ -123,6 +123,7 @@ def _format_items(values: list[Any], feature: FeatureConnector | None, width: in
 
 
 def _format_ragged(value: RaggedArray, feature: FeatureConnector | None, width: int) -> str:
+    """Returns a ragged array as text: a short one as lists, else "1,000 rows of 5,000 items, int64, 0 to 9"."""
     flat = value.flat_values
     if len(flat) <= _SHOWN and not isinstance(feature, ClassLabel):
         return _format_items(value.to_list(), feature, width)
