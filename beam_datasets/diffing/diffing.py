@@ -412,6 +412,7 @@ class SplitRecords:
         return self._open[1]
 
     def _shard(self, shard: int) -> Shard:
+        """Returns the opened shard with a number."""
         return self._pool(shard).open(self._paths[shard], self.shard_lengths[shard])
 
 

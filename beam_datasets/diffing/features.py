@@ -182,14 +182,17 @@ def _names_difference(old: tuple[str, ...], new: tuple[str, ...]) -> str:
 
 
 def _join_names(names: tuple[str, ...]) -> str:
+    """Returns names in quotes, the first `_SHOWN_NAMES` of them: "'cat', 'dog', ..."."""
     return ", ".join(map(repr, names[:_SHOWN_NAMES])) + (", ..." if len(names) > _SHOWN_NAMES else "")
 
 
 def _format_property(value: Any) -> str:
+    """Returns the value of a property as text; "none" for None and ""."""
     return "none" if value in (None, "") else str(value)
 
 
 def _one_line(feature: FeatureConnector) -> str:
+    """Returns the `repr` of a feature on one line."""
     return " ".join(repr(feature).split())
 
 
@@ -243,6 +246,7 @@ class VersionReader:
         """Returns the paths of the values of two records, `one` and `other`, that are not alike."""
 
         def is_alike(path: str) -> bool:
+            """Returns whether two records have the same value at a path; undecodable values are compared as stored."""
             mine, theirs = one.get(path), other.get(path)
             if isinstance(mine, Undecoded) and isinstance(theirs, Undecoded):
                 return self._compare_stored and self._stored(old, path) == self._stored(new, path)
@@ -280,6 +284,7 @@ class VersionReader:
 
 
 def _wire_names(feature: FeatureConnector | None) -> frozenset[bytes]:
+    """Returns the names of a feature's lists in a record, as bytes; empty for None."""
     return frozenset(name.encode() for name in feature.wire_names("")) if feature is not None else frozenset()
 
 
@@ -301,6 +306,7 @@ def _problem_finder(feature: FeatureConnector | None) -> Callable[[Buffer], str]
     check = (lambda record: None) if feature is None else decoding_check(_replace_unknown(feature))
 
     def problem(record: Buffer) -> str:
+        """Returns why a record does not decode; "" if it does."""
         try:
             check(record)
         except UNDECODED as error:

@@ -165,6 +165,7 @@ class DatasetDiff:
         return tuple(change.path for change in self.features if change.kind == "changed")
 
     def _repr_html_(self) -> str:
+        """Returns the differences as HTML, which notebooks show."""
         from beam_datasets.display.html import diff_html
 
         return diff_html(self)
