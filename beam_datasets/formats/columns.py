@@ -56,6 +56,7 @@ def parser(groups: tuple[FeatureGroup, ...]) -> Parse:
     schema, native = core.schema(groups), core.parse
 
     def parse_records(records: Sequence[Buffer]) -> tuple[Any, ...]:
+        """Returns the column of each group; parses in Python if the native module returns None."""
         columns: tuple[Any, ...] | None = native(schema, records, _canonicalize)
         return in_python(records) if columns is None else columns
 
