@@ -265,6 +265,11 @@ def _undone_on_error() -> Iterator[Write]:
     written: list[str] = []
 
     def write(path: str, data: bytes) -> None:
+        """Creates a file, unless it exists with the same content.
+
+        Raises:
+            AlreadyPublishedError: the file exists with other content.
+        """
         try:
             storage.create_bytes(path, data)
         except FileExistsError:

@@ -188,6 +188,7 @@ def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function, and warns if the only argument is an int that looks like a buffer size."""
         seed = args[1] if len(args) == 2 and not kwargs else 0
         if isinstance(seed, int) and seed >= _MIN_BUFFER_SIZE:
             _warn_of_buffer_size(seed)
@@ -198,6 +199,7 @@ def warns_of_buffer_size(function: Callable[P, T]) -> Callable[P, T]:
 
 @functools.cache  # warns once per seed
 def _warn_of_buffer_size(seed: int) -> None:
+    """Warns once per seed that it is not the size of a shuffle buffer."""
     warnings.warn(
         f"shuffle({seed}): {seed} is the seed, and all examples are shuffled; no buffer is needed. Write "
         f"shuffle(seed={seed}), or shuffle(seed=0, window={seed}) to shuffle within a window.",

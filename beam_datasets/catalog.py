@@ -119,6 +119,7 @@ def read_features(path: str | os.PathLike[str]) -> FeatureConnector:
     from beam_datasets.features import from_json_text
 
     def read(name: str) -> str | None:
+        """Returns the text of a file beside features.json; None if it does not exist."""
         beside = storage.join(storage.dirname(file), name)
         return storage.read_bytes(beside).decode() if storage.exists(beside) else None
 
@@ -259,6 +260,7 @@ def version_rule(name_or_dir: str | os.PathLike[str], directory: str) -> str:
 
 
 def _is_directory(name_or_dir: str | os.PathLike[str]) -> bool:
+    """Returns whether a text is meant as a directory, by its form or because it contains a version."""
     text = os.fspath(name_or_dir)
     is_path = not isinstance(name_or_dir, str) or "://" in text or os.path.isabs(text) or text.startswith((".", "~"))
     files = (INFO_FILE, FEATURES_FILE, MANIFEST_FILE)  # of a damaged version one may be missing
@@ -279,6 +281,7 @@ def latest(name_or_dir: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def _no_version(directory: str) -> str:
+    """Returns the error text about a directory that does not contain a version."""
     return f"{directory} is not the directory of a version: {what_lacks(directory)}"
 
 
@@ -437,10 +440,12 @@ def _not_found(name: str, config: str | None, root: str) -> DatasetNotFoundError
 
 
 def _join_config(name: str, config: str | None) -> str:
+    """Returns "name/config"; the name alone without a config."""
     return f"{name}/{config}" if config else name
 
 
 def _folder(root: str, name: str, config: str | None = None) -> str:
+    """Returns the path of the directory of a dataset, or of one of its configs."""
     return storage.join(root, name, *([check_config_name(config)] if config else []))
 
 

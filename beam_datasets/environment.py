@@ -69,6 +69,7 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def _below_root(pattern: str) -> str:
+    """Returns a pattern of absolute paths relative to "/", with "~" replaced by the home directory."""
     return os.path.relpath(os.path.expanduser(pattern), "/")
 
 
@@ -90,6 +91,7 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 
 def _format_version(package: str) -> str:
+    """Returns a package and its version, such as "numpy 2.0.1"; `_MISSING` in place of the version of a missing one."""
     try:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:

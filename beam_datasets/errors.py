@@ -120,6 +120,7 @@ class CorruptRecordError(BeamDatasetsError, ValueError):
 
 
 def _corrupt(problem: str, path: str, offset: int, record: int | None, repairable: bool) -> CorruptRecordError:
+    """Returns a `CorruptRecordError`; for pickle, which passes all arguments by position."""
     return CorruptRecordError(problem, path=path, offset=offset, record=record, repairable=repairable)
 
 

@@ -67,6 +67,7 @@ def importing_beam() -> Iterator[None]:
 
 
 def _not_of_apitools(record: logging.LogRecord) -> bool:
+    """Returns whether a log record is not the message that apitools was not found."""
     return not str(record.msg).startswith("apitools not found")
 
 

@@ -85,4 +85,5 @@ def placed(where: Sequence[str], frames: Sequence[Frame]) -> str:
 
 
 def _is_running(file: str) -> bool:
+    """Returns whether a file belongs to the interpreter, the standard library or Beam, or is compiled."""
     return _RUNNING.search(_INSTALLED.split(file)[-1]) is not None

@@ -149,6 +149,11 @@ def _import_package(name: str) -> Any:
 
 
 def _raise_missing(path: str) -> Any:
+    """Raises the error about a name of TFDS that this package does not have.
+
+    Raises:
+        AttributeError: always.
+    """
     instead = next((said for name, said in _NOT_HERE.items() if f"{path}.".startswith(f"{name}.")), None)
     raise AttributeError(
         f"tfds.{path} has no equivalent in beam_datasets"
@@ -295,6 +300,7 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         return self.as_dataset(split, **options)
 
     def _described(self) -> DatasetInfo:
+        """Returns the metadata; its features accept what those of TFDS convert. See `DatasetBuilder._described`."""
         info = super()._described()
         if info.features is not None:
             enable_tfds_conversions(info.features)
@@ -339,6 +345,11 @@ class ClassLabel(connectors.ClassLabel):
 
     @names.setter
     def names(self, names: Iterable[str]) -> None:
+        """Sets the names of the labels, once.
+
+        Raises:
+            ValueError: other names, or another number of them, are already set.
+        """
         named = connectors.ClassLabel(names=names)
         if self.num_classes not in (None, named.num_classes) or self.label_names not in (None, named.label_names):
             raise ValueError(f"{self!r}: expected its names, got {named.names!r:.200}. Set them once.")
