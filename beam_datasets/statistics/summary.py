@@ -141,7 +141,7 @@ def _kind_of_feature(feature: FeatureConnector) -> str:
 
 
 def _has_fixed_size(feature: FeatureConnector) -> bool:
-    """Returns whether each value of the feature has the same number of items."""
+    """Returns whether all examples have the same number of values of the feature; a file is one value."""
     shape = shape_of(feature)
     missing = shape and getattr(feature, "is_optional", False)  # a number or a text that is missing leaves a None
     return feature.file_kind is not None or (None not in shape and not missing)

@@ -75,7 +75,7 @@ def make_app(catalogue: Catalogue, token: str = "") -> Any:
 
     @app.before_request  # type: ignore[untyped-decorator]
     def check() -> Any:
-        """Refuses requests of other hosts and sites, or without the token.
+        """Refuses requests that another site sent, and those without the token or, if there is none, to another host.
 
         Returns:
             None if the request is accepted, (error text, HTTP status), or a redirect that stores the token in a cookie.
