@@ -86,7 +86,7 @@ def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **en
 
 
 def _check_reach(plan: ExportPlan, engine: engines.Engine) -> None:
-    """Checks that the workers of an engine can access the source and target directories of an export."""
+    """Checks that the engine runs the export now, and that its workers see the source and target directories."""
     sources = {f"the source {number + 1}": directory for number, directory in enumerate(plan.sources)}
     engines.refuse_template(engine)
     engines.check_paths_are_shared(engine, {"the output": plan.target, **sources})

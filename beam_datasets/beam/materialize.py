@@ -215,7 +215,7 @@ def _prepare(number: int, ranges: RecordRanges, transform: Transform | None, dir
 def _with_keys(
     publication: Publication, lineage: Lineage, ranges: RecordRanges, prepared: list[RecordRange]
 ) -> Publication:
-    """Returns the publication with the lineage of its source, completed by the counts of the prepared ranges."""
+    """Returns the publication with the lineage of its sources, which gets the numbers of prepared records."""
     return replace(publication, source=with_counts(lineage, ranges.splits, prepared).to_json())
 
 

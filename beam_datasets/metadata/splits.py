@@ -307,7 +307,7 @@ class EvenSplit(AbstractSplit):
         return [self._part(whole) for whole in self.from_spec(self.split).to_absolute(splits)]
 
     def _part(self, whole: AbsoluteInstruction) -> AbsoluteInstruction:
-        """Returns part `index` of `count` parts of a range; the first ones have one example more if it does not divide."""
+        """Returns part `index` of `count` parts of a range; the first parts have one example more where needed."""
         size, rest = divmod(whole.stop - whole.start, self.count)
         if self.drop_remainder:
             rest = 0
