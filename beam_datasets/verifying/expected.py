@@ -253,9 +253,12 @@ class Expected:
         """Records a finding if metadata.json is not a JSON object; accepts a missing file."""
         text = self._read(METADATA_FILE) if self.names is None or METADATA_FILE in self.names else None
         try:
-            dict(json.loads(text or "{}"))
-        except (ValueError, TypeError, RecursionError) as error:
+            content = json.loads(text or "{}")
+        except (ValueError, RecursionError) as error:
             self._find(METADATA_FILE, "metadata", f"it is not a JSON object: {error}")
+            return
+        if not isinstance(content, dict):
+            self._find(METADATA_FILE, "metadata", f"it is not a JSON object: got {content!r:.100}")
 
     def _compare(self) -> None:
         """Compares manifest.json with dataset_info.json."""

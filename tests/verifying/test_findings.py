@@ -287,3 +287,12 @@ def test_lost_ranges_are_a_union(ranges: list[tuple[str, int, int]]) -> None:
     united = [(lost.split, i) for lost in report.lost for i in range(lost.start, lost.stop)]
     assert sorted(united) == sorted(expected)
     assert report.num_lost == len(expected)
+
+
+@pytest.mark.parametrize("text", ["[]", '[["a", 1]]', '"ab"', "{"])
+def test_metadata_of_the_author_that_are_no_object(copy: Path, text: str) -> None:
+    (copy / "manifest.json").unlink()
+    (copy / "metadata.json").write_text(text)
+    messages = [finding.message for finding in bd.verify(copy).findings if finding.file == "metadata.json"]
+    assert messages
+    assert all("it is not a JSON object" in message for message in messages)
