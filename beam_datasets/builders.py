@@ -417,13 +417,14 @@ class DatasetBuilder:
         return {}
 
     def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
-        """Generates and publishes the version and returns its directory; a subclass may explain errors."""
+        """Generates and publishes the version and returns its directory; a subclass may explain errors.
+
+        Args:
+            options: of `beam_datasets.beam.generate.generate`, by name, without those that have their defaults.
+            overwrite: whether a published version is replaced.
+        """
         if overwrite and self.is_prepared():
             return self._overwrite(options)
-        return self._generate_and_publish(**options)
-
-    def _generate_and_publish(self, **options: Any) -> str:
-        """Returns the directory; see `beam_datasets.beam.generate.generate`."""
         is_appended = self.is_temporary and self._trial_examples is None and options.keys() <= _OPTIONS_OF_APPEND
         if is_appended and (sources := self._sources_in_process()) is not None:
             return self._generate_in_process(sources, **options)

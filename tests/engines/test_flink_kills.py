@@ -1,6 +1,6 @@
 """Flink, where a random part is killed at a random time: the same bytes, at once or resumed, and `gc` names the rest.
 
-Run by `make test-flink`. BEAM_DATASETS_SCALE=50 kills a hundred times.
+Run by `make test-flink`, which kills once, a worker; BEAM_DATASETS_SCALE=100 kills a hundred times, each part in turn.
 """
 
 import os
@@ -50,7 +50,7 @@ def await_end_of_jobs(cluster: flink.Cluster) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("number", range(repeated(2)))
+@pytest.mark.parametrize("number", range(repeated(1)))
 def test_any_part_is_killed(cluster: flink.Cluster, local: Path, tmp_path: Path, number: int) -> None:
     random.seed(number)
     victim = VICTIMS[number % len(VICTIMS)]
