@@ -114,17 +114,18 @@ def lightning() -> dict[str, Any]:
     checkpoint = Path(sys.argv[2]) / "lightning.ckpt"
 
     class Model(lightning.LightningModule):
-        def __init__(self) -> None:
+        def __init__(self, *, saves: bool) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(1, 1)
             self.steps: dict[int, Steps] = {0: [], 1: []}
+            self.saves = saves
 
         def training_step(self, batch: Any, index: int) -> Any:
             self.steps[self.current_epoch] += steps_of([batch])
             return self.layer(batch["idx"].float()[:, None]).sum()
 
         def on_train_batch_end(self, *_: Any) -> None:
-            if len(self.steps[1]) == DONE and not checkpoint.exists():
+            if len(self.steps[1]) == DONE and self.saves:  # on all ranks: each waits for the others
                 self.trainer.save_checkpoint(checkpoint)
 
         def configure_optimizers(self) -> Any:
@@ -133,7 +134,7 @@ def lightning() -> dict[str, Any]:
     def trained(path: Path | None) -> Any:
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
         loader = StatefulDataLoader(train().batch(BATCH_SIZE).as_torch(even="pad"), batch_size=None)
-        model = Model()
+        model = Model(saves=path is None)
         trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)
         trainer.fit(model, loader, ckpt_path=path, weights_only=False)
         return model.steps
