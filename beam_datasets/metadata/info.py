@@ -593,7 +593,7 @@ def _integers(value: Any) -> list[int] | None:
     """Returns a list of integers read at once, as a split may have 100,000 shards; None if one must be looked at."""
     if type(value) is not list or not set(map(type, value)) <= {str, int}:
         return None
-    digits = "".join([item for item in value if type(item) is str])
+    digits = "".join(map(str, value))
     if digits and not (digits.isascii() and digits.isdigit()):  # int() takes "1_0", " 5 " and other digits
         return None
     try:
