@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 
@@ -113,8 +114,7 @@ def _silence_lost_connections() -> Iterator[None]:
     before = threading.excepthook
 
     def report(failure: threading.ExceptHookArgs) -> None:
-        """Reports the error of a thread unless gRPC or a client of Google Cloud raised it."""
-        if failure.exc_type.__module__.partition(".")[0] not in ("grpc", "google"):
+        if not _is_lost_connection(failure):
             before(failure)
 
     threading.excepthook = report
@@ -122,6 +122,14 @@ def _silence_lost_connections() -> Iterator[None]:
         yield
     finally:
         threading.excepthook = before
+
+
+def _is_lost_connection(failure: threading.ExceptHookArgs) -> bool:
+    """Returns whether gRPC or a client of Google Cloud raised the error, in a thread that runs a function of Beam."""
+    files = [frame.filename for frame in traceback.extract_tb(failure.exc_traceback)]
+    first = next((file for file in files if file != threading.__file__), "")
+    is_of_client = failure.exc_type.__module__.partition(".")[0] in ("grpc", "google")
+    return is_of_client and f"{os.sep}apache_beam{os.sep}" in first
 
 
 def _for_every_command(args: list[str]) -> tuple[list[str], list[str], bool]:

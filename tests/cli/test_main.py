@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -229,3 +230,30 @@ def test_a_command_imports_no_other_command(command):
     own = {COMMANDS[command][0], *SHARED.get(command, ())}
     assert {module for module, _ in COMMANDS.values() if f"beam_datasets.cli.{module}" in loaded} == own
     assert not {"apache_beam", "pyarrow", "PIL"} & loaded
+
+
+@pytest.mark.parametrize(
+    "file, module, is_shown",
+    [
+        ("/p/apache_beam/runners/portability/portable_runner.py", "grpc._channel", False),
+        ("/p/apache_beam/runners/dataflow/dataflow_runner.py", "google.api_core.exceptions", False),
+        ("/home/me/dataset.py", "grpc._channel", True),
+        ("/home/me/dataset.py", "google.protobuf.message", True),
+        ("/p/apache_beam/runners/portability/portable_runner.py", "builtins", True),
+    ],
+)
+def test_errors_of_threads(monkeypatch, capsys, file, module, is_shown):
+    """Those of lost connections in threads of Beam alone are left out, as the command reports them itself."""
+    names = {"Lost": type("Lost", (Exception,), {"__module__": module})}
+    exec(compile("def run(): raise Lost('no answer')", file, "exec"), names)
+
+    def command(args):
+        thread = threading.Thread(target=names["run"])
+        thread.start()
+        thread.join()
+        return 0
+
+    monkeypatch.setattr(sys.modules["beam_datasets.cli.main"], "_run_command", command)
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+    assert main(["list"]) == 0
+    assert ("Lost: no answer" in capsys.readouterr().err) == is_shown
