@@ -154,7 +154,7 @@ class _Remaining(Rearranged):
         super().__init__(num_items, child.item_bytes, child.texts)
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items at these positions."""
+        """Yields the remaining items at spans of positions, as blocks of items of the child operation."""
         max_positions = _MAX_BLOCKS * self._num_untaken
         if self.num_in_blocks > max_positions:  # too many blocks to compute at once
             spans = limit_spans(spans, repeat(max_positions))

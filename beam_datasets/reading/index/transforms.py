@@ -92,7 +92,7 @@ class Rearranged(Operation):
         """Returns the child's position for each position."""
 
     def fetch(self, positions: Ints, epoch: int) -> Items:
-        """Returns the child's items at these positions."""
+        """Returns the items at positions: those of the child operation at `sources(positions, epoch)`."""
         return self.child.fetch(self.sources(positions, epoch), epoch)
 
 
@@ -109,7 +109,7 @@ class Slice(Rearranged):
         super().__init__(ENDLESS if endless else self._stop - self._start, child.item_bytes, (*child.texts, text))
 
     def blocks(self, spans: Iterator[Spans], epoch: int) -> Iterator[Items]:
-        """Yields the child's items at these positions."""
+        """Yields the items at spans of positions, as blocks of items of the child operation."""
         return self.child.blocks(((starts + self._start, counts) for starts, counts in spans), epoch)
 
     def sources(self, positions: Ints, epoch: int) -> Ints:
@@ -218,7 +218,7 @@ class Window(Rearranged):
         """
 
         def read(first: int) -> Iterator[Any]:
-            """Yields the child's items from position `first` on."""
+            """Yields single items of the child operation, from its position `first` to its end."""
             to_end = np.array([first]), np.array([self.length - first])
             return itertools.chain.from_iterable(self.child.blocks(iter((to_end,)), epoch))
 
