@@ -11,6 +11,8 @@ import importlib
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
+from beam_datasets._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from beam_datasets import decode as decode
     from beam_datasets import errors as errors
@@ -82,7 +84,6 @@ _HOMES = {
     ".generate.repair": ("repair",),
     ".generate.units": ("SourceUnits",),
 }
-__version__ = "1.0.0"
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)
 

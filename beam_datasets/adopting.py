@@ -25,7 +25,7 @@ from beam_datasets.errors import (
     InputError,
     StorageError,
 )
-from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.base import to_feature
 from beam_datasets.formats import tfrecord
 from beam_datasets.formats.example import Buffer, ExampleError
 from beam_datasets.formats.index import Index

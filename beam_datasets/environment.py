@@ -52,7 +52,7 @@ def show_versions() -> None:
 
 def _facts() -> Iterator[tuple[str, str]]:
     """Yields the facts of the environment as (name, value)."""
-    from beam_datasets import __version__
+    from beam_datasets._version import __version__
 
     yield _PACKAGE, f"{__version__} in {Path(__file__).parent}"
     yield "Python", f"{platform.python_version()} ({platform.python_implementation()}) in {sys.prefix}"

@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets import __version__ as __version__
 from beam_datasets import builders, downloads
 from beam_datasets import decode as decoding
 from beam_datasets import features as connectors
+from beam_datasets._version import __version__ as __version__
 from beam_datasets.catalog import list_builders as list_builders
 from beam_datasets.display.examples import as_dataframe as as_dataframe
 from beam_datasets.display.examples import show_examples as show_examples
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
 from beam_datasets.features import image_codec
-from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.base import to_feature
 from beam_datasets.features.numbers import enable_tfds_conversions, iter_connectors
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo, MetadataDict
 from beam_datasets.metadata.names import camel_to_snake

@@ -1,9 +1,10 @@
 """Which module may import which, by the imports in its source."""
 
 import ast
+import graphlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ PACKAGE = ROOT / "beam_datasets"
 
 # First to last; packages of one tuple do not import each other. docs/explanation/architecture.md says what is in each.
 LAYERS = (
-    ("arguments", "errors", "foreign_names", "frames", "native"),
+    ("_version", "arguments", "errors", "foreign_names", "frames", "native"),
     ("advice", "environment", "extras"),
     ("storage", "formats"),
     ("intake",),
@@ -40,7 +41,6 @@ RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("beam/main.py", "cli"): "the command for launchers that start a module",
     ("tfds.py", "testing"): "names of tfds.testing, which tests alone import",
-    ("intake/streams.py", "beam"): "files in a store are opened by Beam, which this imports without its warnings",
 }
 
 # Packages whose types an earlier one names under `if TYPE_CHECKING:`.
@@ -122,8 +122,6 @@ def violations(path: str, source: str) -> list[str]:
 
 def _wrong_layer(path: str, imported: str, item: Import) -> str:
     here, there = layer_of(path), layer_of(imported)
-    if there == "__version__":
-        return ""
     if path == "__init__.py" or here == there or there not in RANK:
         return "" if path == "__init__.py" or there in RANK else f"{there!r} is not in docs/explanation/architecture.md"
     if here not in RANK:
@@ -155,6 +153,37 @@ def test_package_keeps_the_import_rule() -> None:
     assert len(files) > 10
     found = [v for f in files for v in violations(f.relative_to(PACKAGE).as_posix(), f.read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)
+
+
+def modules() -> dict[str, Path]:
+    """Returns the files of the package by the names of their modules."""
+    names = {
+        path: path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in sources("beam_datasets")
+    }
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
+
+
+def imported_modules(path: Path, known: Iterable[str]) -> Iterator[str]:
+    """Yields the modules that a file imports, in functions too, but not those that only its annotations name."""
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (module if module in known else str(node.module) for module in submodules)
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child)
+
+    yield from (module for module in visit(ast.parse(path.read_text("utf-8"))) if module in known)
+
+
+def test_no_files_import_each_other() -> None:
+    known = modules()
+    graph = {name: {*imported_modules(path, known)} - {name} for name, path in known.items()}
+    assert "beam_datasets.features.base" in graph["beam_datasets.features.tensor"]
+    graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError, which contains the circle
 
 
 def test_exceptions_are_in_use() -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 import beam_datasets as bd
 from beam_datasets import tfds
 from beam_datasets.errors import FeatureError
-from beam_datasets.features import compile_encoder, wrapped
+from beam_datasets.features import compile_encoder, registry
 from beam_datasets.features.numbers import enable_tfds_conversions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,7 +84,7 @@ def test_builders_with_lists_of_splits(tmp_path: Path, monkeypatch: Any) -> None
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("old")
     old = module.Old(data_dir=tmp_path / "data")
-    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {})
     assert sorted((e["a"], e["n"]) for e in old.as_dataset("train")) == [(b"x", 1), (b"yy", 2)]  # by the code
     known = bd.builder_from_directory(old.dataset_dir).as_dataset("train", decoders={"n": bd.decode.SkipDecoding()})
     assert {int(e["n"]["n"][0]) for e in known} == {1, 2}

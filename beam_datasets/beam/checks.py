@@ -23,7 +23,7 @@ from apache_beam.portability.api import (
     endpoints_pb2,
 )
 
-from beam_datasets import __version__
+from beam_datasets._version import __version__
 from beam_datasets.errors import BeamDatasetsError
 
 CONNECT_SECONDS = 10  # for a server to answer

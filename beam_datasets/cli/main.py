@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 
-from beam_datasets import __version__
+from beam_datasets._version import __version__
 from beam_datasets.cli.options import Parser, UsageError, comma_separated
 from beam_datasets.cli.printing import escape_unencodable, say
 from beam_datasets.display import progress
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unencodable()
     warnings.filterwarnings("ignore", "Image size .* could be decompression bomb")  # of headers that are looked at
     if "_ARGCOMPLETE" in os.environ:
-        from beam_datasets.cli.options import complete
+        from beam_datasets.cli.completion import complete
 
         complete(COMMANDS)
     debug = False

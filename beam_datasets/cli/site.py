@@ -28,7 +28,7 @@ from beam_datasets.display.values import feature_at, value_text
 from beam_datasets.errors import BeamDatasetsError, FeatureError, PathNotFoundError, StorageError
 from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict
-from beam_datasets.features.sequence import leaves_with_features
+from beam_datasets.features.trees import leaves_with_features
 from beam_datasets.reading.opening import ReadOnlyBuilder
 from beam_datasets.statistics.page import asset, content
 from beam_datasets.statistics.report import compute_request, json_text, read_saved, save

@@ -18,9 +18,10 @@ from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
 from beam_datasets.reading.elements.executor import usable_cores
 from beam_datasets.statistics import Statistics
-from beam_datasets.statistics.page import COUNTS, number_text, page, share_text
-from beam_datasets.statistics.report import SIZES, compute_request, constant_size, json_text, read_saved, save
+from beam_datasets.statistics.page import COUNTS, page
+from beam_datasets.statistics.report import compute_request, json_text, read_saved, save
 from beam_datasets.statistics.summary import StatisticsRequest, prepare
+from beam_datasets.statistics.texts import SIZES, constant_size, number_text, share_text
 
 MIN_BEAM_BYTES = 1 << 30
 """From this size on, a local pipeline takes less time than one process: 1 GiB of rows of six features took 87 s in one

@@ -22,7 +22,7 @@ from beam_datasets.features.base import FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.features_dict import join
-from beam_datasets.features.sequence import iter_nested_features, leaves_with_features, strip_sequences
+from beam_datasets.features.trees import iter_nested_features, leaves_with_features, strip_sequences
 from beam_datasets.formats.example import Buffer, parse_spans
 from beam_datasets.reading.elements.error_location import UNDECODED, Undecoded, decoding_check, tolerant_decoder
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from beam_datasets.display.text import cut, printable, text_width
 from beam_datasets.extras import needs
 from beam_datasets.features import ClassLabel, FeatureConnector, FeaturesDict, LabeledImage, NestedDataset, RaggedArray
-from beam_datasets.features.sequence import leaves_with_features, strip_sequences
+from beam_datasets.features.trees import leaves_with_features, strip_sequences
 
 _SHOWN = 8  # numbers of an array
 _MIN_WIDTH = 20  # characters of a value, however long its name is

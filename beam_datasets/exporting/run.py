@@ -36,8 +36,8 @@ from beam_datasets.exporting.writing import (
 )
 from beam_datasets.features.class_label import parse_names
 from beam_datasets.features.schema import Struct, schema_of
-from beam_datasets.features.sequence import record_name
 from beam_datasets.features.stored_files import damage_finder
+from beam_datasets.features.trees import record_name
 from beam_datasets.generate import publish, runs
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 from beam_datasets.generate.progress import watch

@@ -14,6 +14,7 @@ from beam_datasets.errors import FeatureTypeError, FeatureValueError, InputError
 from beam_datasets.features.base import (
     STRING,
     FeatureConnector,
+    FromJson,
     Json,
     Shape,
     drop_unset,
@@ -237,7 +238,7 @@ class Audio(Leaf):
         }
 
     @classmethod
-    def from_content(cls, content: Json) -> Audio:
+    def from_content(cls, content: Json, from_json: FromJson) -> Audio:
         """Returns the Audio of `content`, the second value of `content_json`.
 
         The dtype is not checked against the format, as older versions allowed more dtypes.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -23,7 +24,8 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import FeatureValueError, MissingDependencyError, did_you_mean
 from beam_datasets.extras import Self
 from beam_datasets.formats import example
-from beam_datasets.formats.example import Kind
+from beam_datasets.formats.columns import parse_lists
+from beam_datasets.formats.example import Buffer, Kind
 from beam_datasets.native import core
 
 E = TypeVar("E", bound=Enum)
@@ -74,6 +76,43 @@ class Documentation:
 
 
 DocArg: TypeAlias = "str | Documentation | None"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape and dtype of values.
+
+    Attributes:
+        shape: the lengths of the dimensions; None means any length.
+        dtype: a dtype of NumPy.
+        minimum: the lowest value, if there is one.
+        maximum: the highest value, if there is one.
+        optional: whether the value may be None.
+    """
+
+    shape: Shape
+    dtype: Any
+    minimum: Any = field(default=None, kw_only=True)
+    maximum: Any = field(default=None, kw_only=True)
+    optional: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        shape: Any = self.shape
+        if isinstance(shape, list):
+            object.__setattr__(self, "shape", tuple(shape))
+
+    @property
+    def np_dtype(self) -> Any:
+        """The dtype as a NumPy dtype; the name is that of TensorFlow Datasets."""
+        return to_dtype(self.dtype)
+
+
+class Replacement(abc.ABC):
+    """What `FeatureConnector.with_decoders` puts in the place of a feature: a decoder, or a selection with decoders."""
+
+    @abc.abstractmethod
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
+        """Returns the connector that decodes the stored form of `feature`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,8 +185,12 @@ class FeatureConnector(abc.ABC):
         """
 
     @classmethod
-    def from_content(cls, content: Json) -> FeatureConnector:
+    def from_content(cls, content: Json, from_json: FromJson) -> FeatureConnector:
         """Builds the connector from `content`, the value that `content_json` returned.
+
+        Args:
+            content: the value.
+            from_json: the function from the JSON object of a feature in `content` to its connector.
 
         Raises:
             NotImplementedError: the class is never named in features.json.
@@ -199,9 +242,7 @@ class FeatureConnector(abc.ABC):
         Raises:
             FeatureError: the value does not fit the feature.
         """
-        from beam_datasets.features.compiler import encode_to_stored
-
-        return value if self.is_overridden() else encode_to_stored(self, value)
+        return value if self.is_overridden() else self._convert_by_record(value, self, self.stored())
 
     def decode_example(self, stored: Any) -> Any:
         """Returns the NumPy value of a stored form, the inverse of `encode_example`.
@@ -211,19 +252,77 @@ class FeatureConnector(abc.ABC):
         Raises:
             FeatureError: `stored` is not the stored form of a value.
         """
-        from beam_datasets.features.compiler import decode_stored
-
-        return stored if self.is_overridden() else decode_stored(self, stored)
+        return stored if self.is_overridden() else self._convert_by_record(stored, self.stored(), self)
 
     def decode_example_np(self, stored: Any) -> Any:
         """Returns `decode_example(stored)`: the name of TensorFlow Datasets for decoding to NumPy values."""
         return self.decode_example(stored)
 
+    def _name_alone(self) -> str:
+        """Returns the name of the feature in records and errors where it is not a feature of an example."""
+        return type(self).__name__
+
+    def _convert_by_record(self, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
+        """Returns the value that one connector reads from the record in which another one has stored `value`.
+
+        Args:
+            value: a value of `written_by`, or a TensorFlow tensor of it.
+            written_by: the connector that encodes the value: this one, or that of its stored form.
+            read_by: the other of the two, which decodes the record.
+        """
+        value, name = to_numpy(value), self._name_alone()
+        return read_by.decode_record(example.record(written_by.encoder(name)(value)), name)
+
+    def decode_record(self, record: Buffer, name: str) -> Any:
+        """Returns the value of the feature in a record; for many records, `compile_decoder` is faster.
+
+        Args:
+            record: a serialized tf.train.Example.
+            name: the name of the feature in the record; '' for the features of the example.
+
+        Raises:
+            ExampleError: the bytes are not a serialized tf.train.Example.
+            FeatureError: the record lacks the feature, or has other values; the text begins with its name.
+        """
+        kinds = dict(self.lists(name))
+        known = {key: kind for key, kind in kinds.items() if kind is not None}
+        others = example.parse(record) if len(known) < len(kinds) else {}  # of a feature whose class is not known
+        return self.decoder(name)(others | parse_lists(record, known))
+
+    def with_decoders(self, decoders: Any, path: str = "") -> FeatureConnector:
+        """Returns the feature with decoders in place of connectors.
+
+        Args:
+            decoders: one decoder for the feature, or a nested dict of decoders by name; None to change nothing.
+            path: the name of the feature, with slashes, for errors.
+
+        Raises:
+            ValueError: a name is unknown.
+            TypeError: `decoders` contains something other than decoders and dicts.
+        """
+        if decoders is None:
+            return self
+        if isinstance(decoders, Replacement):
+            return decoders.apply_to(self)
+        if not isinstance(decoders, dict):
+            raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
+        return self._with_child_decoders(decoders, path)
+
+    def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeatureConnector:
+        """Returns the feature with decoders in place of the features in it, which only a dict or a sequence has.
+
+        Raises:
+            ValueError: this feature contains no features.
+        """
+        raise ValueError(f"{path}: {self!r} contains no features, but decoders names {sorted(decoders)}")
+
+    def map_leaves(self, function: Callable[[Any], FeatureConnector]) -> FeatureConnector:
+        """Returns the feature with `function(leaf)` in place of each feature in it that contains no others."""
+        return function(self)
+
     def get_tensor_info(self) -> Any:
         """Returns the `TensorInfo` (shape and dtype) of decoded values; a dict of them by name for several features."""
-        from beam_datasets.features.wrapped import tensor_info
-
-        return tensor_info(self)
+        return _build_tensor_infos(shape_of(self), dtype_of(self))
 
     def get_serialized_info(self) -> Any:
         """Returns the `TensorInfo` of the stored form; a dict of them by name for several features."""
@@ -310,6 +409,47 @@ class FeatureConnector(abc.ABC):
     @abc.abstractmethod
     def stored(self) -> FeatureConnector:
         """Returns the connector of the stored form, which `decode.SkipDecoding` yields."""
+
+
+FromJson: TypeAlias = Callable[[Any], FeatureConnector]
+"""The function from a JSON object of features.json to its connector, `config.from_json`."""
+
+
+@functools.singledispatch
+def to_feature(feature: Any, name: str = "") -> FeatureConnector:
+    """Returns the connector that an argument means. The modules of connectors register what means theirs.
+
+    >>> import numpy as np
+    >>> to_feature(np.int64)
+    int64
+
+    Args:
+        feature: a connector; a dict of features, which means a FeaturesDict; or a dtype, which means a Tensor of
+            shape ().
+        name: the name of the argument or feature, for the error.
+
+    Raises:
+        ValueError: the argument is something else.
+    """
+    if hasattr(feature, "as_numpy_dtype"):  # of TensorFlow
+        return to_feature(np.dtype(feature.as_numpy_dtype), name)
+    got = repr(feature)
+    if isinstance(feature, type) and issubclass(feature, FeatureConnector):
+        got = f"the class {feature.__name__}; write {feature.__name__}(...)"
+    prefix = f"{name}: " if name else ""
+    raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
+
+
+def to_numpy(value: Any) -> Any:
+    """Returns a tensor of TensorFlow as a NumPy value, and other values unchanged."""
+    return value.numpy() if hasattr(value, "numpy") else value
+
+
+def _build_tensor_infos(shape: Any, dtype: Any) -> Any:
+    """Returns the `TensorInfo` of a shape and a dtype; for nested dicts of them, the same dicts of `TensorInfo`."""
+    if isinstance(dtype, Mapping):
+        return {name: _build_tensor_infos(shape[name], dtype[name]) for name in dtype}
+    return TensorInfo(shape, dtype)
 
 
 RowsEncode: TypeAlias = "Callable[[Items, Lengths], list[tuple[str, bytes]]]"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import FeatureConnector, Json, Shape, drop_unset, to_member
+from beam_datasets.features.base import FeatureConnector, FromJson, Json, Shape, drop_unset, to_member
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import check_rounding, check_unmasked, number_codec
 from beam_datasets.features.tensor import Tensor
@@ -77,7 +77,7 @@ class BBoxFeature(Leaf):
 
     def codec(self, path: str) -> Codec:
         """Returns the conversion between boxes and four numbers in a list of float32; `path` is for errors."""
-        numbers = number_codec(replace(_BOX, allow_rounding=self.allow_rounding), path)
+        numbers = number_codec(self.dtype, self.shape, path, allow_rounding=self.allow_rounding)
         check = self._checker(path)
         return replace(numbers, pack=lambda value: numbers.pack(check(value)), pack_many=None)
 
@@ -125,7 +125,7 @@ class BBoxFeature(Leaf):
         return "boundingBox", {"shape": {"dimensions": ["4"]}, "dtype": "float32", **drop_unset(bboxFormat=kind)}
 
     @classmethod
-    def from_content(cls, content: Json) -> BBoxFeature:
+    def from_content(cls, content: Json, from_json: FromJson) -> BBoxFeature:
         """Returns the BBoxFeature of `content`, the second value of `content_json`."""
         return cls(bbox_format=content.get("bboxFormat") or None)
 

@@ -17,6 +17,7 @@ from beam_datasets.features.base import (
     FastPathSpec,
     FeatureConnector,
     Form,
+    FromJson,
     Items,
     Json,
     RowsEncode,
@@ -171,7 +172,7 @@ class ClassLabel(Leaf):
 
     def codec(self, path: str) -> Codec:
         """Returns the conversion between labels and one integer in a list of int64; `path` is for errors."""
-        numbers = number_codec(_INDEX, path)
+        numbers = number_codec(self.dtype, (), path)
         if self.num_classes is None:
             return numbers
         index = self.index_of(path)
@@ -204,7 +205,7 @@ class ClassLabel(Leaf):
         return "classLabel", {} if self.num_classes is None else {"numClasses": str(self.num_classes)}
 
     @classmethod
-    def from_content(cls, content: Json) -> ClassLabel:
+    def from_content(cls, content: Json, from_json: FromJson) -> ClassLabel:
         """Returns the ClassLabel of `content`, the second value of `content_json`, without names."""
         return cls(num_classes=int_from_json(content.get("numClasses")))
 

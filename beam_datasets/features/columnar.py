@@ -28,15 +28,10 @@ from beam_datasets.features.image_codec import decode_into
 from beam_datasets.features.leaf import Leaf
 from beam_datasets.features.numbers import stored_list_converter
 from beam_datasets.features.raw import to_object_array
-from beam_datasets.features.sequence import (
-    Dataset,
-    Sequence,
-    iter_nested_features,
-    replace_inner_datasets,
-    strip_sequences,
-)
+from beam_datasets.features.sequence import Dataset, Sequence, replace_inner_datasets
 from beam_datasets.features.stacking import KEEP, stack_decoded, subtree
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats.columns import ANY, KINDS, PADDED, FeatureGroup, parser
 from beam_datasets.formats.example import Buffer, parse_spans
 from beam_datasets.native import core

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from beam_datasets.errors import FeatureValueError
-from beam_datasets.features.base import FeatureConnector
+from beam_datasets.features.base import FeatureConnector, to_feature
 from beam_datasets.features.columnar import ColumnarDecoder
-from beam_datasets.features.decode import PartialDecoding, apply_decoders, select
-from beam_datasets.features.features_dict import FeaturesDict, to_feature
+from beam_datasets.features.decode import select
+from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import record_libraries
 from beam_datasets.features.sequence import Sequence
 from beam_datasets.formats.example import Buffer, record
@@ -71,43 +71,6 @@ def compile_decoder(feature: Any, *, decoders: Any = None, partial: Any = None) 
     return ColumnarDecoder(select_decoded(feature, decoders, partial)).one()
 
 
-def decode_record(feature: FeatureConnector, record: Any, decoders: Any) -> Any:
-    """Returns the example of one record.
-
-    Args:
-        feature: the features of the example.
-        record: a serialized tf.train.Example, as bytes or as a TensorFlow tensor of bytes.
-        decoders: see `compile_decoder`.
-    """
-    record = record.numpy() if hasattr(record, "numpy") else record
-    return compile_decoder(feature, decoders=decoders)(record)
-
-
-def encode_to_stored(feature: FeatureConnector, value: Any) -> Any:
-    """Returns the stored form of a feature's value, such as the bytes of an image; see `encode_example`."""
-    return _convert_by_record(type(feature).__name__, value, feature, feature.stored())
-
-
-def decode_stored(feature: FeatureConnector, stored: Any) -> Any:
-    """Returns the value of a feature from its stored form, such as the bytes of an image; see `decode_example`."""
-    return _convert_by_record(type(feature).__name__, stored, feature.stored(), feature)
-
-
-def _convert_by_record(name: str, value: Any, written_by: FeatureConnector, read_by: FeatureConnector) -> Any:
-    """Encodes a value with one connector, and returns what another connector of the same lists decodes.
-
-    Args:
-        name: the name of the feature, with which errors begin.
-        value: a value of `written_by`, or a TensorFlow tensor of it.
-        written_by: the connector that encodes the value.
-        read_by: the connector that decodes the record.
-    """
-    value = value.numpy() if hasattr(value, "numpy") else value  # of TensorFlow
-    if isinstance(written_by, FeaturesDict) and isinstance(read_by, FeaturesDict):
-        return compile_decoder(read_by)(compile_encoder(written_by)(value))
-    return compile_decoder({name: read_by})(compile_encoder({name: written_by})({name: value}))[name]
-
-
 def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> FeatureConnector:
     """Returns the features of an example, reduced to `partial` and with `decoders` in place of their connectors.
 
@@ -122,9 +85,7 @@ def select_decoded(feature: Any, decoders: Any = None, partial: Any = None) -> F
     top = _to_example_features(feature)
     if partial is not None:
         top = select(top, partial)
-    if isinstance(decoders, PartialDecoding):
-        top, decoders = select(top, decoders), decoders.decoders
-    return apply_decoders(top, decoders)
+    return top.with_decoders(decoders)
 
 
 def _to_example_features(feature: Any) -> FeatureConnector:

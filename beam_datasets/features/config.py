@@ -9,19 +9,37 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar, NoReturn
 
 from beam_datasets.errors import FeatureTypeError, MetadataError
+from beam_datasets.features.audio import Audio
 from beam_datasets.features.base import (
     CLASS_PREFIX,
     Decode,
     Documentation,
     FeatureConnector,
+    FromJson,
     Json,
+    Lists,
+    to_feature,
 )
+from beam_datasets.features.bounding_box import BBoxFeature
+from beam_datasets.features.class_label import ClassLabel
+from beam_datasets.features.features_dict import FeaturesDict
+from beam_datasets.features.image import Image, LabeledImage, Video
 from beam_datasets.features.leaf import Codec, Leaf
+from beam_datasets.features.registry import build_connector, find_registered
+from beam_datasets.features.sequence import Dataset, Sequence
+from beam_datasets.features.tensor import Scalar, Tensor, Text
+from beam_datasets.features.translation import Translation, TranslationVariableLanguages
 from beam_datasets.formats.example import parse_feature
+
+_CONNECTORS: tuple[type[FeatureConnector], ...] = (
+    *(Audio, BBoxFeature, ClassLabel, Dataset, FeaturesDict, Image, LabeledImage, Scalar, Sequence, Tensor, Text),
+    *(Translation, TranslationVariableLanguages, Video),
+)
+_CONNECTORS_BY_NAME = {connector.PATH: connector for connector in _CONNECTORS} | {"feature.Tensor": Tensor}
+"""The classes of connectors by their names in features.json, without `CLASS_PREFIX`."""
 
 
 def to_json_text(feature: FeatureConnector) -> str:
@@ -60,12 +78,12 @@ def from_json(node: Any) -> FeatureConnector:
     name = node.get("pythonClassName")
     if not isinstance(name, str):
         raise ValueError(f"the object with the keys {sorted(node)} has no pythonClassName")
-    connector = _connectors_by_name().get(name.removeprefix(CLASS_PREFIX))
+    connector = _CONNECTORS_BY_NAME.get(name.removeprefix(CLASS_PREFIX))
     doc = Documentation(node.get("description"), node.get("valueRange"))
     contents = [value for key, value in node.items() if key not in ("pythonClassName", "description", "valueRange")]
     if connector is None or len(contents) > 1 or "jsonFeature" in node:
         return _build_user_connector(node, name, contents).with_doc(doc)
-    feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {})
+    feature = connector.from_content(_to_camel_keys(contents[0]) if contents else {}, from_json)
     return feature.with_doc(doc)
 
 
@@ -77,12 +95,11 @@ def _build_user_connector(node: Json, name: str, contents: list[Any]) -> Feature
         name: the name of the class.
         contents: the values of `node` apart from the class name and the documentation; one for a valid node.
     """
-    from beam_datasets.features.wrapped import from_registered
-
     if len(contents) != 1 or not isinstance(contents[0], dict):
         return UnknownFeature(node=node)
     try:
-        connector = from_registered(name, contents[0])
+        kind = find_registered(name)
+        connector = None if kind is None else to_feature(build_connector(kind, contents[0], from_json))
     except Exception as error:  # of methods that users write
         return UnknownFeature(node=node, problem=f"{contents[0]!r:.200}: {type(error).__name__}: {error!s:.1000}")
     return UnknownFeature(node=node) if connector is None else connector
@@ -93,12 +110,12 @@ def _parse_legacy_node(node: Json) -> FeatureConnector:
     name, content = str(node["type"]).removeprefix(CLASS_PREFIX), node.get("content") or {}
     if isinstance(content, str):
         content = json.loads(content)
-    connector = _connectors_by_name().get(name)
+    connector = _CONNECTORS_BY_NAME.get(name)
     if connector is None:
         return UnknownFeature(node=node)
     if name == "features_dict.FeaturesDict" and not node.get("proto_cls"):
         content = {"features": content}
-    return connector.from_content(_to_camel_keys(content))
+    return connector.from_content(_to_camel_keys(content), from_json)
 
 
 def _to_camel_keys(content: Json) -> Json:
@@ -114,15 +131,6 @@ def _to_camel_keys(content: Json) -> Json:
         return first + "".join(word.capitalize() for word in other_words)
 
     return {camel(key): value for key, value in content.items()}
-
-
-@lru_cache(maxsize=1)
-def _connectors_by_name() -> dict[str, type[FeatureConnector]]:
-    """Returns the classes of connectors by their names in features.json, without `CLASS_PREFIX`."""
-    from beam_datasets import features
-
-    classes = [value for value in vars(features).values() if isinstance(value, type) and hasattr(value, "PATH")]
-    return {connector.PATH: connector for connector in classes} | {"feature.Tensor": features.Tensor}
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +167,7 @@ class UnknownFeature(Leaf):
         return "jsonFeature", {}
 
     @classmethod
-    def from_content(cls, content: Json) -> UnknownFeature:
+    def from_content(cls, content: Json, from_json: FromJson) -> UnknownFeature:
         """Returns the feature whose JSON object in features.json is `content`."""
         return cls(node=content)
 
@@ -216,6 +224,15 @@ class StoredLists(UnknownFeature):
     Its values are dicts of all lists of the record whose name is the feature's or begins with it and '/'; they have the
     form of `formats.example.parse`.
     """
+
+    def decoder(self, name: str, rank: int = 0) -> Decode:
+        """Returns the function from all lists of a record to a dict of those whose name begins with the feature's."""
+
+        def decode(lists: Lists) -> dict[str, Any]:
+            """Returns {name of a list in the record: its values} of the feature."""
+            return {key: values for key, values in lists.items() if key == name or key.startswith(f"{name}/")}
+
+        return decode
 
     def stored_decoder(self, name: str) -> Callable[[bytes, dict[bytes, tuple[int, int]]], dict[str, Any]]:
         """Returns the function from a record to the lists of the feature, by their full names in the record.

@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_datasets.errors import did_you_mean
-from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, is_dtype, shape_of
-from beam_datasets.features.features_dict import FeaturesDict, to_feature
+from beam_datasets.features.base import STRING, FeatureConnector, Replacement, dtype_of, is_dtype, shape_of, to_feature
+from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import shape_fits
-from beam_datasets.features.sequence import Sequence, iter_nested_features
+from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
 from beam_datasets.features.translation import TranslationVariableLanguages
 from beam_datasets.features.wrapped import Wrapped
 
 
-class Decoder:
+class Decoder(Replacement):
     """Base class of decoders, which decode a feature in place of its connector.
 
     A subclass defines `decode_example`, which can use `self.feature`.
@@ -169,7 +168,7 @@ def make_decoder(output_dtype: Any = None) -> Callable[[Callable[..., Any]], Cal
 
 
 @dataclass(frozen=True)
-class PartialDecoding:
+class PartialDecoding(Replacement):
     """Selection of the features to decode; the others are not read.
 
     Attributes:
@@ -189,6 +188,10 @@ class PartialDecoding:
             TypeError: a feature is of another class than the dataset's, or `self.features` has another form.
         """
         return select(features, self)
+
+    def apply_to(self, feature: FeatureConnector) -> FeatureConnector:
+        """Returns the selected features, with `self.decoders` in place of their connectors."""
+        return select(feature, self).with_decoders(self.decoders)
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,32 +235,6 @@ class Decoded(Wrapped):
         return decode
 
 
-def apply_decoders(feature: FeatureConnector, decoders: Any, path: str = "") -> FeatureConnector:
-    """Returns the features with decoders in place of connectors.
-
-    Args:
-        feature: a tree of features.
-        decoders: one decoder for the whole tree, or a nested dict of decoders by name; None to change nothing.
-        path: the name of the tree, with slashes, for errors.
-
-    Raises:
-        ValueError: a name is unknown.
-        TypeError: `decoders` contains something other than decoders and dicts.
-    """
-    if decoders is None:
-        return feature
-    if isinstance(decoders, Decoder):
-        return decoders.apply_to(feature)
-    if not isinstance(decoders, dict):
-        raise TypeError(f"{path or 'decoders'}: {decoders!r} is neither a decoder nor a dict of decoders by name")
-    if isinstance(feature, Sequence):
-        return feature.with_feature(apply_decoders(feature.feature, decoders, path))
-    children = _check_children(feature, decoders, path, "decoders")
-    return children.with_features(
-        {name: apply_decoders(child, decoders.get(name), f"{path}/{name}") for name, child in children.items()}
-    )
-
-
 def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConnector:
     """Returns the features that a specification selects.
 
@@ -287,9 +264,11 @@ def select(feature: FeatureConnector, spec: Any, path: str = "") -> FeatureConne
     if isinstance(feature, Sequence):
         return feature.with_feature(select(feature.feature, spec, path))
     wanted = {name: child for name, child in spec.items() if not isinstance(child, (bool, np.bool_)) or child}
-    children = _check_children(feature, wanted, path, "partial decoding")
-    return children.with_features(
-        {name: select(children[name], child, f"{path}/{name}") for name, child in wanted.items()}
+    if not isinstance(feature, FeaturesDict):
+        raise ValueError(f"{path}: {feature!r} contains no features, but partial decoding names {sorted(wanted)}")
+    feature.check_names(wanted, path, "partial decoding")
+    return feature.with_features(
+        {name: select(feature[name], child, f"{path}/{name}") for name, child in wanted.items()}
     )
 
 
@@ -306,28 +285,4 @@ def _check_fit(feature: FeatureConnector, expected: FeatureConnector, path: str)
     fits = shapes[0] == shapes[1] or (isinstance(shapes[0], tuple) and shape_fits(shapes[0], shapes[1]))
     if dtype_of(feature) != dtype_of(expected) or not fits:
         raise ValueError(f"{path}: the dataset has {feature!r}, not {expected!r}")
-    return feature
-
-
-def _check_children(feature: FeatureConnector, names: dict[str, Any], path: str, what: str) -> FeaturesDict:
-    """Returns `feature` after checking that it is a `FeaturesDict` with all keys of `names`.
-
-    Args:
-        feature: a feature of the dataset.
-        names: a dict whose keys are names of features.
-        path: the name of the feature, with slashes; '' for the top.
-        what: the argument that contains the names, for errors: 'decoders' or 'partial decoding'.
-
-    Raises:
-        ValueError: the feature contains no features, or a name is unknown.
-    """
-    if not isinstance(feature, FeaturesDict):
-        raise ValueError(f"{path}: {feature!r} contains no features, but {what} names {sorted(names)}")
-    unknown = sorted(set(names) - set(feature), key=str)
-    if unknown:
-        hint = did_you_mean(unknown[0], (name for name, _, _ in iter_nested_features(feature)))
-        if "/" in f"{unknown[0]}{hint}":
-            hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
-        names_text = f"the features are {sorted(feature)}.{hint}"
-        raise ValueError(f"{what}{path and ' below ' + path} names {unknown}; {names_text}")
     return feature

@@ -2,61 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.arguments import is_unicode
-from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError
+from beam_datasets.errors import FeatureKeyError, FeatureTypeError, FeatureValueError, MetadataError, did_you_mean
 from beam_datasets.features.base import (
     Decode,
     DocArg,
     Encode,
     FeatureConnector,
+    FromJson,
     Items,
     Json,
     Lengths,
     RowsEncode,
     check_unique,
     dtype_of,
-    is_dtype,
     native_encoder,
     shape_of,
+    to_feature,
+    to_numpy,
 )
-from beam_datasets.features.tensor import Tensor
 from beam_datasets.formats.example import record, sort_entries
-
-
-def to_feature(feature: Any, name: str = "") -> FeatureConnector:
-    """Returns the connector that an argument means.
-
-    >>> import numpy as np
-    >>> to_feature(np.int64)
-    int64
-
-    Args:
-        feature: a connector; a dict of features, which means a FeaturesDict; or a dtype, which means a Tensor of
-            shape ().
-        name: the name of the argument or feature, for the error.
-
-    Raises:
-        ValueError: the argument is something else.
-    """
-    if isinstance(feature, FeatureConnector):
-        if not feature.is_overridden():
-            return feature
-        from beam_datasets.features.wrapped import wrap_overridden
-
-        return wrap_overridden(feature)
-    if isinstance(feature, dict):
-        return FeaturesDict(feature)
-    if is_dtype(feature):
-        return Tensor(shape=(), dtype=feature)
-    got = repr(feature)
-    if isinstance(feature, type) and issubclass(feature, FeatureConnector):
-        got = f"the class {feature.__name__}; write {feature.__name__}(...)"
-    prefix = f"{name}: " if name else ""
-    raise ValueError(f"{prefix}expected a feature, a dict of features, or a dtype such as np.int64, got {got}")
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -119,6 +88,45 @@ class FeaturesDict(FeatureConnector):
     def with_features(self, features: dict[str, FeatureConnector]) -> FeaturesDict:
         """Returns a FeaturesDict with other features and the same documentation."""
         return FeaturesDict(features, doc=self.doc)
+
+    def map_leaves(self, function: Callable[[Any], FeatureConnector]) -> FeatureConnector:
+        """Returns a FeaturesDict with `function(leaf)` in place of each feature in it that contains no others."""
+        return self.with_features({name: feature.map_leaves(function) for name, feature in self.items()})
+
+    def _name_alone(self) -> str:
+        """Returns '': the features of a dict have their own names in a record."""
+        return ""
+
+    def check_names(self, names: Iterable[Any], path: str, what: str) -> None:
+        """Checks that the dict has all features of some names.
+
+        Args:
+            names: the names.
+            path: the name of the dict, with slashes; '' for the top.
+            what: the argument that contains the names, for the error: 'decoders' or 'partial decoding'.
+
+        Raises:
+            ValueError: a name is unknown.
+        """
+        unknown = sorted(set(names) - set(self), key=str)
+        if not unknown:
+            return
+        hint = did_you_mean(unknown[0], [*self, *(name for name, _, _ in self.leaves(""))])
+        if "/" in f"{unknown[0]}{hint}":
+            hint += " A feature below another is named in a dict of its own, as in {'objects': {'label': ...}}."
+        below = f" below {path}" if path else ""
+        raise ValueError(f"{what}{below} names {unknown}; the features are {sorted(self)}.{hint}")
+
+    def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> FeaturesDict:
+        """Returns the dict with decoders in place of connectors, by name; see `with_decoders`."""
+        self.check_names(decoders, path, "decoders")
+        return self.with_features(
+            {name: child.with_decoders(decoders.get(name), f"{path}/{name}") for name, child in self.items()}
+        )
+
+    def get_tensor_info(self) -> Any:
+        """Returns a dict of the `TensorInfo` of the features by name."""
+        return {name: feature.get_tensor_info() for name, feature in self.items()}
 
     def decoded(self) -> FeaturesDict:
         """Returns a FeaturesDict of the connectors that describe decoded values, by the same names."""
@@ -199,9 +207,7 @@ class FeaturesDict(FeatureConnector):
 
     def serialize_example(self, example: Any) -> bytes:
         """Returns the record of an example; for many, `compile_encoder` is faster."""
-        from beam_datasets.features.compiler import compile_encoder
-
-        return compile_encoder(self)(example)
+        return self.record_encoder()(example)
 
     def deserialize_example(self, record: bytes, *, decoders: Any = None) -> dict[str, Any]:
         """Returns the example of a record, a dict of NumPy values; for many, `compile_decoder` is faster.
@@ -210,9 +216,8 @@ class FeaturesDict(FeatureConnector):
             record: a serialized tf.train.Example, or a tensor of one.
             decoders: see `compile_decoder`.
         """
-        from beam_datasets.features.compiler import decode_record
-
-        return decode_record(self, record, decoders)  # type: ignore[no-any-return]
+        example: dict[str, Any] = self.with_decoders(decoders).decode_record(to_numpy(record), "")
+        return example
 
     deserialize_example_np = deserialize_example
 
@@ -228,10 +233,8 @@ class FeaturesDict(FeatureConnector):
         return "featuresDict", {"features": features} if features else {}
 
     @classmethod
-    def from_content(cls, content: Json) -> FeaturesDict:
+    def from_content(cls, content: Json, from_json: FromJson) -> FeaturesDict:
         """Returns the FeaturesDict of `content`, the second value of `content_json`."""
-        from beam_datasets.features.config import from_json
-
         return cls({name: from_json(node) for name, node in content.get("features", {}).items()})
 
     def label_files(self, prefix: str = "") -> dict[str, str]:
@@ -249,6 +252,12 @@ class FeaturesDict(FeatureConnector):
     def __repr__(self) -> str:
         lines = [f"    {name!r}: {feature!r},".replace("\n", "\n    ") for name, feature in self.items()]
         return "\n".join([f"{type(self).__name__}({{", *lines, "})"])
+
+
+@to_feature.register
+def _dict_to_feature(feature: dict, name: str = "") -> FeaturesDict:  # type: ignore[type-arg]
+    """Returns the FeaturesDict that a dict of features means; see `to_feature`."""
+    return FeaturesDict(feature)
 
 
 def join(name: str, child: str) -> str:

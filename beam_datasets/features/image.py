@@ -23,6 +23,7 @@ from beam_datasets.features.base import (
     Decode,
     DocArg,
     FeatureConnector,
+    FromJson,
     Items,
     Json,
     Shape,
@@ -285,7 +286,7 @@ class Image(Leaf):
         return "image", {"shape": shape_to_json(self.shape or ()), "dtype": dtype_name(self.dtype), **options}
 
     @classmethod
-    def from_content(cls, content: Json) -> Image:
+    def from_content(cls, content: Json, from_json: FromJson) -> Image:
         """Returns the Image of `content`, the second value of `content_json`."""
         return cls(**image_arguments(content), use_colormap=bool(content.get("useColormap")))
 
@@ -348,7 +349,7 @@ class LabeledImage(Image):
         return key, {**content, "label": self.label.content_json()[1]}
 
     @classmethod
-    def from_content(cls, content: Json) -> LabeledImage:
+    def from_content(cls, content: Json, from_json: FromJson) -> LabeledImage:
         """Returns the LabeledImage of `content`, the second value of `content_json`, without names."""
         count = int_from_json(content.get("label", {}).get("numClasses", content.get("labels")))
         return cls(**image_arguments(content), labels=count or None)
@@ -489,7 +490,7 @@ class Video(Sequence):
         }
 
     @classmethod
-    def from_content(cls, content: Json) -> Video:
+    def from_content(cls, content: Json, from_json: FromJson) -> Video:
         """Returns the Video of `content`, the second value of `content_json`."""
         return cls(
             shape=shape_from_json(content.get("shape")) or None,

@@ -10,7 +10,7 @@ import numbers
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureType
 from beam_datasets.features.base import Items, Shape, num_values
 from beam_datasets.features.leaf import Codec
 from beam_datasets.formats.example import Kind
-
-if TYPE_CHECKING:
-    from beam_datasets.features.tensor import Tensor
 
 FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 """Types of floats that NumPy converts to float64 without rounding."""
@@ -384,21 +381,33 @@ def _shorten_repr(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def number_codec(tensor: Tensor, path: str) -> Codec:
-    """Returns the codec that stores the numbers of a Tensor in a list of float32 or int64.
+def number_codec(
+    dtype: np.dtype[Any],
+    shape: Shape,
+    path: str,
+    *,
+    minimum: Any = None,
+    maximum: Any = None,
+    allow_rounding: bool = False,
+    parse_text: bool = False,
+) -> Codec:
+    """Returns the codec that stores numbers in a list of float32 or int64.
 
     Args:
-        tensor: the Tensor, of bools, integers or floats, without an encoding.
+        dtype: the dtype of the numbers: of bools, integers or floats.
+        shape: the shape of each value; None means any length.
         path: the feature, for errors.
+        minimum: the lowest number; None if there is none.
+        maximum: the highest number; None if there is none.
+        allow_rounding: whether numbers that the dtype or float32 does not hold exactly are rounded.
+        parse_text: whether texts are parsed as numbers, and floats for integers truncated.
     """
-    dtype, shape = tensor.dtype, tensor.shape
     if dtype.kind not in "biuf":
         raise FeatureValueError(f"{path}: {dtype} cannot be stored as numbers; use encoding='zlib' or 'bytes'")
-    rounding = tensor.allow_rounding
-    make = array_maker(dtype, shape, path, allow_rounding=rounding)
-    make_many = _items_array_maker(dtype, shape, path, allow_rounding=rounding)
-    check = bounds_checker(tensor.minimum, tensor.maximum, path)
-    to_list = _list_converter(dtype, path, allow_rounding=rounding)
+    make = array_maker(dtype, shape, path, allow_rounding=allow_rounding)
+    make_many = _items_array_maker(dtype, shape, path, allow_rounding=allow_rounding)
+    check = bounds_checker(minimum, maximum, path)
+    to_list = _list_converter(dtype, path, allow_rounding=allow_rounding)
 
     def pack(value: Any) -> NDArray[Any]:
         """Returns the numbers of one item for the list."""
@@ -414,7 +423,7 @@ def number_codec(tensor: Tensor, path: str) -> Codec:
             check(array)
         return to_list(array)
 
-    if tensor.parse_text:
+    if parse_text:
         make, make_many = (_parse_text_before(function, dtype, path) for function in (make, make_many))
     size = num_values(shape)
     kind: Kind = "float" if dtype.kind == "f" else "int64"

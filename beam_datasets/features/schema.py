@@ -17,8 +17,9 @@ from beam_datasets.features.class_label import ClassLabel
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import Decoded
 from beam_datasets.features.features_dict import FeaturesDict, join
-from beam_datasets.features.sequence import Sequence, iter_nested_features, strip_sequences
+from beam_datasets.features.sequence import Sequence
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.trees import iter_nested_features, strip_sequences
 
 
 @dataclass(frozen=True)

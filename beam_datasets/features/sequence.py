@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as AbstractSequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from beam_datasets.features.base import (
     DocArg,
     FastPathSpec,
     FeatureConnector,
+    FromJson,
     Items,
     Json,
     Lengths,
@@ -26,10 +26,12 @@ from beam_datasets.features.base import (
     dtype_of,
     int_from_json,
     shape_of,
+    to_feature,
+    to_numpy,
 )
-from beam_datasets.features.features_dict import FeaturesDict, join, to_feature
+from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.numbers import check_unmasked
-from beam_datasets.features.tensor import Scalar, Tensor
+from beam_datasets.formats.example import record
 
 _NOT_ITEMS = (str, bytes, Mapping, set, frozenset)
 """Iterable types that are not sequences of items. The order of a set of texts differs from process to process."""
@@ -81,21 +83,29 @@ class Sequence(FeatureConnector):
 
     def serialize_example(self, example: Any) -> bytes:
         """Returns the record of an example of a dataset whose features are a sequence of dicts."""
-        from beam_datasets.features.compiler import compile_encoder
-
-        return compile_encoder(self)(example)
+        return record(self.encoder("")(example))
 
     def deserialize_example(self, record: bytes, *, decoders: Any = None) -> Any:
         """Returns the example of a record; see `FeaturesDict.deserialize_example`."""
-        from beam_datasets.features.compiler import decode_record
-
-        return decode_record(self, record, decoders)
+        return self.with_decoders(decoders).decode_record(to_numpy(record), "")
 
     deserialize_example_np = deserialize_example
 
     def with_feature(self, feature: FeatureConnector) -> Sequence:
         """Returns a copy of the sequence whose items have another feature."""
         return self._copy_with(feature=feature)
+
+    def map_leaves(self, function: Callable[[Any], FeatureConnector]) -> FeatureConnector:
+        """Returns a plain Sequence with `function(leaf)` in place of each feature in it that contains no others."""
+        return Sequence(self.feature.map_leaves(function), self.length)
+
+    def _with_child_decoders(self, decoders: dict[str, Any], path: str) -> Sequence:
+        """Returns the sequence with decoders in place of connectors of its items; see `with_decoders`."""
+        return self.with_feature(self.feature.with_decoders(decoders, path))
+
+    def get_tensor_info(self) -> Any:
+        """Returns the `TensorInfo` of the items, or each in a dict, with a first dimension of the sequence's length."""
+        return _add_sequence_dimension(self.feature.get_tensor_info(), self.length)
 
     def decoded(self) -> Sequence:
         """Returns a copy of the sequence whose items' feature describes decoded values."""
@@ -211,10 +221,8 @@ class Sequence(FeatureConnector):
         }
 
     @classmethod
-    def from_content(cls, content: Json) -> Sequence:
+    def from_content(cls, content: Json, from_json: FromJson) -> Sequence:
         """Returns the Sequence of `content`, the second value of `content_json`."""
-        from beam_datasets.features.config import from_json
-
         length = int_from_json(content.get("length", 0))
         return cls(from_json(content["feature"]), None if length is None or length < 0 else length)
 
@@ -244,6 +252,13 @@ def _map_shape(shape: Any, function: Callable[[Any], Any]) -> Any:
         if isinstance(shape, dict)
         else function(shape)
     )
+
+
+def _add_sequence_dimension(info: Any, length: int | None) -> Any:
+    """Returns the `TensorInfo` of items, or each in a dict, with a first dimension of `length`; None for any length."""
+    if isinstance(info, Mapping):
+        return {name: _add_sequence_dimension(child, length) for name, child in info.items()}
+    return replace(info, shape=(length, *info.shape))
 
 
 def _transpose(value: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
@@ -382,148 +397,3 @@ def replace_inner_datasets(feature: Any, is_inner: bool = False) -> Any:
     items = replace_inner_datasets(feature.feature, True)
     is_replaced = is_inner and isinstance(feature, Dataset)
     return Sequence(items, feature.length) if is_replaced else feature.with_feature(items)
-
-
-def strip_sequences(feature: Any) -> Any:
-    """Returns a feature without the sequences around it.
-
-    >>> import numpy as np
-    >>> strip_sequences(Sequence(Sequence(np.int64)))
-    int64
-    """
-    while isinstance(feature, Sequence):
-        feature = feature.feature
-    return feature
-
-
-def iter_nested_features(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yields (name, steps, connector) of each feature inside a tree, at any depth; the tree itself is not yielded.
-
-    The name joins the steps by slashes, as in the record. Sequences add no step.
-
-    >>> import numpy as np
-    >>> tree = FeaturesDict({"id": np.int64, "objects": Sequence({"label": np.int64})})
-    >>> [(name, steps) for name, steps, _ in iter_nested_features(tree)]
-    [('id', ('id',)), ('objects', ('objects',)), ('objects/label', ('objects', 'label'))]
-
-    Args:
-        tree: a connector.
-        path: the steps that lead to the tree.
-    """
-    tree = strip_sequences(tree)
-    if isinstance(tree, FeaturesDict):
-        for step, child in tree.items():
-            steps = (*path, step)
-            yield reduce(join, steps), steps, child
-            yield from iter_nested_features(child, steps)
-
-
-def join_steps(steps: AbstractSequence[str]) -> str:
-    """Returns the name of a feature for people and expressions: the steps that lead to it, joined by dots.
-
-    If a step contains a dot or a slash, the steps are joined by slashes, as in the record.
-
-    >>> join_steps(["product", "price"]), join_steps(["product", "price.eur"])
-    ('product.price', 'product/price.eur')
-    """
-    return ("/" if any("." in step or "/" in step for step in steps) else ".").join(steps)
-
-
-def steps_by_name(tree: Any) -> dict[str, tuple[str, ...]]:
-    """Returns the steps that lead to each feature inside a tree, by its name with slashes and by its name with dots.
-
-    If a name with dots of one feature is the name with slashes of another, it stands for the latter.
-
-    >>> tree = FeaturesDict({"a": {"b": np.int64}, "a.b": np.int64})
-    >>> steps_by_name(tree)["a.b"], steps_by_name(tree)["a/b"]
-    (('a.b',), ('a', 'b'))
-    """
-    steps_by_path = {name: steps for name, steps, _ in iter_nested_features(tree)}
-    return {join_steps(steps): steps for steps in steps_by_path.values()} | steps_by_path
-
-
-def display_names(tree: Any) -> dict[str, str]:
-    """Returns the name for people and expressions of each feature inside a tree, by its name with slashes.
-
-    >>> display_names(FeaturesDict({"a": {"b": np.int64, "c": np.int64}, "a.b": np.int64}))
-    {'a': 'a', 'a/b': 'a/b', 'a/c': 'a.c', 'a.b': 'a.b'}
-    """
-    by_name = steps_by_name(tree)
-    return {
-        path: join_steps(steps) if by_name.get(join_steps(steps)) == steps else path
-        for path, steps, _ in iter_nested_features(tree)
-    }
-
-
-def record_name(name: str, tree: Any) -> str:
-    """Returns the name with slashes, as in the record, of the feature that a name with dots or slashes means.
-
-    A name of no feature in the tree is returned unchanged.
-
-    >>> record_name("a.b", FeaturesDict({"a": {"b": np.int64}}))
-    'a/b'
-    """
-    return reduce(join, steps_by_name(tree).get(name, (name,)))
-
-
-def leaves_with_features(value: Any, feature: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yields (name with slashes, value, connector) of each value in nested dicts that is not a dict itself.
-
-    The connector is the one inside sequences; None if it is not known.
-
-    >>> [(path, value) for path, value, _ in leaves_with_features({"a": 1, "b": {"c": 2}})]
-    [('a', 1), ('b/c', 2)]
-    """
-    item_feature = strip_sequences(feature)
-    if not isinstance(value, dict):
-        yield path, value, item_feature
-        return
-    for name, child in value.items():
-        has_feature = isinstance(item_feature, FeaturesDict) and name in item_feature
-        yield from leaves_with_features(child, item_feature[name] if has_feature else None, join(path, str(name)))
-
-
-def find_difference(one: Any, other: Any, name: str = "") -> str | None:
-    """Returns the first difference of two trees of features, as a clause; None if one dataset can have both's examples.
-
-    Documentation is not compared, and a Scalar equals a Tensor of shape ().
-
-    Args:
-        one: the first tree.
-        other: the second tree.
-        name: the name of both, with slashes; '' for the top.
-
-    >>> find_difference(Tensor(shape=(2,), dtype=np.int64), Tensor(shape=(3,), dtype=np.int64), "a")
-    "feature 'a' is Tensor(shape=(2,), dtype=int64) in the first, Tensor(shape=(3,), dtype=int64) in the second"
-    """
-    where = f"feature {name!r}" if name else "the examples"
-    if isinstance(one, FeaturesDict) and isinstance(other, FeaturesDict) and type(one) is type(other):
-        for missing, there, which in ((set(one) - set(other), one, "first"), (set(other) - set(one), other, "second")):
-            if missing:
-                first_missing = min(missing)
-                return f"feature {join(name, first_missing)!r}, {there[first_missing]!r}, is in the {which} only"
-        differences = (find_difference(one[child], other[child], join(name, child)) for child in one)
-        return next(filter(None, differences), None)
-    if isinstance(one, Sequence) and isinstance(other, Sequence) and type(one) is type(other):
-        if one.length == other.length:
-            return find_difference(one.feature, other.feature, name)
-        return f"{where} has length={one.length} in the first, length={other.length} in the second"
-    if one.label_files("x") != other.label_files("x"):
-        first_names, second_names = _format_class_names(one), _format_class_names(other)
-        return f"{where} has other class names: {first_names} in the first, {second_names} in the second"
-    is_equal = one == other or _scalar_to_tensor(one) == _scalar_to_tensor(other)
-    return None if is_equal else f"{where} is {one!r} in the first, {other!r} in the second"
-
-
-def _scalar_to_tensor(feature: Any) -> Any:
-    """Returns a Scalar as a Tensor of shape (), and other features unchanged."""
-    if type(feature) is not Scalar:
-        return feature
-    options = ("shape", "dtype", "encoding", "minimum", "maximum", "optional")
-    return Tensor(**{name: getattr(feature, name) for name in options})
-
-
-def _format_class_names(feature: Any) -> str:
-    """Returns the first five names of a feature's classes, for errors: "'cat', 'dog'"; 'none' if it has no names."""
-    names = "".join(feature.label_files("x").values()).splitlines()
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "") if names else "none"

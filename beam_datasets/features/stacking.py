@@ -23,8 +23,8 @@ from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.numbers import array_maker
 from beam_datasets.features.ragged import RaggedArray
 from beam_datasets.features.raw import to_bytes, to_object_array, to_str
-from beam_datasets.features.sequence import record_name
 from beam_datasets.features.tensor import Tensor
+from beam_datasets.features.trees import record_name
 
 Nest: TypeAlias = "dict[str, Nest] | tuple[Nest, ...] | Any"
 """Values in the structure of an example; None for features that have no such value."""

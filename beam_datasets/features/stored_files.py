@@ -11,7 +11,8 @@ from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.features_dict import FeaturesDict, join
 from beam_datasets.features.ragged import RaggedArray
-from beam_datasets.features.sequence import Sequence, iter_nested_features, replace_inner_datasets, strip_sequences
+from beam_datasets.features.sequence import Sequence, replace_inner_datasets
+from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.intake.errors import foreign_errors
 from beam_datasets.intake.images import check_image
 from beam_datasets.intake.sound_layout import layout_of

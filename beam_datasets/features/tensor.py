@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
@@ -18,20 +19,26 @@ from beam_datasets.features.base import (
     FastPathSpec,
     FeatureConnector,
     Form,
+    FromJson,
     Json,
     RowsEncode,
     Shape,
+    TensorInfo,
     drop_unset,
     dtype_name,
     int_from_json,
+    is_dtype,
     shape_from_json,
     shape_to_json,
     to_dtype,
+    to_feature,
     to_member,
     to_shape,
 )
+from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.leaf import Codec, Leaf
-from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec
+from beam_datasets.features.numbers import array_maker, bounds_checker, check_rounding, number_codec, shape_fits
+from beam_datasets.features.wrapped import Wrapped
 
 
 class Encoding(Enum):
@@ -126,7 +133,14 @@ class Tensor(Leaf):
             check = bounds_checker(self.minimum, self.maximum, path)
             make = array_maker(self.dtype, self.shape, path, allow_rounding=self.allow_rounding)
             return raw.array_codec(self.dtype, self.shape, path, make, check, compress=self.encoding is Encoding.ZLIB)
-        return number_codec(self, path)
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
+        rounding, parse_text = self.allow_rounding, self.parse_text
+        return number_codec(self.dtype, self.shape, path, **bounds, allow_rounding=rounding, parse_text=parse_text)
+
+    def get_tensor_info(self) -> TensorInfo:
+        """Returns the shape, dtype and bounds of values, and whether they may be None."""
+        bounds = {"minimum": self.minimum, "maximum": self.maximum, "optional": self.optional}
+        return TensorInfo(self.shape, self.dtype, **bounds)
 
     def leaves(self, name: str, rank: int = 0) -> list[tuple[str, Any, int]]:
         """Returns the tensor itself as the only leaf; for a dynamic shape, the leaves of its shape and its value."""
@@ -163,8 +177,6 @@ class Tensor(Leaf):
 
     def _build_dynamic(self) -> FeatureConnector:
         """Returns the connector that stores a tensor with several unknown lengths as its shape and its bytes."""
-        from beam_datasets.features.wrapped import DynamicTensor
-
         return DynamicTensor(tensor=self)
 
     # ------------------------------------------------------------------------------------------------------------ JSON
@@ -181,7 +193,7 @@ class Tensor(Leaf):
         }
 
     @classmethod
-    def from_content(cls, content: Json) -> Tensor:
+    def from_content(cls, content: Json, from_json: FromJson) -> Tensor:
         """Returns the Tensor of `content`, the second value of `content_json`."""
         return cls(shape=shape_from_json(content.get("shape")), dtype=content["dtype"], **_parse_options(content))
 
@@ -191,6 +203,86 @@ class Tensor(Leaf):
         if type(self) is Tensor and self.shape == () and not options:
             return dtype_name(self.dtype)
         return f"{type(self).__name__}(shape={self.shape}, dtype={dtype_name(self.dtype)}{options})"
+
+
+@dataclass(frozen=True, repr=False)
+class DynamicTensor(Wrapped):
+    """Storage of a Tensor with several unknown lengths: the lists `<name>/shape` and `<name>/value`.
+
+    Attributes:
+        tensor: the Tensor.
+    """
+
+    tensor: Tensor = field(kw_only=True)
+
+    def inner_connector(self) -> FeatureConnector:
+        """Returns the connector of a dict {'shape': lengths as int64, 'value': bytes of the array}."""
+        optional = self.tensor.optional
+        return FeaturesDict(
+            {
+                "shape": Tensor(shape=(len(self.tensor.shape),), dtype=np.int64, optional=optional),
+                "value": Tensor(shape=(), dtype=STRING, optional=optional),
+            }
+        )
+
+    def to_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from an array to {'shape': its shape, 'value': its bytes}.
+
+        Raises:
+            FeatureValueError: the Tensor has no encoding.
+        """
+        tensor = self.tensor
+        if tensor.encoding is Encoding.NONE:
+            raise FeatureValueError(f"{path}: a Tensor with several unknown lengths needs encoding='zlib' or 'bytes'")
+        make = array_maker(tensor.dtype, tensor.shape, path, allow_rounding=tensor.allow_rounding)
+        codec = tensor.codec(path)
+
+        def to_inner(value: Any) -> dict[str, Any]:
+            """Returns {'shape': ..., 'value': ...} of an array; both are None for None."""
+            if value is None and tensor.optional:
+                return {"shape": None, "value": None}
+            array = make(value)
+            return {"shape": np.array(array.shape, np.int64), "value": codec.pack(array)[0]}
+
+        return to_inner
+
+    def build_empty_items(self) -> Any:
+        """Returns an array of shape (0, *shape) of the Tensor's dtype; unknown lengths are 0."""
+        return raw.build_empty_items(self.tensor.shape, self.tensor.dtype)
+
+    def from_inner_converter(self, path: str) -> Callable[[Any], Any]:
+        """Returns the function from {'shape': lengths, 'value': bytes} to the array."""
+        tensor = self.tensor
+        compress = tensor.encoding is Encoding.ZLIB
+
+        def from_inner(stored: dict[str, Any]) -> Any:
+            """Returns the array of {'shape': ..., 'value': ...}; None if it is missing."""
+            if stored["value"] is None:
+                return None
+            shape = tuple(stored["shape"].tolist())
+            if not shape_fits(shape, tensor.shape) or min(shape) < 0:
+                raise FeatureValueError(f"{path}: the record has the shape {shape}; the feature has {tensor.shape}")
+            return raw.array_unpacker(tensor.dtype, shape, path, compress=compress)(stored["value"])
+
+        return from_inner
+
+
+@to_feature.register
+def _dtype_to_feature(dtype: np.dtype, name: str = "") -> Tensor:
+    """Returns the Tensor of shape () that a dtype means; see `to_feature`."""
+    return Tensor(shape=(), dtype=dtype)
+
+
+@to_feature.register
+def _type_to_feature(dtype: type, name: str = "") -> FeatureConnector:
+    """Returns the Tensor of shape () that a NumPy scalar type such as np.int64 means; see `to_feature`.
+
+    Raises:
+        ValueError: the type is another one.
+    """
+    if is_dtype(dtype):
+        return Tensor(shape=(), dtype=dtype)
+    return to_feature.dispatch(object)(dtype, name)
 
 
 class Scalar(Tensor):
@@ -231,7 +323,7 @@ class Scalar(Tensor):
         )
 
     @classmethod
-    def from_content(cls, content: Json) -> Scalar:
+    def from_content(cls, content: Json, from_json: FromJson) -> Scalar:
         """Returns the Scalar of `content`, the second value of `content_json`."""
         return cls(content["dtype"], **_parse_options(content))
 
@@ -294,7 +386,7 @@ class Text(Tensor):
         return "text", {}
 
     @classmethod
-    def from_content(cls, content: Json) -> Text:
+    def from_content(cls, content: Json, from_json: FromJson) -> Text:
         """Returns a Text, which has no options in `content`.
 
         Raises:

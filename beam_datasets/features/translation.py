@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from beam_datasets.errors import FeatureTypeError, FeatureValueError
-from beam_datasets.features.base import DocArg, FeatureConnector, Json, drop_unset, to_names
+from beam_datasets.features.base import DocArg, FeatureConnector, FromJson, Json, drop_unset, to_names
 from beam_datasets.features.features_dict import FeaturesDict
 from beam_datasets.features.raw import to_bytes
 from beam_datasets.features.sequence import Sequence
@@ -44,7 +44,7 @@ class Translation(FeaturesDict):
         return "translation", drop_unset(languages=self.languages)
 
     @classmethod
-    def from_content(cls, content: Json) -> Translation:
+    def from_content(cls, content: Json, from_json: FromJson) -> Translation:
         """Returns the Translation of `content`, the second value of `content_json`."""
         return cls(content.get("languages", []))
 
@@ -123,7 +123,7 @@ class TranslationVariableLanguages(Wrapped):
         return "translation", {"variableLanguagesPerExample": True, **drop_unset(languages=self.languages)}
 
     @classmethod
-    def from_content(cls, content: Json) -> TranslationVariableLanguages:
+    def from_content(cls, content: Json, from_json: FromJson) -> TranslationVariableLanguages:
         """Returns the feature of `content`, the second value of `content_json`."""
         return cls(content.get("languages"))
 

@@ -21,7 +21,7 @@ from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InputErr
 from beam_datasets.features import FeatureConnector, FeaturesDict, Image, compile_decoder, compile_encoder
 from beam_datasets.features.decode import skip_decoding
 from beam_datasets.features.image import with_image_checks
-from beam_datasets.features.sequence import record_name, steps_by_name
+from beam_datasets.features.trees import record_name, steps_by_name
 from beam_datasets.files.builder import SKIP_ADVICE, Example, Row, RowReader, RowsBuilder
 from beam_datasets.files.convert import label_of
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice

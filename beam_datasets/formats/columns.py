@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -92,6 +92,31 @@ def parse(groups: Sequence[FeatureGroup], records: Sequence[Buffer]) -> tuple[An
     """
     examples = [_parse_features(record) for record in records]
     return tuple([_build_group_column(group, examples) for group in groups])
+
+
+def parse_lists(record: Buffer, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Returns lists of one record by name: lists of bytes, arrays of float32 or int64; None for those that it lacks.
+
+    Args:
+        record: a serialized tf.train.Example.
+        kinds: the kind ('bytes', 'float' or 'int64') of each list, by name.
+
+    Raises:
+        ExampleError: the bytes are not a serialized tf.train.Example.
+        FeatureValueError: a list has another kind.
+
+    >>> from beam_datasets.formats.example import serialize
+    >>> parse_lists(serialize({"a": [1, 2]}), {"a": "int64", "b": "bytes"})
+    {'a': array([1, 2]), 'b': None}
+    """
+    features = _parse_features(record)
+    lists: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        raw_name = name.encode(errors="surrogateescape")
+        [values] = _read_lists(FeatureGroup(KINDS[kind], ANY, True, (raw_name,)), raw_name, [features])
+        dtype = {"float": np.float32, "int64": np.int64}.get(kind)
+        lists[name] = None if values is None else list(values) if dtype is None else np.array(values, dtype)
+    return lists
 
 
 def _parse_features(record: Buffer) -> Any:

@@ -38,7 +38,7 @@ from beam_datasets.errors import (
     ResultKeptError,
     StorageError,
 )
-from beam_datasets.features.features_dict import to_feature
+from beam_datasets.features.base import to_feature
 from beam_datasets.generate import compatibility, runs, shard_writer, units
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
 from beam_datasets.generate.plan import ShardingOptions

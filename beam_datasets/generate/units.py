@@ -30,10 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets import __version__, storage
+from beam_datasets import storage
+from beam_datasets._version import __version__
 from beam_datasets.errors import BeamDatasetsError, CorruptRecordError, InvalidKeyError, ResumeError, StorageError
 from beam_datasets.features import FeatureConnector, to_json_text
-from beam_datasets.features.sequence import iter_nested_features, strip_sequences
+from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import runs
 from beam_datasets.generate.blocks import FileRange, SpilledBlocks, cuts, size_array

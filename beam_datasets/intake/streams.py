@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from beam_datasets.errors import InputError
-from beam_datasets.extras import needs
+from beam_datasets.extras import importing_beam, needs
 from beam_datasets.intake.errors import foreign_errors, reason
 
 BUFFER_SIZE = 1 << 20
@@ -141,9 +141,8 @@ def file_systems() -> Any:
     Raises:
         MissingDependencyError: Beam is not installed.
     """
-    with needs("files in a store and patterns of folders need Apache Beam", "beam"):
-        from beam_datasets import beam  # noqa: F401  # imports Beam without its warnings
-    from apache_beam.io.filesystems import FileSystems
+    with needs("files in a store and patterns of folders need Apache Beam", "beam"), importing_beam():
+        from apache_beam.io.filesystems import FileSystems
 
     return FileSystems
 

@@ -29,7 +29,7 @@ from beam_datasets.errors import (
 from beam_datasets.features import FeaturesDict, Scalar, Tensor, Text
 from beam_datasets.features.features_dict import join
 from beam_datasets.features.sequence import Sequence as FeatureSequence
-from beam_datasets.features.sequence import find_difference
+from beam_datasets.features.trees import find_difference
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
 from beam_datasets.generate.owners import IN_PROCESS

@@ -16,7 +16,7 @@ from beam_datasets.arguments import integer
 from beam_datasets.errors import BeamDatasetsError, DuplicateKeyError, StoreOptionsError, did_you_mean
 from beam_datasets.features import UnknownFeature
 from beam_datasets.features.decode import select
-from beam_datasets.features.sequence import (
+from beam_datasets.features.trees import (
     find_difference,
     iter_nested_features,
     join_steps,

@@ -28,7 +28,7 @@ from beam_datasets.extras import framework
 from beam_datasets.features import ClassLabel, FeaturesDict, Sequence, Tensor
 from beam_datasets.features.base import STRING
 from beam_datasets.features.decode import PartialDecoding
-from beam_datasets.features.sequence import iter_nested_features
+from beam_datasets.features.trees import iter_nested_features
 from beam_datasets.reading.elements.transforms import Decode, compose_many
 
 Convert = Callable[[list[Any]], Any]

@@ -166,11 +166,12 @@ class DatasetInfo(DatasetIdentity):
 
     def _set_features(self) -> None:
         """Converts a dict of features to a feature tree, and checks the files with the labels of its features."""
-        from beam_datasets.features import features_dict
+        from beam_datasets.features.base import to_feature
+        from beam_datasets.features.features_dict import check_label_files
 
         features = dict(self.features) if isinstance(self.features, Mapping) else self.features
-        self._set(features=features_dict.to_feature(features, "features"))
-        features_dict.check_label_files(self.features)
+        self._set(features=to_feature(features, "features"))
+        check_label_files(self.features)
 
     def _check_texts(self, licence: Any) -> None:
         """Checks what becomes text in dataset_info.json, which could be written but not read again.

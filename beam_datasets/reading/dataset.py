@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from beam_datasets.advice import (
-    advised_getattr,
-    instead_of,
-    missing_attribute,
     names_foreign_arguments,
     warns_of_buffer_size,
 )
@@ -19,19 +15,14 @@ from beam_datasets.arguments import boolean, checked_function, index_of, indices
 from beam_datasets.errors import StateError
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.elements.error_location import UNDECODED, add_location_of_indices
+from beam_datasets.reading.elements.links import Filtered
 from beam_datasets.reading.elements.transforms import (
     Batch,
     Map,
-    Program,
     Raw,
-    Step,
-    append_filler,
     batch_of,
-    compose,
-    compose_many,
-    features_of,
-    share_cores,
 )
+from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.index.division import MAX_POSITION, Share
 from beam_datasets.reading.index.progress import divide_again, stream_of
 from beam_datasets.reading.index.transforms import (
@@ -48,193 +39,14 @@ from beam_datasets.reading.index.transforms import (
     divide,
 )
 from beam_datasets.reading.iterator import DatasetIterator
-from beam_datasets.reading.lookup import Lookup
+from beam_datasets.reading.plan import ReadPlan
 from beam_datasets.reading.records.source import Source
-
-if TYPE_CHECKING:
-    from beam_datasets.reading.streams import Stream
+from beam_datasets.reading.streams import Stream, StreamIterator
 
 _IN_LOADER = " A DataLoader of PyTorch takes ds.as_torch()."
 
 
-class _NamesForeign(type):
-    """Metaclass of `Frameworks`: a missing class attribute of another library is an error with its replacement."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(cls, name: str) -> Any:
-            """Raises an AttributeError, which names the replacement of a method of another library."""
-            raise missing_attribute("ds", cls, name) or AttributeError(f"{cls.__name__} has no attribute {name!r}")
-
-
-class Frameworks(metaclass=_NamesForeign):
-    """Methods of a `Dataset` for training frameworks. Each method imports its framework when it is called."""
-
-    _has_positions = True  # adapters can divide them; a stream has no positions
-
-    if not TYPE_CHECKING:  # so that a type checker reports missing attributes
-        __getattr__ = advised_getattr("ds")
-
-    def _repr_html_(self) -> str:
-        """Returns a table for notebooks: of the first examples, or of the arrays of the first batch."""
-        from beam_datasets.display.examples import dataset_html
-
-        return dataset_html(self)
-
-    def __add__(self, other: object) -> Any:
-        """Raises a TypeError."""
-        raise TypeError(f"datasets cannot be added. {instead_of('ds', '__add__')}")
-
-    @names_foreign_arguments("as_torch")
-    def as_torch(
-        self,
-        *,
-        map_style: bool = False,
-        rank: int | None = None,
-        num_ranks: int | None = None,
-        block: int | None = None,
-        even: str | None = None,
-        fill: Any = None,
-        epoch: int = 0,
-    ) -> Any:
-        """Returns the dataset for `torch.utils.data.DataLoader`, or torchdata's `StatefulDataLoader`.
-
-        A DataLoader turns NumPy values into tensors; strings remain bytes. For a dataset in batches, use a DataLoader
-        with batch_size=None. A DataLoader cannot batch examples of different shapes: use `padded_batch()` before, or
-        `map()` them to one shape.
-
-        Each pass over it reads the next epoch. DataLoaders with workers that read at the same time need a dataset
-        each: call this for each. Functions of `map()` are pickled if
-        workers are spawned. Each worker filters, batches and packs its own part of a stream's examples, so that its
-        items depend on the number of workers.
-
-        Args:
-            map_style: True returns an indexable dataset for PyTorch's samplers, in dataset order. False returns an
-                IterableDataset in read order, with `set_epoch`, `state_dict`, `load_state_dict` and `state_after`.
-            rank: rank of this process; None means that of torch.distributed, else $RANK, when an iteration begins.
-                Under Accelerate and the Trainer of Hugging Face, which divide items themselves, every process reads all
-                items.
-            num_ranks: number of ranks; None means that of torch.distributed, else $WORLD_SIZE, else 1. `rank=0,
-                num_ranks=1` reads everything on each rank.
-            block: number of consecutive items for a worker; by default as in `shard()`. If it is the DataLoader's
-                batch_size, its batches are the same for any number of workers.
-            even: gives all ranks the same number of batches, all of the same size: "drop" leaves out the last examples
-                of an epoch, "pad" adds its first ones after them; None for neither. It needs `block`, the
-                batch_size of the DataLoader, unless the dataset is in batches. With map_style, the length is a multiple
-                of ranks times `block`, so that "drop" leaves out the same examples in each epoch.
-            fill: values that replace missing ones, which a DataLoader cannot batch; see `batch()`.
-            epoch: epoch of the first pass, such as the one at which training is restarted. `set_epoch(epoch)` sets the
-                epoch of all further passes.
-
-        Raises:
-            MissingDependencyError: PyTorch is not installed.
-            TypeError: map_style with a dataset whose order was changed, by `shuffle()`, `batch()` and the like.
-            ValueError: the rank is out of range, or only one of rank and num_ranks is given; or `even` without a batch
-                size; or `fill` or `even` with a stream.
-        """
-        from beam_datasets.adapters import as_torch
-
-        return as_torch(
-            cast("Dataset | Stream", self),
-            map_style=map_style,
-            rank=rank,
-            num_ranks=num_ranks,
-            block=block,
-            even=even,
-            fill=fill,
-            epoch=epoch,
-        )
-
-    def as_tf_dataset(
-        self,
-        *,
-        output_signature: Any = None,
-        state: Mapping[str, Any] | None = None,
-        fill: Any = None,
-        epoch: int | None = None,
-    ) -> Any:
-        """Returns the dataset as a `tf.data.Dataset` of the same items in the same order.
-
-        Arrays become tensors, `RaggedArray`s ragged tensors, nested datasets datasets. Missing values of optional
-        features are filled in as in `batch()`.
-
-        Each further iteration, such as an epoch of `repeat()` or of Keras, reads the next epoch of the dataset.
-
-        Each transfer from Python to TensorFlow takes a fraction of a millisecond. Examples of fixed shapes are
-        transferred in groups. For other examples, and after `map()`, batch before (`ds.batch(256).as_tf_dataset()`),
-        not after.
-
-        Args:
-            output_signature: the nest of `tf.TypeSpec`s of an item. None derives it from the features; after `map()`
-                from the rank and dtype of each tensor of the first item.
-            state: a state of a `DatasetIterator`, where the first iteration begins; None means the beginning of epoch
-                0. With it, the cardinality is unknown unless the dataset is endless, as later epochs have more items.
-            fill: other values for missing ones; see `batch()`.
-            epoch: epoch of the first iteration, such as `initial_epoch` of Keras; None for that of the state, or 0.
-
-        Raises:
-            MissingDependencyError: TensorFlow is not installed.
-            ValueError: output_signature cannot be derived; or fill does not fit the features.
-            StateError: the state does not fit the dataset.
-        """
-        from beam_datasets.adapters import as_tf_dataset
-
-        dataset = cast("Dataset", self)
-        return as_tf_dataset(dataset, output_signature=output_signature, state=state, fill=fill, epoch=epoch)
-
-    def as_jax(self, *, device: Any = None, fill: Any = None, epoch: int = 0) -> Any:
-        """Returns the dataset with arrays of JAX for numbers; strings and ragged arrays remain values of NumPy.
-
-        JAX converts 64-bit numbers to 32 bits unless `jax_enable_x64` is set. Integers that do not fit are an error.
-        Each pass reads the epoch after that of the pass before, which `iterate(state=...)` may have begun.
-
-        Args:
-            device: a `jax.Device`, or a `jax.sharding.Sharding` that divides each array; None for JAX's default.
-            fill: values that replace missing ones; see `batch()`.
-            epoch: epoch of the first pass.
-
-        Raises:
-            MissingDependencyError: JAX is not installed.
-            ValueError: no pass begins with the epoch, because a pass reads several epochs of `repeat(epochs)`.
-        """
-        from beam_datasets.adapters import as_jax
-
-        return as_jax(cast("Dataset", self), device=device, fill=fill, epoch=epoch)
-
-    def as_grain_source(self, *, fill: Any = None) -> Any:
-        """Returns the dataset as a data source for `grain.MapDataset.source()` and `grain.DataLoader`.
-
-        It is in dataset order, as Grain has its own shuffle, repeat, slices and batches. Functions of `map()` are
-        pickled if Grain starts processes.
-
-        Args:
-            fill: values that replace missing ones, which Grain cannot batch; see `batch()`.
-
-        Raises:
-            MissingDependencyError: Grain is not installed.
-            TypeError: the dataset's order was changed, by `shuffle()`, `batch()` and the like.
-        """
-        from beam_datasets.adapters import as_grain_source
-
-        return as_grain_source(cast("Dataset", self), fill=fill)
-
-    def _first_pass(self: Any, epoch: int) -> int:
-        """Returns the number of the pass that begins with an epoch.
-
-        Raises:
-            ValueError: no pass begins with it, because a pass reads several epochs of `repeat(epochs)`.
-        """
-        number: int = self._pass_of(integer("epoch", epoch, at_least=0))
-        begin = self._in_pass(number)[1]
-        if begin != epoch:
-            raise ValueError(f"epoch: expected {begin}, with which a pass over repeat() begins, got {epoch}.")
-        return number
-
-
-_COMPILED = ("decode_one", "decode_many", "program")  # cached properties that are not pickled, but computed again
-
-
-class Dataset(Frameworks):
+class Dataset(ReadPlan, Frameworks):
     """Examples of a slice of a dataset. It is immutable: each operation returns a new Dataset.
 
     Iteration is in read order: files are interleaved, as TFDS reads them. Indices are in dataset order, the
@@ -246,67 +58,6 @@ class Dataset(Frameworks):
     The order of an epoch is a function of the dataset, the slice, the read configuration, the seeds and the epoch's
     number. `iter(ds)` reads epoch 0, `repeat()` all epochs in turn, and `iterate(epoch=...)` the given one.
     """
-
-    def __init__(
-        self,
-        operation: Operation,
-        steps: tuple[Step, ...],
-        *,
-        source: Source | None,
-        lookup: Lookup | None,
-        identity: Mapping[str, Any],
-    ) -> None:
-        """Creates a dataset; users call `builder.as_dataset`.
-
-        Args:
-            operation: the records and their order.
-            steps: the transforms from records to elements.
-            source: the source of the records, without operations; None for a mixture.
-            lookup: key lookup in the source; None for a mixture.
-            identity: the arguments of `checkpoint.fingerprint`, except `operations`.
-        """
-        self._operation = operation
-        self._steps = steps
-        self._source = source
-        self._lookup = lookup
-        self._identity = dict(identity)
-        self._processes: int | None = None
-        self._threads: int | None = None
-
-    def _with(self, operation: Operation | None = None, steps: tuple[Step, ...] | None = None) -> Dataset:
-        """Returns this dataset with another operation or other steps."""
-        dataset = Dataset(
-            self._operation if operation is None else operation,
-            self._steps if steps is None else steps,
-            source=self._source,
-            lookup=self._lookup,
-            identity=self._identity,
-        )
-        dataset._processes, dataset._threads = self._processes, self._threads
-        return dataset
-
-    @property
-    def features(self) -> Any:
-        """The features of the examples as they are decoded, before `map()` and `batch()`; None after `raw()`."""
-        return features_of(self._steps[0])
-
-    @functools.cached_property
-    def decode_one(self) -> Callable[[Any], Any]:
-        """The function from an item to an element: from a record to an example, or from several records to a batch."""
-        return compose(self._steps)
-
-    @functools.cached_property
-    def decode_many(self) -> Callable[[list[Any]], list[Any]]:
-        """The function from a list of items of the order to the list of their elements."""
-        return compose_many(self._steps)
-
-    @functools.cached_property
-    def program(self) -> Program:
-        """The compiled transforms from blocks of items to elements."""
-        return Program.compile(self._steps, self._threads)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
     def __repr__(self) -> str:
         """Returns a text such as "<Dataset digits:1.0.0 train[0:90] | shuffle(seed=1), digest 0123456789abcdef>"."""
@@ -333,9 +84,6 @@ class Dataset(Frameworks):
         The function is called once for each example, in order, and is not part of a saved state. The number of examples
         that pass is unknown, so `len()` of the result is a TypeError.
         """
-        from beam_datasets.reading.elements.links import Filtered
-        from beam_datasets.reading.streams import Stream
-
         return Stream(self, (Filtered(checked_function("filter", function)),))
 
     def parallel(self, *, processes: int | None = None, threads: int | None = None) -> Dataset:
@@ -522,21 +270,6 @@ class Dataset(Frameworks):
             operation = getattr(operation, "child", None)
         return size
 
-    def _unbatched(self) -> Dataset:
-        """Returns the dataset as it was before `batch()`, with a dropped remainder and without later `map()` steps.
-
-        Returns itself if it has no batches.
-
-        Raises:
-            ValueError: an operation follows `batch()`, so positions count batches.
-        """
-        first = self._steps[0]
-        if not isinstance(first, Batch):
-            return self
-        if not isinstance(self._operation, Batches):
-            raise ValueError("the positions of this dataset are those of batches, as an operation follows batch().")
-        return self._with(self._operation.child, first.steps)._unbatched()
-
     @names_foreign_arguments("batch")
     def padded_batch(
         self,
@@ -573,8 +306,6 @@ class Dataset(Frameworks):
         pad_length: Any = None,
     ) -> Stream:
         """Returns a stream of padded batches of examples of similar lengths; see `Stream.batch_by_length`."""
-        from beam_datasets.reading.streams import Stream
-
         return Stream(self).batch_by_length(
             boundaries,
             batch_sizes,
@@ -591,29 +322,15 @@ class Dataset(Frameworks):
         self, max_length: Any, features: Iterable[str] | None = None, *, num_bins: int = 16, overlong: str = "error"
     ) -> Stream:
         """Returns a stream of arrays of a fixed length, each with several examples; see `Stream.pack`."""
-        from beam_datasets.reading.streams import Stream
-
         return Stream(self).pack(max_length, features, num_bins=num_bins, overlong=overlong)
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Stream:
         """Returns a stream of all items that a function makes of each example (or batch); see `Stream.flat_map`."""
-        from beam_datasets.reading.streams import Stream
-
         return Stream(self).flat_map(function)
 
     def chunk(self, max_length: int, features: Iterable[str], *, overlap: int = 0) -> Stream:
         """Returns a stream with long examples divided into chunks of at most `max_length` items; see `Stream.chunk`."""
-        from beam_datasets.reading.streams import Stream
-
         return Stream(self).chunk(max_length, features, overlap=overlap)
-
-    def _share_cores(self, processes: int) -> Dataset:
-        """Returns the dataset for one of several processes, which share the cores."""
-        return self._with(steps=share_cores(processes, self._steps)) if processes > 1 else self
-
-    def _with_filler(self, fill: Any, arrays: Any = None) -> Dataset:
-        """Returns the dataset with missing values replaced, as frameworks need it; see `append_filler`."""
-        return self._with(steps=append_filler(self._steps, fill, arrays))
 
     # --------------------------------------------------------------------------------------------------- dataset order
 
@@ -765,6 +482,10 @@ class Dataset(Frameworks):
         if epoch is not None and first != state["epoch"]:
             raise StateError(f"the state is of epoch {state['epoch']}, but epoch is {first}. Leave one of them out.")
         return iterator
+
+    def _iterate_stream(self, stream: Stream, epoch: int) -> StreamIterator:
+        """Returns the iterator of a stream of this dataset, at the beginning of an epoch."""
+        return StreamIterator(stream, epoch)
 
     def _pass_of(self, epoch: int) -> int:
         """Returns the number of the pass that reads an epoch. One pass reads all epochs of `repeat(epochs)`."""

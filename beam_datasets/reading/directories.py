@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from beam_datasets import storage
-from beam_datasets.features.sequence import find_difference
+from beam_datasets.features.trees import find_difference
 from beam_datasets.metadata.manifest import Ascent
 from beam_datasets.metadata.splits import SplitDict, SplitInfo
 from beam_datasets.reading.opening import ReadOnlyBuilder

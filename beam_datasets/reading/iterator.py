@@ -22,7 +22,7 @@ from beam_datasets.reading.index.progress import Progress, divide_again, stream_
 from beam_datasets.reading.index.transforms import ENDLESS, MAX_ENDLESS, Repeat, Slice, spans_of_range
 
 if TYPE_CHECKING:
-    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.plan import ReadPlan
 
 
 class StateDict:
@@ -52,7 +52,7 @@ class DatasetIterator(StateDict, BlockIterator, Iterator[Any]):
     damaged is an error at the first of its examples, because the offsets of its records are unknown.)
     """
 
-    def __init__(self, dataset: Dataset, epoch: int = 0) -> None:
+    def __init__(self, dataset: ReadPlan, epoch: int = 0) -> None:
         """Begins at the start of an epoch; opens no files yet."""
         self._dataset = dataset
         self._records: Iterator[Items] = iter(())  # blocks of records, while they are read

@@ -13,7 +13,7 @@ import numpy as np
 
 from beam_datasets.advice import names_foreign_arguments
 from beam_datasets.arguments import integer
-from beam_datasets.features.sequence import find_difference
+from beam_datasets.features.trees import find_difference
 from beam_datasets.reading.checkpoint import fingerprint
 from beam_datasets.reading.dataset import Dataset
 from beam_datasets.reading.elements.transforms import Batch, Decode, Map, MixedFirst, MixedRest, Raw, Step

@@ -117,6 +117,10 @@ class StreamMixture:
         """Returns the mixture of one worker's parts of the sources; see `Stream._divided`."""
         return self._with_sources([source._divided(worker_index, worker_count, block) for source in self.sources])
 
+    def _iterate_stream(self, stream: Stream, epoch: int) -> StreamIterator:
+        """Returns the iterator of a stream of this mixture, at the beginning of an epoch."""
+        return MixedStreamIterator(stream, epoch)
+
     def _with_sources(self, sources: Sequence[Stream]) -> StreamMixture:
         """Returns a mixture of other streams with the pattern, names and options of this one."""
         names = {"source_key": self.source_key, "names": self.names}

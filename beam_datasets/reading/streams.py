@@ -21,7 +21,6 @@ from beam_datasets.errors import StateError
 from beam_datasets.extras import Self
 from beam_datasets.features.stacking import return_unchanged
 from beam_datasets.reading.checkpoint import check_fingerprint, fingerprint
-from beam_datasets.reading.dataset import Frameworks
 from beam_datasets.reading.elements.links import (
     END,
     Batched,
@@ -38,6 +37,7 @@ from beam_datasets.reading.elements.links import (
     to_bool,
 )
 from beam_datasets.reading.elements.transforms import Map, Step, batch_of, check_names, decode_only
+from beam_datasets.reading.frameworks import Frameworks
 from beam_datasets.reading.index.division import MAX_POSITION
 from beam_datasets.reading.index.transforms import MAX_ENDLESS, Operation, Shared
 from beam_datasets.reading.iterator import StateDict
@@ -430,11 +430,8 @@ class Stream:
 
     def _iterator(self, epoch: int) -> StreamIterator:
         """Returns an iterator at the beginning of an epoch."""
-        if self._base._has_positions:
-            return StreamIterator(self, epoch)
-        from beam_datasets.reading.stream_mixture import MixedStreamIterator
-
-        return MixedStreamIterator(self, epoch)
+        iterator: StreamIterator = self._base._iterate_stream(self, epoch)
+        return iterator
 
 
 class StreamIterator(StateDict, Iterator[Any]):

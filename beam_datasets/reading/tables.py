@@ -7,7 +7,7 @@ record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,12 @@ from beam_datasets.features.arrow import arrow_array, arrow_schema
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.schema import Struct, Values, schema_of, with_label_names
-from beam_datasets.features.sequence import record_name
 from beam_datasets.features.stored_files import to_column_features
-from beam_datasets.reading.dataset import Dataset
+from beam_datasets.features.trees import record_name
 from beam_datasets.reading.elements.transforms import Batch, Decode, MixedFirst, Raw
-from beam_datasets.reading.index.transforms import Batches
+from beam_datasets.reading.index.transforms import ENDLESS, Batches
+from beam_datasets.reading.iterator import DatasetIterator
+from beam_datasets.reading.plan import ReadPlan
 
 _BATCH_BYTES, _MAX_ROWS = 4 << 20, 1 << 16
 """Approximate stored bytes of a record batch, and its maximum rows: small enough for the cache of a processor."""
@@ -63,28 +64,28 @@ class RecordBatch(Batch):
         return lambda item: make([item])
 
 
-def to_arrow(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_arrow(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
     """Returns the table of all examples; see `Dataset.to_arrow`."""
     schema, batches = _record_batches(dataset, label_names=label_names, binary=binary)
     return _pyarrow().Table.from_batches(list(batches), schema)
 
 
-def to_pandas(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_pandas(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
     """Returns the pandas DataFrame of all examples; see `Dataset.to_pandas`."""
     framework("pandas", needed_by="to_pandas()", name="pandas", extra="frames")
     return to_arrow(dataset, label_names=label_names, binary=binary).to_pandas()
 
 
-def to_polars(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> Any:
+def to_polars(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> Any:
     """Returns the Polars DataFrame of all examples; see `Dataset.to_polars`."""
     polars = framework("polars", needed_by="to_polars()", name="Polars", extra="frames")
     return polars.from_arrow(to_arrow(dataset, label_names=label_names, binary=binary))
 
 
-def reader_of(dataset: Dataset) -> Any:
+def reader_of(dataset: ReadPlan) -> Any:
     """Returns a `pyarrow.RecordBatchReader`, which reads the examples lazily."""
     schema, batches = _record_batches(dataset, label_names=False, binary=())
-    return _pyarrow().RecordBatchReader.from_batches(schema, iter(batches))
+    return _pyarrow().RecordBatchReader.from_batches(schema, batches)
 
 
 def _pyarrow() -> Any:
@@ -96,9 +97,10 @@ def _pyarrow() -> Any:
     return framework("pyarrow", needed_by="a table", name="the package pyarrow", extra="frames")
 
 
-def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str]) -> tuple[Any, Dataset]:
-    """Returns the Arrow schema of a dataset's examples, and the dataset of their record batches."""
-    len(dataset)  # raises a TypeError if it is endless
+def _record_batches(dataset: ReadPlan, *, label_names: bool, binary: Iterable[str]) -> tuple[Any, Iterator[Any]]:
+    """Returns the Arrow schema of a dataset's examples, and an iterator over their record batches."""
+    if dataset._operation.length == ENDLESS:
+        raise TypeError("a table of an endless dataset has no end; use repeat(epochs) with a number of epochs.")
     step = _decode_step(dataset)
     features = select_decoded(step.features, step.decoders)
     schema = schema_of(features, [record_name(name, features) for name in binary])
@@ -108,10 +110,11 @@ def _record_batches(dataset: Dataset, *, label_names: bool, binary: Iterable[str
         schema = Struct({name: with_label_names(column) for name, column in schema.fields.items()})
     size = int(min(max(_BATCH_BYTES / max(dataset._operation.item_bytes, 1), 1), _MAX_ROWS))
     operation = Batches(dataset._operation, size, False)
-    return arrow_schema(_pyarrow(), schema), dataset._with(operation, (RecordBatch((step,), schema=schema),))
+    batches = dataset._with(operation, (RecordBatch((step,), schema=schema),))
+    return arrow_schema(_pyarrow(), schema), DatasetIterator(batches)
 
 
-def _decode_step(dataset: Dataset) -> Decode:
+def _decode_step(dataset: ReadPlan) -> Decode:
     """Returns the decoding step of a dataset, which must be its only step.
 
     Raises:

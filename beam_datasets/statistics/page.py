@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_datasets.display.html import paragraph, table
-from beam_datasets.statistics.report import SIZES, TOP, Statistics, constant_size
+from beam_datasets.statistics.report import TOP, Statistics
 from beam_datasets.statistics.sketches import bar_edges
+from beam_datasets.statistics.texts import SIZES, constant_size, distinct_text, number_text, share_text, value_text
 
 COUNTS = {"zeros": "zero", "nan": "NaN", "inf": "infinite", "-inf": "minus infinite", "empty": "empty"}
 COUNTS |= {"unreadable": "of unknown size", "damaged": "damaged"}
@@ -96,7 +96,7 @@ def _overview(features: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(
             f'<tr><th scope="row"><a href="#f{number}">{_title(path)}</a></th><td>{escape(_format_types(parts))}</td>'
             f'<td class="number">{f"{lost:.1%}" if lost else "0"}</td>'
-            f'<td class="number">{_format_distinct(distinct)}</td>{"".join(drift)}{notes}</tr>'
+            f'<td class="number">{distinct_text(distinct)}</td>{"".join(drift)}{notes}</tr>'
         )
     numbers = ("missing", "distinct", "drift")
     columns = (f'<th scope="col"{" class=number" * (head in numbers)}>{head}</th>' for head in heads)
@@ -140,11 +140,6 @@ def _format_types(parts: Mapping[str, dict[str, Any] | None]) -> str:
     return ", ".join(dict.fromkeys(part["type"] for part in parts.values() if part is not None))
 
 
-def _format_distinct(feature: dict[str, Any]) -> str:
-    """Returns the number of distinct values: "12", or "~1,200" if it is an estimate."""
-    return f"{'' if feature['distinct_exact'] else '~'}{feature['distinct']:,}"
-
-
 def _marks(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     """Returns the marks of a feature: missing, constant, identifier, or different between slices."""
     marks = []
@@ -185,7 +180,7 @@ def _facts(feature: dict[str, Any]) -> dict[str, str]:
     """Returns the counts of a feature, as HTML."""
     facts = {"values": f"{feature['values']:,}"}
     facts |= {name: f"{feature[key]:,}" for key, name in ({"missing": "missing"} | COUNTS).items() if feature.get(key)}
-    facts["distinct"] = _format_distinct(feature)
+    facts["distinct"] = distinct_text(feature)
     if size := constant_size(feature):
         facts["size"] = size
     return facts
@@ -268,7 +263,7 @@ def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
     counts: dict[str, dict[int, int]] = {}
     for index, feature in enumerate(feature_parts.values()):
         labels = [(str(n) if name is None else name, count) for n, name, count in (feature or {}).get("labels", ())]
-        top = [(_format_value(value), count) for value, count in (feature or {}).get("top", ())]
+        top = [(value_text(value), count) for value, count in (feature or {}).get("top", ())]
         for name, count in labels or top[:_TOP]:
             counts.setdefault(name, {})[index] = counts.get(name, {}).get(index, 0) + count
         for name, count in top[_TOP:]:  # of what is among the first of another slice
@@ -286,13 +281,6 @@ def _tables(feature_parts: Mapping[str, dict[str, Any] | None]) -> str:
         ],
         caption,
     )
-
-
-def _format_value(value: Any) -> str:
-    """Returns a frequent value as one line: a text with visible line feeds and tabs, or a number."""
-    if isinstance(value, str):
-        return value.replace("\n", "\u23ce").replace("\t", "\u21e5") or "(empty)"
-    return number_text(value)
 
 
 _NOTES = (
@@ -466,67 +454,3 @@ def bars_table(
         f'<caption>{caption}</caption><thead><tr><th scope="col">{"label" if caption == "labels" else "value"}</th>'
         f"{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>{note}"
     )
-
-
-# ----------------------------------------------------------------------------------------------------------- wording
-
-
-def notebook_tables(statistics: Statistics) -> str:
-    """Returns a table for each slice, with a row for each feature, without styles and scripts."""
-    header = ["feature", "type", "values", "missing", "distinct", "min", "mean", "max", "frequent"]
-    tables = [
-        table(
-            header,
-            [[path, *_cells(feature)] for path, feature in part["features"].items()],
-            f"{name}: {part['examples']:,} examples",
-        )
-        for name, part in statistics.slices.items()
-    ]
-    return paragraph(f"{statistics.dataset}, digest {statistics.digest[:16]}") + "".join(tables)
-
-
-def _cells(feature: dict[str, Any]) -> list[str]:
-    """Returns what a row of a table says of a feature, behind its name."""
-    labels = sorted(feature.get("labels", ()), key=lambda label: -label[2])
-    top = [(number if name is None else name, count) for number, name, count in labels] or feature.get("top", [])
-    numbers = (number_text(feature[name]) if name in feature else "" for name in ("min", "mean", "max"))
-    frequent = ", ".join(f"{_format_value(value)} ({count:,})" for value, count in top[:3])
-    return [
-        feature["type"],
-        f"{feature['values']:,}",
-        f"{feature['missing']:,}",
-        _format_distinct(feature),
-        *numbers,
-        frequent,
-    ]
-
-
-def number_text(value: Any) -> str:
-    """Returns an integer with all of its digits, and a float with four significant digits.
-
-    >>> number_text(1234567), number_text(0.0001235), number_text(1234.56), number_text(2.5), number_text(2**63)
-    ('1,234,567', '0.0001235', '1,235', '2.5', '9,223,372,036,854,775,808')
-    """
-    if isinstance(value, int):
-        return f"{value:,}"
-    if value == 0:
-        return "0"
-    if not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.4g}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
-
-
-def share_text(count: int, total: int) -> str:
-    """Returns a share in percent; '-' for a share of nothing.
-
-    >>> share_text(1, 3), share_text(1, 100000), share_text(5, 5), share_text(0, 5), share_text(0, 0)
-    ('33.3%', '<0.1%', '100%', '0%', '-')
-    """
-    if not total:
-        return "-"
-    if count in (0, total):
-        return "100%" if count else "0%"
-    share = 100 * count / total
-    return "<0.1%" if share < 0.1 else f"{share:.1f}%"

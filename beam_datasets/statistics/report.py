@@ -13,7 +13,7 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel
-from beam_datasets.features.sequence import display_names
+from beam_datasets.features.trees import display_names
 from beam_datasets.native import crc32c
 from beam_datasets.statistics.sketches import Spread, histogram, values_of
 from beam_datasets.statistics.summary import (
@@ -27,6 +27,7 @@ from beam_datasets.statistics.summary import (
     merge,
     prepare,
 )
+from beam_datasets.statistics.texts import notebook_tables
 
 if TYPE_CHECKING:
     from beam_datasets.statistics.summary import Gathered, StatisticsRequest
@@ -60,9 +61,7 @@ class Statistics:
 
     def _repr_html_(self) -> str:
         """Returns the statistics as HTML tables, which notebooks show."""
-        from beam_datasets.statistics.page import notebook_tables
-
-        return notebook_tables(self)
+        return notebook_tables(self.dataset, self.digest, self.slices)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the statistics as JSON values, without the directory, which may be moved."""
@@ -280,17 +279,3 @@ def _value_to_json(leaf: LeafFeature, summary: Summary, value: Any) -> Any:
     if len(value) <= SHOWN_BYTES:
         return value.decode("utf-8", "backslashreplace")
     return value[:SHOWN_BYTES].decode("utf-8", "ignore") + "..."
-
-
-SIZES = ("height", "width", "channels")
-
-
-def constant_size(feature: dict[str, Any]) -> str:
-    """Returns the size of images that all have the same, such as '28x28x1'; '' for others.
-
-    Args:
-        feature: the feature and its facts.
-    """
-    sizes = [feature.get(name, {}) for name in SIZES]
-    constant = all("min" in size and size["min"] == size["max"] for size in sizes)
-    return "x".join(str(size["min"]) for size in sizes) if constant else ""

@@ -21,8 +21,8 @@ from beam_datasets.features import ClassLabel, FeaturesDict, RaggedArray, Sequen
 from beam_datasets.features.base import STRING, FeatureConnector, dtype_of, shape_of
 from beam_datasets.features.columnar import ColumnarDecoder
 from beam_datasets.features.compiler import select_decoded
-from beam_datasets.features.sequence import join_steps, record_name
 from beam_datasets.features.stored_files import find_damage, select_stored
+from beam_datasets.features.trees import join_steps, record_name
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions
 from beam_datasets.reading import ranges
 from beam_datasets.reading.opening import open_published

@@ -1,7 +1,7 @@
 """Reading from object stores in a forked process, in which obstore cannot run because the fork lacks its threads.
 
-A helper process, started with a new Python interpreter, calls obstore instead. It ends when the pipe to it is closed,
-at the latest with the forked process.
+A helper process, started with a new Python interpreter, calls obstore instead (`fork_server`). It ends when the pipe
+to it is closed, at the latest with the forked process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from beam_datasets.errors import StorageError
 from beam_datasets.storage.paths import StoreOptions
@@ -21,7 +21,7 @@ from beam_datasets.storage.paths import StoreOptions
 Store = tuple[str, StoreOptions]
 """The root of a store and its options, from which the helper process creates a client."""
 
-_COMMAND = "import sys; from beam_datasets.storage.forked import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
+_COMMAND = "import sys; from beam_datasets.storage.fork_server import serve; serve(sys.stdin.buffer, sys.stdout.buffer)"
 
 
 class _Whole:
@@ -111,38 +111,3 @@ def _error_class(name: str) -> type[Exception]:
 
     error_class = getattr(exceptions, name, None) or getattr(builtins, name, StorageError)
     return error_class if isinstance(error_class, type) and issubclass(error_class, Exception) else StorageError
-
-
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    """Runs the helper process: answers each request of a forked process until the pipe is closed.
-
-    Requests are pickled (function name, root of the store, options, key, keyword arguments). Replies are pickled
-    (None, result) or (name of the error class, error message).
-    """
-    import obstore
-
-    from beam_datasets.storage.objects import client
-
-    while True:
-        try:
-            name, root, values, key, arguments = pickle.load(requests)
-        except EOFError:
-            return
-        try:
-            response = getattr(obstore, name)(client(root, StoreOptions(values)), key, **arguments)
-            kind: str | None = None
-            result: Any = _to_python(name, response)
-        except Exception as error:
-            kind, result = type(error).__name__, str(error)
-        pickle.dump((kind, result), replies)
-        replies.flush()
-
-
-def _to_python(name: str, response: Any) -> Any:
-    """Converts the result of an obstore function to picklable values.
-
-    Returns bytes for the function "get", a list of bytes for "get_ranges", and a dict for others, such as "head".
-    """
-    if name == "get":
-        return bytes(response.bytes())
-    return list(map(bytes, response)) if name == "get_ranges" else dict(response)

@@ -15,8 +15,8 @@ from typing import Any
 from beam_datasets import catalog, features, storage
 from beam_datasets.errors import DatasetNotFoundError, MetadataError, PathNotFoundError, StorageError
 from beam_datasets.features.config import UnknownFeature
-from beam_datasets.features.decode import apply_decoders, skip_decoding
-from beam_datasets.features.sequence import iter_nested_features, strip_sequences
+from beam_datasets.features.decode import skip_decoding
+from beam_datasets.features.trees import iter_nested_features, strip_sequences
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.metadata.info import INFO_FILE, METADATA_FILE, DatasetInfo
 from beam_datasets.metadata.manifest import MANIFEST_FILE, RUN_FILE, Lineage, Manifest, ShardColumns
@@ -137,7 +137,7 @@ class Expected:
 
     def record_features(self, *, decode: bool) -> Any:
         """Returns the features to check records against; None if they are not known."""
-        return apply_decoders(self.features, skip_decoding(self.features, UnknownFeature)) if decode else self.features
+        return self.features.with_decoders(skip_decoding(self.features, UnknownFeature)) if decode else self.features
 
     def _list(self) -> tuple[str, ...] | None:
         """Returns the names of the files in the directory; None if an object store cannot list them.

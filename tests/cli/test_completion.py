@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from beam_datasets.cli.completion import _datasets, command_of
 from beam_datasets.cli.main import COMMANDS
-from beam_datasets.cli.options import _datasets, command_of
 from tests.diffing.versions import PETS
 from tests.reading.conftest import write_dataset
 

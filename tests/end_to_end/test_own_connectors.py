@@ -16,7 +16,7 @@ from beam_datasets import features as F
 from beam_datasets import testing
 from beam_datasets.cli.explorer import searching
 from beam_datasets.diffing.features import identical
-from beam_datasets.features import wrapped
+from beam_datasets.features import registry
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from tests.end_to_end.own_connectors import Colour, Grade, Money, Negative, Pair
@@ -70,7 +70,7 @@ def own(n: int) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wrapped, "_REGISTERED", {})
+        patch.setattr(registry, "_REGISTERED", {})
         for kind in (Money, Colour, Negative, Pair, Grade):
             F.register(kind)
         yield
@@ -220,7 +220,7 @@ def test_batches(directories: tuple[Path, Path]) -> None:
 
 
 def test_verifying_without_the_classes(directories: tuple[Path, Path], monkeypatch: Any) -> None:
-    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {})
     for decode in (False, True):
         report = bd.verify(directories[0], decode=decode)
         assert report.whole, report.findings

@@ -13,7 +13,7 @@ import pytest
 from beam_datasets import features, storage, tfds
 from beam_datasets import features as F
 from beam_datasets.errors import FeatureError, FeatureOverflowError, FeatureTypeError, MetadataError
-from beam_datasets.features import wrapped
+from beam_datasets.features import registry
 from beam_datasets.features.base import CLASS_PREFIX
 from beam_datasets.features.decode import SkipDecoding, skip_decoding
 from beam_datasets.formats import example
@@ -337,7 +337,7 @@ EXAMPLE |= {"lengths": ["abcd", "", "x"], "plus": 1}
 
 @pytest.fixture(autouse=True)
 def unregistered(monkeypatch: Any) -> None:
-    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {})
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
     features.register(Length)
     assert features.from_json_text(text) == tree
     assert features.from_json_text(text.replace(__name__, f"moved.{__name__}")) == tree
-    monkeypatch.setitem(wrapped._REGISTERED, f"other.moved.{__name__}.Rgb", Length)
+    monkeypatch.setitem(registry._REGISTERED, f"other.moved.{__name__}.Rgb", Length)
     assert skip_decoding(features.from_json_text(text.replace(__name__, f"moved.{__name__}")), features.UnknownFeature)
     assert features.from_json_text(text)["one"].documentation.desc == "a colour"  # type: ignore[index]
     assert Rgb(2) != Rgb(1) != Length()
@@ -431,7 +431,7 @@ def test_json_names_the_class_which_must_be_registered(monkeypatch: Any) -> None
 
 def test_a_script_has_the_same_name_in_processes_that_it_starts(monkeypatch: Any) -> None:
     node = {"pythonClassName": "__main__.Rgb", "jsonFeature": {"json": '{"scale": 2}'}}
-    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {})
     monkeypatch.setattr(Rgb, "__module__", "__mp_main__")  # as multiprocessing names it
     features.register(Rgb)
     assert features.from_json(node) == Rgb(2)  # without a warning
@@ -486,19 +486,19 @@ def test_a_subclass_of_a_connector_with_other_arguments_is_an_error() -> None:
 @pytest.mark.parametrize("names", [("__main__.Rgb", "colours.Rgb"), ("colours.Rgb", "__main__.Rgb")])
 def test_a_class_of_a_script_is_known_by_its_name(monkeypatch: Any, names: tuple[str, str]) -> None:
     stored, registered = names
-    monkeypatch.setitem(wrapped._REGISTERED, registered, Rgb)
+    monkeypatch.setitem(registry._REGISTERED, registered, Rgb)
     node = {"pythonClassName": stored, "jsonFeature": {"json": '{"scale": 2}'}}
     with pytest.warns(UserWarning, match=rf"names the class '{stored}', and .* '{registered}' is used: .*ALIASES"):
         assert features.from_json(node) == Rgb(2)
     monkeypatch.setattr(Rgb, "ALIASES", (stored,), raising=False)
-    monkeypatch.setattr(wrapped, "_REGISTERED", {})
+    monkeypatch.setattr(registry, "_REGISTERED", {})
     features.register(Rgb)
     assert features.from_json(node) == Rgb(2)
 
 
 def test_several_classes_that_may_be_meant_are_an_error(monkeypatch: Any) -> None:
     for name in ("colours.Rgb", "more.Rgb"):
-        monkeypatch.setitem(wrapped._REGISTERED, name, type("Rgb", (Rgb,), {}))
+        monkeypatch.setitem(registry._REGISTERED, name, type("Rgb", (Rgb,), {}))
     read = features.from_json({"pythonClassName": "__main__.Rgb", "jsonFeature": {"json": "{}"}})
     with pytest.raises(FeatureTypeError, match=r"several registered classes have its name: colours\.Rgb, more\.Rgb"):
         features.compile_decoder({"a": read})(b"")

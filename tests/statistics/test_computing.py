@@ -15,12 +15,13 @@ import beam_datasets as bd
 from beam_datasets import errors
 from beam_datasets.cli.stats import lines
 from beam_datasets.features import RaggedArray
-from beam_datasets.features.sequence import display_names, leaves_with_features
+from beam_datasets.features.trees import display_names, leaves_with_features
 from beam_datasets.metadata.shards import FileInstruction
 from beam_datasets.statistics import Statistics, compute
-from beam_datasets.statistics.page import content, number_text, page
+from beam_datasets.statistics.page import content, page
 from beam_datasets.statistics.report import conclude, json_text, read_saved, save
 from beam_datasets.statistics.summary import ShardRange, cut, gather, image_size, merge, prepare
+from beam_datasets.statistics.texts import number_text
 from tests.exporting.conftest import DATA, MANY, dataset_of
 
 f = bd.features

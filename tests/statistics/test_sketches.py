@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_datasets.statistics.page import number_text
 from beam_datasets.statistics.sketches import (
     COLUMNS,
     MAX_BINS,
@@ -29,6 +28,7 @@ from beam_datasets.statistics.sketches import (
     values_of,
     widened,
 )
+from beam_datasets.statistics.texts import number_text
 
 RANDOM = np.random.default_rng(0)
 NUMBERS = {

@@ -24,14 +24,14 @@ from beam_datasets.exporting.writing import ending_of
 from beam_datasets.features import Audio, FeatureConnector, Image, NestedDataset, RaggedArray, Video
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.features.decode import skip_decoding
-from beam_datasets.features.sequence import (
+from beam_datasets.features.stored_files import iter_files
+from beam_datasets.features.trees import (
     display_names,
     iter_nested_features,
     join_steps,
     leaves_with_features,
     strip_sequences,
 )
-from beam_datasets.features.stored_files import iter_files
 from beam_datasets.intake.sound import read_sound
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.manifest import Lineage

@@ -31,7 +31,7 @@ from beam_datasets.reading.index.transforms import Operation, Shared
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-    from beam_datasets.reading.dataset import Dataset
+    from beam_datasets.reading.plan import ReadPlan
 
     Worker: TypeAlias = tuple[SpawnProcess, socket.socket]
 
@@ -54,7 +54,7 @@ class WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def blocks_of_processes(dataset: Dataset, operation: Operation, epoch: int, count: int) -> Iterator[list[Any]]:
+def blocks_of_processes(dataset: ReadPlan, operation: Operation, epoch: int, count: int) -> Iterator[list[Any]]:
     """Yields lists of examples (or batches), in order, that worker processes have made.
 
     The processes start when the first list is requested, and end after the last one.
@@ -90,7 +90,7 @@ def blocks_of_processes(dataset: Dataset, operation: Operation, epoch: int, coun
         _end_workers(workers, is_owner=os.getpid() == owner)  # not in a child that was forked
 
 
-def _worker_payloads(dataset: Dataset, operation: Operation, epoch: int, count: int) -> list[bytes]:
+def _worker_payloads(dataset: ReadPlan, operation: Operation, epoch: int, count: int) -> list[bytes]:
     """Returns the argument of each worker, a pickle of (dataset with its share of the items, epoch, block size).
 
     Raises:
@@ -145,7 +145,7 @@ def _end_workers(workers: list[Worker], *, is_owner: bool) -> None:
         process.close()
 
 
-def _block_size(dataset: Dataset, operation: Operation) -> int:
+def _block_size(dataset: ReadPlan, operation: Operation) -> int:
     """Returns the number of examples, or batches, in a worker's block."""
     if isinstance(dataset._steps[0], Batch):
         return 1

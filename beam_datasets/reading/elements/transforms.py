@@ -22,8 +22,8 @@ from beam_datasets.features.columnar import ColumnarDecoder, has_images
 from beam_datasets.features.compiler import select_decoded
 from beam_datasets.features.decode import PartialDecoding
 from beam_datasets.features.features_dict import FeaturesDict
-from beam_datasets.features.sequence import iter_nested_features, record_name
 from beam_datasets.features.stacking import Fill, Padding, build_fill, mark_array_numbers, return_unchanged, stack
+from beam_datasets.features.trees import iter_nested_features, record_name
 from beam_datasets.formats.example import ExampleError
 from beam_datasets.metadata.info import check_supervised_keys, names_in, value_at
 from beam_datasets.reading.blocks import Items, regroup
