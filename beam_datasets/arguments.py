@@ -78,21 +78,6 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def asks_for_beam(beam_options: Any, engine: dict[str, Any]) -> bool:
-    """Returns whether a pipeline is asked for: by Beam's options, or by others that only workers need.
-
-    Args:
-        beam_options: Beam's pipeline options; None or empty for none.
-        engine: `num_workers`, `shared_disk`, `wait` and others. If no pipeline is asked for, these three are removed.
-    """
-    defaults = {"num_workers": None, "shared_disk": False, "wait": True}
-    if beam_options or any(engine.get(name, default) is not default for name, default in defaults.items()):
-        return True
-    for name in defaults:
-        engine.pop(name, None)
-    return False
-
-
 _FLAGS = (bool, np.bool_)
 
 

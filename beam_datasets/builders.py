@@ -21,6 +21,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.downloads import CHECKSUMS_FILE, MAX_AT_ONCE, DownloadSettings, read_checksums
 from beam_datasets.errors import AlreadyPublishedError, BeamDatasetsError, DatasetNotFoundError, did_you_mean
 from beam_datasets.extras import Self, needs
+from beam_datasets.generate.options import BuildOptions, EngineOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.names import (
@@ -36,19 +37,13 @@ from beam_datasets.metadata.version import BlockedVersions, Version, VersionOrSt
 if TYPE_CHECKING:
     from beam_datasets.generate.progress import Progress
     from beam_datasets.generate.units import SourceUnits
+    from beam_datasets.reading.config import ReadConfig
 
 ExampleSource = Any  # SourceUnits, a PTransform or PCollection, an iterable of (key, example), or a callable for one
-_OPTIONS_OF_APPEND = frozenset({"skip_empty_splits", "counters", "inputs", "checksums"})
 _DOWNLOAD_OPTIONS = (
     "num_shards", "min_shard_size", "max_shard_size", "max_examples_per_split", "ignore_duplicates", "beam_options",
     "manual_dir", "register_checksums", "verify_ssl",
 )  # fmt: skip
-
-
-def _without_defaults(**options: Any) -> dict[str, Any]:
-    """Returns the options of `DatasetBuilder.build` that differ from its defaults."""
-    parameters = inspect.signature(DatasetBuilder.build).parameters
-    return {name: value for name, value in options.items() if value is not parameters[name].default}
 
 
 @dataclass
@@ -374,23 +369,22 @@ class DatasetBuilder:
         """
         self._use(storage_options)
         self.check_buildable()
-        options = self._own_options() | _without_defaults(
+        sharding = ShardingOptions.of(
             num_shards=num_shards,
             min_shard_size=min_shard_size,
             max_shard_size=max_shard_size,
             max_examples_per_split=max_examples_per_split,
             ignore_duplicates=ignore_duplicates,
+            ordered=self.info.disable_shuffling,
             skip_empty_splits=skip_empty_splits,
-            check_images=check_images,
+        )
+        engine = EngineOptions(beam_options, num_workers, payload, spill_dir, block_size, shared_disk, wait)
+        options = BuildOptions(
+            sharding,
+            engine,
             check_against=check_against,
             resume=resume,
-            beam_options=beam_options,
-            num_workers=num_workers,
-            payload=payload,
-            spill_dir=spill_dir,
-            block_size=block_size,
-            shared_disk=shared_disk,
-            wait=wait,
+            check_images=check_images,
             progress=progress,
             counters=counters,
         )
@@ -401,7 +395,7 @@ class DatasetBuilder:
                 download_dir, manual_dir, register_checksums, force_checksums, verify_ssl, max_downloads
             )
         try:
-            directory = self._generate_version(options, overwrite=overwrite)
+            directory = self._generate_version(self._complete_options(options), overwrite=overwrite)
         except Exception as error:
             settings.check_manual_dir(error)
             raise
@@ -412,25 +406,34 @@ class DatasetBuilder:
             catalog.write_default_config(self.name, default.name, self._root)
         return directory
 
-    def _own_options(self) -> dict[str, Any]:
-        """Returns the options of `beam.generate.generate` that this class sets itself, unless the caller gives them."""
-        return {}
+    def _complete_options(self, options: BuildOptions) -> BuildOptions:
+        """Returns the options of a build with those that this class sets itself, such as the files that it reads."""
+        return options
 
-    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+    def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory; a subclass may explain errors.
 
         Args:
-            options: of `beam_datasets.beam.generate.generate`, by name, without those that have their defaults.
+            options: what is asked for.
             overwrite: whether a published version is replaced.
         """
         if overwrite and self.is_prepared():
             return self._overwrite(options)
-        is_appended = self.is_temporary and self._trial_examples is None and options.keys() <= _OPTIONS_OF_APPEND
-        if is_appended and (sources := self._sources_in_process()) is not None:
-            return self._generate_in_process(sources, **options)
+        if self._may_run_in_process(options) and (sources := self._sources_in_process()) is not None:
+            return self._generate_in_process(sources, options)
         with needs("generating a dataset needs Apache Beam", "beam"):
             from beam_datasets.beam.generate import generate
-        return generate(self, **options)
+        return generate(self, options)
+
+    def _may_run_in_process(self, options: BuildOptions) -> bool:
+        """Returns whether this is a build for an append that asks for nothing that only Beam does."""
+        plain = BuildOptions(
+            ShardingOptions(ordered=options.sharding.ordered, skip_empty_splits=options.sharding.skip_empty_splits),
+            counters=options.counters,
+            inputs=options.inputs,
+            checksums=options.checksums,
+        )
+        return self.is_temporary and self._trial_examples is None and options == plain
 
     def _sources_in_process(self) -> Mapping[str, SourceUnits] | None:
         """Returns the sources if one worker would read each: those of iterables, and of a single unit."""
@@ -448,18 +451,16 @@ class DatasetBuilder:
         )
         return unit_sources if by_one_worker else None
 
-    def _generate_in_process(
-        self, sources: Mapping[str, SourceUnits], *, inputs: Any = None, checksums: Any = None, **options: Any
-    ) -> str:
+    def _generate_in_process(self, sources: Mapping[str, SourceUnits], options: BuildOptions) -> str:
         """Generates the dataset without Beam; returns its directory. See `beam_datasets.generate.in_process`."""
         from beam_datasets.generate import in_process
-        from beam_datasets.generate.plan import ShardingOptions
 
-        sharding = ShardingOptions.of(**options, ordered=self.info.disable_shuffling)
         info = self.info.replace(download_size=self.download_size or self.info.download_size)
         builder = f"{type(self).__module__}:{type(self).__qualname__}"
         self._seen = []
-        return in_process.generate(info, builder, sources, sharding, inputs, checksums, self._seen)
+        return in_process.generate(
+            info, builder, sources, options.sharding, options.inputs, options.checksums, self._seen
+        )
 
     def keys_in(self, problem: str) -> list[str]:
         """Returns the key of a DuplicateKeyError, as a text; none if it is unknown, as after a build by Beam."""
@@ -468,7 +469,7 @@ class DatasetBuilder:
                 return [f"the key is {key!r}"]
         return []
 
-    def _overwrite(self, options: Mapping[str, Any]) -> str:
+    def _overwrite(self, options: BuildOptions) -> str:
         """Generates the version beside the published one, replaces that with it, and returns its directory.
 
         Raises:
@@ -477,12 +478,12 @@ class DatasetBuilder:
         from beam_datasets.beam.generate import generate
         from beam_datasets.generate import publish as publishing
 
-        if wrong := [name for name in ("check_against", "resume") if options.get(name)]:
+        if wrong := [name for name in ("check_against", "resume") if getattr(options, name)]:
             raise ValueError(f"overwrite cannot be combined with {wrong[0]}. Raise the version.")
-        if not options.get("wait", True):
+        if not options.engine.wait:
             raise ValueError("overwrite must wait for the end of the job; leave out wait=False (--no_wait).")
         with publishing.beside(self.dataset_dir) as folder:
-            publishing.replace_published(generate(self.elsewhere(folder), **options), self.dataset_dir)
+            publishing.replace_published(generate(self.elsewhere(folder), options), self.dataset_dir)
         return self.dataset_dir
 
     @property
@@ -572,8 +573,20 @@ class DatasetBuilder:
             self._root = catalog.root_dir(self._root, storage_options)
             self.__dict__.pop("info", None)  # of what could not be seen without
 
-    def as_dataset(self, split: Any = None, **options: Any) -> Any:
-        """Reads the published dataset; see `beam_datasets.reading`.
+    def as_dataset(
+        self,
+        split: Any = None,
+        *,
+        batch_size: int | None = None,
+        shuffle_files: bool = False,
+        decoders: Any = None,
+        read_config: ReadConfig | None = None,
+        as_supervised: bool = False,
+        text: str = "bytes",
+    ) -> Any:
+        """Returns the `Dataset` of a split of the published version; nothing is read yet.
+
+        For the arguments and further errors see `ReadOnlyBuilder.as_dataset`.
 
         Raises:
             DatasetNotFoundError: the version is not published.
@@ -581,9 +594,17 @@ class DatasetBuilder:
         """
         self._check_not_blocked()
         published = self._open_published()
-        if options.get("as_supervised") and (keys := self._described().supervised_keys):  # which may be new in the code
+        if as_supervised and (keys := self._described().supervised_keys):  # which may be new in the code
             published.info = published.info.replace(supervised_keys=keys)
-        return published.as_dataset(split=split, **options)
+        return published.as_dataset(
+            split,
+            batch_size=batch_size,
+            shuffle_files=shuffle_files,
+            decoders=decoders,
+            read_config=read_config,
+            as_supervised=as_supervised,
+            text=text,
+        )
 
     def check_buildable(self) -> None:
         """Checks that this library can make this version.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_datasets.arguments import asks_for_beam
 from beam_datasets.extras import needs
+from beam_datasets.generate.options import EngineOptions
 
 if TYPE_CHECKING:
     from beam_datasets.exporting.run import ExportPlan
     from beam_datasets.generate.progress import Progress
     from beam_datasets.materializing.plan import Job
     from beam_datasets.materializing.selection import NameOrDir
+
+
+_NEEDED_BY = "a run with a runner or num_workers needs Apache Beam"
 
 
 def export(
@@ -88,8 +90,7 @@ def export(
         storage_options=storage_options,
         source_storage_options=source_storage_options,
     )
-    engine = {"num_workers": num_workers, "shared_disk": shared_disk, "progress": progress}
-    return run_export(plan, beam_options, engine)
+    return run_export(plan, EngineOptions(beam_options, num_workers, shared_disk=shared_disk), progress)
 
 
 def materialize(
@@ -194,42 +195,47 @@ def materialize(
     )
     for note in job.notes:
         warnings.warn(note, stacklevel=2)
-    engine = {
-        "num_workers": num_workers,
-        "payload": payload,
-        "spill_dir": spill_dir,
-        "block_size": block_size,
-        "shared_disk": shared_disk,
-        "wait": wait,
-        "progress": progress,
-    }
-    return run_job(job, beam_options, engine)
+    options = EngineOptions(beam_options, num_workers, payload, spill_dir, block_size, shared_disk, wait)
+    return run_job(job, options, progress)
 
 
-def run_export(plan: ExportPlan, beam_options: Any, engine: dict[str, Any]) -> str:
-    """Exports by Beam if a runner or workers are asked for, otherwise in this process; see `run_job`."""
-    return _run_plan("export", "beam_datasets.exporting.run", plan, beam_options, engine)
+def run_export(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None] | None = None) -> str:
+    """Exports by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
+
+    Args:
+        plan: the plan of the export.
+        options: options of where it runs.
+        progress: called about twice a second with the number of bytes written so far.
+
+    Raises:
+        MissingDependencyError: Beam is asked for and not installed.
+        BeamDatasetsError: any other reason why nothing was exported.
+    """
+    if not options.asks_for_beam:
+        from beam_datasets.exporting.run import run_in_process
+
+        return run_in_process(plan, progress=progress)
+    with needs(_NEEDED_BY, "beam"):
+        from beam_datasets.beam import export
+    return export.run(plan, options, progress)
 
 
-def run_job(job: Job, beam_options: Any, engine: dict[str, Any]) -> str:
+def run_job(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
     """Materializes by Beam if a runner or workers are asked for, otherwise in this process; returns the directory.
 
     Args:
         job: the planned job.
-        beam_options: see `materialize`.
-        engine: the options of `materialize` that change no byte.
+        options: options of where and how it runs.
+        progress: called about twice a second with what was done so far.
 
     Raises:
         MissingDependencyError: Beam is asked for and not installed.
         BeamDatasetsError: any other reason why nothing was published.
     """
-    return _run_plan("materialize", "beam_datasets.materializing.plan", job, beam_options, engine)
+    if not options.asks_for_beam:
+        from beam_datasets.materializing.plan import run_in_process
 
-
-def _run_plan(name: str, in_process: str, plan: Any, beam_options: Any, engine: dict[str, Any]) -> str:
-    """Runs a plan by the pipeline of this name, or by the function `run_in_process` of a module without Beam."""
-    if not asks_for_beam(beam_options, engine):
-        return str(importlib.import_module(in_process).run_in_process(plan, **engine))
-    with needs("a run with a runner or num_workers needs Apache Beam", "beam"):
-        pipeline = importlib.import_module(f"beam_datasets.beam.{name}")
-    return str(pipeline.run(plan, beam_options=beam_options, **engine))
+        return run_in_process(job, options, progress)
+    with needs(_NEEDED_BY, "beam"):
+        from beam_datasets.beam import materialize
+    return materialize.run(job, options, progress)

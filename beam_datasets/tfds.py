@@ -295,9 +295,9 @@ class GeneratorBasedBuilder(builders.DatasetBuilder, skip_registration=True):
         """The versions of the code, the canonical one first."""
         return [self.canonical_version, *self.supported_versions]
 
-    def as_data_source(self, split: Any = None, **options: Any) -> Any:
-        """Returns `as_dataset`, which has a length and items by position."""
-        return self.as_dataset(split, **options)
+    def as_data_source(self, split: Any = None, *, decoders: Any = None) -> Any:
+        """Returns `as_dataset(split, decoders=decoders)`, which has a length and items by position."""
+        return self.as_dataset(split, decoders=decoders)
 
     def _described(self) -> DatasetInfo:
         """Returns the metadata; its features accept what those of TFDS convert. See `DatasetBuilder._described`."""

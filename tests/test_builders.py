@@ -18,6 +18,7 @@ import beam_datasets.tfds as tfds
 from beam_datasets import catalog
 from beam_datasets.builders import BeamBasedBuilder, BuilderConfig, DatasetBuilder, GeneratorBasedBuilder
 from beam_datasets.errors import BeamDatasetsError, DatasetNotFoundError
+from beam_datasets.generate.options import BuildOptions, ShardingOptions
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.version import BlockedVersions, Experiment, Version
 
@@ -326,7 +327,7 @@ def generated(monkeypatch):
     """Puts a fake in the place of the pipeline; it notes its options."""
     calls = []
 
-    def generate(builder, **options):
+    def generate(builder, options):
         calls.append(options)
         return builder.dataset_dir
 
@@ -338,7 +339,7 @@ def generated(monkeypatch):
 def test_build(tmp_path, generated):
     builder = Multi(data_dir=tmp_path)
     assert builder.build(num_shards=3) == builder.dataset_dir
-    assert generated == [{"num_shards": 3}]
+    assert generated == [BuildOptions(ShardingOptions(num_shards=3))]
     assert json.loads((tmp_path / "spec_multi/.config/metadata.json").read_text()) == {"default_config_name": "big-2.x"}
 
 
@@ -347,11 +348,11 @@ def test_download_and_prepare(tmp_path, generated):
     builder = Plain(data_dir=tmp_path)
     builder.download_and_prepare(download_dir="/nowhere", download_config=config)
     builder.download_and_prepare(download_config=config, num_shards=4)
-    builder.download_and_prepare(max_shard_size=5)
+    builder.download_and_prepare(max_shard_size=2**27)
     assert generated == [
-        {"num_shards": 3, "ignore_duplicates": True},
-        {"num_shards": 4, "ignore_duplicates": True},
-        {"max_shard_size": 5},
+        BuildOptions(ShardingOptions(num_shards=3, ignore_duplicates=True)),
+        BuildOptions(ShardingOptions(num_shards=4, ignore_duplicates=True)),
+        BuildOptions(ShardingOptions(max_shard_size=2**27)),
     ]
     assert not (tmp_path / "plain").exists()
 

@@ -19,13 +19,14 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
 from beam_datasets import storage
 from beam_datasets.beam import checks, flink
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import check_servers, run_pipeline
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.generate.owners import IN_PROCESS, Owner
 
 MAX_CLOCK_SECONDS = 5.0  # by how much clocks may differ
@@ -52,21 +53,14 @@ class Finding:
 
 def examine(
     data_dir: str,
-    *,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
-    spill_dir: str | None = None,
-    shared_disk: bool = False,
+    options: EngineOptions,
     packages: Sequence[str] = (),
 ) -> Iterator[Finding]:
     """Yields the results of all checks, each when it is known; leaves no job and no file behind.
 
     Args:
         data_dir: root of the datasets.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner.
-        num_workers: worker processes of a local run; None for one a core.
-        spill_dir: directory for spilled payload; None for `data_dir`.
-        shared_disk: the workers of a remote runner see this machine's paths.
+        options: options of where a build would run; without a spill_dir it is `data_dir`.
         packages: modules that workers must be able to import.
 
     Raises:
@@ -74,7 +68,7 @@ def examine(
     """
     yield Finding("versions here", True, _format_versions(checks.versions()))
     try:
-        engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk)
+        engine = engines.choose_engine(options)
     except checks.EngineError as error:
         yield Finding("runner", False, str(error))
         return
@@ -82,7 +76,7 @@ def examine(
     yield from _examine_servers(engine)
     with contextlib.ExitStack() as stack:
         folders = []
-        for purpose, directory in {"data_dir": data_dir, "spill_dir": spill_dir}.items():
+        for purpose, directory in {"data_dir": data_dir, "spill_dir": options.spill_dir}.items():
             if directory is None:
                 continue
             try:

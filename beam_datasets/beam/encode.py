@@ -33,7 +33,7 @@ from beam_datasets.generate.units import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from beam_datasets.beam.engine import EngineOptions
+    from beam_datasets.beam.engine import Transport
     from beam_datasets.generate.shard_writer import WrittenShard
 
 SLOW_UNIT_SECONDS = 1.0  # a unit that took longer is kept as soon as it is finished
@@ -49,14 +49,14 @@ class EncodeBlocks(beam.DoFn):
     """Encodes (key, example) pairs; emits blocks and their key histograms, of hashes or of integers."""
 
     def __init__(
-        self, split: str, features: Any, engine: EngineOptions, hash_shift: int | None, *, reports: bool = False
+        self, split: str, features: Any, transport: Transport, hash_shift: int | None, *, reports: bool = False
     ) -> None:
         """Declares the encoding of a split.
 
         Args:
             split: name of the split.
             features: the feature tree.
-            engine: how records are sent to the shards.
+            transport: how records are sent to the shards.
             hash_shift: number of low bits that the histogram ignores of hashes; None if keys are integers.
             reports: whether to report the progress of each bundle.
         """
@@ -64,7 +64,7 @@ class EncodeBlocks(beam.DoFn):
         self._reports = reports
         self._reporting = contextlib.ExitStack()
         self._features = features
-        self._engine = engine
+        self._transport = transport
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_encoded")
         self._bytes = Metrics.counter("beam_datasets", "bytes_encoded")
@@ -79,9 +79,9 @@ class EncodeBlocks(beam.DoFn):
         self._builder = BlockBuilder(
             self._split,
             compile_encoder(self._features, self._libraries),
-            block_size=self._engine.bytes_per_block,
+            block_size=self._transport.bytes_per_block,
             ordered=self._hash_shift is None,
-            spill_dir=self._engine.spill_dir,
+            spill_dir=self._transport.spill_dir,
         )
 
     def start_bundle(self) -> None:
@@ -92,7 +92,7 @@ class EncodeBlocks(beam.DoFn):
         self._bundle_examples = self._bundle_bytes = 0
         self._reporting.close()
         if self._reports:
-            self._reporting.enter_context(report_progress(self._engine, self._split, self))
+            self._reporting.enter_context(report_progress(self._transport, self._split, self))
 
     def process(self, element: tuple[Any, Any]) -> Iterable[Any] | None:
         """Encodes an example; returns the `outputs()` if the block is full, otherwise None.
@@ -174,13 +174,13 @@ class EncodeUnits(beam.PTransform):
     Attributes:
         reader: reader of the units.
         features: the feature tree.
-        engine: how records are sent to the shards.
+        transport: how records are sent to the shards.
         hash_shift: the number of low bits of a hash that the histogram drops; see `EncodeBlocks`.
     """
 
     reader: UnitReader
     features: Any
-    engine: EngineOptions
+    transport: Transport
     hash_shift: int | None
 
     def __post_init__(self) -> None:
@@ -264,9 +264,9 @@ class _EncodeUnits(beam.DoFn):
         """Declares an encoder for each split of the reader."""
         self._read, self._splits, self._label = options.reader.read, options.reader.splits, options.reader.label
         self._has_units = len(options.reader.units) > 1
-        self._engine, self._hash_shift = options.engine, options.hash_shift
+        self._transport, self._hash_shift = options.transport, options.hash_shift
         self._encoders = {
-            split: EncodeBlocks(split, options.features, options.engine, options.hash_shift)
+            split: EncodeBlocks(split, options.features, options.transport, options.hash_shift)
             for split in options.reader.splits
         }
         self._encoded = Metrics.counter("beam_datasets", "units_encoded")
@@ -279,7 +279,7 @@ class _EncodeUnits(beam.DoFn):
         """Compiles the encoders; with large bundles, loads the checkpoints of previous attempts."""
         self._reporting = contextlib.ExitStack()
         # Small bundles do not reuse checkpoints, as each new worker would read those of all others.
-        spill_dir = self._engine.spill_dir if self._engine.large_bundles else None
+        spill_dir = self._transport.spill_dir if self._transport.large_bundles else None
         self._checkpoints = load_checkpoints([spill_dir]) if spill_dir is not None else []
         self._finished = {name for checkpoint in self._checkpoints for name in checkpoint.units}
         for encoder in self._encoders.values():
@@ -295,7 +295,7 @@ class _EncodeUnits(beam.DoFn):
         self._since, self._bytes_before = time.monotonic(), 0
         if len(self._encoders) == 1:
             [(split, encoder)] = self._encoders.items()
-            self._reporting.enter_context(report_progress(self._engine, split, encoder))
+            self._reporting.enter_context(report_progress(self._transport, split, encoder))
 
     def process(self, element: NamedUnit) -> Iterator[Any]:
         """Encodes the (name, unit) pair, or keeps it until the end of the bundle if a checkpoint may contain it."""
@@ -337,12 +337,12 @@ class _EncodeUnits(beam.DoFn):
             raised, after = what_raised(error, pair[0], count, self._label, own_name)
             raise SourceError(f"{raised} [{after}]").with_traceback(error.__traceback__) from None
         self._encoded.inc()
-        if self._engine.spill_dir is not None:
+        if self._transport.spill_dir is not None:
             self._units.append(name)
             num_bytes = sum(encoder.encoded[1] for encoder in self._encoders.values())
             now = time.monotonic()
             is_late = now - self._since >= CHECKPOINT_SECONDS or now - started >= SLOW_UNIT_SECONDS
-            if is_late or num_bytes - self._bytes_before >= self._engine.bytes_per_block:
+            if is_late or num_bytes - self._bytes_before >= self._transport.bytes_per_block:
                 self._bytes_before = num_bytes
                 yield from self._flush()
 
@@ -368,19 +368,17 @@ class _EncodeUnits(beam.DoFn):
         """Yields the blocks of all collected examples, and writes a checkpoint of the finished units."""
         for encoder in self._encoders.values():
             yield from encoder.outputs()
-        if self._units and self._engine.spill_dir is not None:
+        if self._units and self._transport.spill_dir is not None:
             spilled = [entry for encoder in self._encoders.values() for entry in encoder.made]
             libraries = sorted({name for *_, names in spilled for name in names})
             blocks, checksums = tuple(block for block, *_ in spilled), tuple(crc for _, crc, _ in spilled)
-            Checkpoint(tuple(self._units), blocks, checksums, tuple(libraries)).save(self._engine.spill_dir)
+            Checkpoint(tuple(self._units), blocks, checksums, tuple(libraries)).save(self._transport.spill_dir)
         for encoder in self._encoders.values():
             encoder.made.clear()
         self._units, self._since = [], time.monotonic()
 
 
-def report_progress(
-    engine: EngineOptions, split: str, encoder: EncodeBlocks
-) -> contextlib.AbstractContextManager[None]:
+def report_progress(transport: Transport, split: str, encoder: EncodeBlocks) -> contextlib.AbstractContextManager[None]:
     """Returns a context manager that reports an encoder's progress in its bundle from time to time."""
     logged_at = time.monotonic()
 
@@ -388,12 +386,12 @@ def report_progress(
         """Returns (examples, bytes) of the bundle so far, and logs them on engines of many machines."""
         nonlocal logged_at
         examples, num_bytes = encoder.encoded
-        if engine.many_machines and time.monotonic() - logged_at >= LOG_SECONDS:
+        if transport.many_machines and time.monotonic() - logged_at >= LOG_SECONDS:
             logged_at = time.monotonic()
             _log.info("Encode %s: %s examples, %s bytes of this bundle", split, f"{examples:,}", f"{num_bytes:,}")
         return examples, num_bytes
 
-    return reported(engine.report_dir, split, encoded, engine.report_seconds)
+    return reported(transport.report_dir, split, encoded, transport.report_seconds)
 
 
 def with_histograms(stage: beam.ParDo, *others: str) -> beam.PTransform:

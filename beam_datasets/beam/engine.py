@@ -36,6 +36,7 @@ from beam_datasets.errors import (
 )
 from beam_datasets.extras import needs
 from beam_datasets.generate import publish as publishing
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.generate.owners import LOCAL_RUNNERS
 from beam_datasets.generate.plan import MergeLimits
 from beam_datasets.generate.progress import REMOTE_REPORT_SECONDS, REPORT_SECONDS
@@ -55,7 +56,7 @@ TARGET = "the directory of the version below data_dir"
 
 
 @dataclass(frozen=True, slots=True)
-class EngineOptions:
+class Transport:
     """Options of how records are sent from encoding to the shards; they do not change the written files.
 
     Attributes:
@@ -132,9 +133,9 @@ class Engine:
         """Whether the output of a bundle is kept in memory until the bundle ends."""
         return short_name(self.name) in _BUFFER_BUNDLES
 
-    def transport(self, spill_dir: str | None, block_size: int | None) -> EngineOptions:
+    def transport(self, spill_dir: str | None, block_size: int | None) -> Transport:
         """Returns how records travel here."""
-        return EngineOptions(spill_dir, block_size, many_machines=not self.local, large_bundles=self.buffers_bundles)
+        return Transport(spill_dir, block_size, many_machines=not self.local, large_bundles=self.buffers_bundles)
 
     @contextlib.contextmanager
     def pipeline(self, worker_log: str) -> Iterator[beam.Pipeline]:
@@ -176,21 +177,11 @@ def unused_pipeline() -> beam.Pipeline:
     return pipeline
 
 
-def choose_engine(
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    *,
-    num_workers: int | None = None,
-    shared_disk: bool = False,
-    wait: bool = True,
-) -> Engine:
+def choose_engine(asked: EngineOptions) -> Engine:
     """Returns the engine for these options; without any it is FnApiRunner with a worker process a core.
 
-    Args:
-        beam_options: Beam's pipeline options, as such or as command line arguments.
-        num_workers: worker processes of a local run; None for one a core. Of Dataflow: machines to begin with.
-        shared_disk: the workers of a remote runner see this machine's paths (a network file system).
-        wait: whether to wait for the end of the job. A job that only becomes a template (`--template_location`) is not
-            waited for.
+    A job that only becomes a template (`--template_location`) is not waited for. `num_workers` of Dataflow are the
+    machines to begin with.
 
     Raises:
         EngineError: the cluster does not answer.
@@ -198,13 +189,12 @@ def choose_engine(
         ValueError: `direct_running_mode=multi_threading` is asked for, which loses records, or another option is
             unusable.
     """
-    shared_disk, wait = boolean("shared_disk", shared_disk), boolean("wait", wait)
-    if isinstance(beam_options, PipelineOptions):
-        options = copy.deepcopy(beam_options)  # the caller's stay as they are
+    shared_disk, wait = boolean("shared_disk", asked.shared_disk), boolean("wait", asked.wait)
+    if isinstance(asked.beam_options, PipelineOptions):
+        options = copy.deepcopy(asked.beam_options)  # the caller's stay as they are
     else:
-        options = PipelineOptions(_arguments(beam_options))
-    if num_workers is not None:
-        num_workers = integer("num_workers", num_workers)
+        options = PipelineOptions(_arguments(asked.beam_options))
+    num_workers = None if asked.num_workers is None else integer("num_workers", asked.num_workers)
     runner = runner_of(options)
     if not _is_local(runner):
         name, known = str(options.view_as(StandardOptions).runner), StandardOptions.KNOWN_RUNNER_NAMES
@@ -224,13 +214,13 @@ def choose_engine(
     if not wait:
         raise ValueError("a local run ends with this process, which has to wait for it; leave out no_wait.")
     direct = options.view_as(DirectOptions)
-    asked = num_workers if num_workers is not None else direct.direct_num_workers
+    count = num_workers if num_workers is not None else direct.direct_num_workers
     cores = usable_cores()
     if "direct_num_workers" not in options.get_all_options(drop_default=True) and num_workers is None:
-        asked = cores
-    if asked is None or not 0 <= asked <= _MAX_WORKERS:
-        raise ValueError(f"num_workers is {asked}; give 1 to {_MAX_WORKERS} processes, or 0 for one a core.")
-    count = asked or cores
+        count = cores
+    if count is None or not 0 <= count <= _MAX_WORKERS:
+        raise ValueError(f"num_workers is {count}; give 1 to {_MAX_WORKERS} processes, or 0 for one a core.")
+    count = count or cores
     direct.direct_num_workers = count
     direct.direct_running_mode = "in_memory" if count == 1 else "multi_processing"
     return Engine(options, True, count, True)

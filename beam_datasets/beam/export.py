@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import count_written
 from beam_datasets.beam.running import check_visible, run_pipeline
 from beam_datasets.exporting.run import ExportPlan, finish, plan_export, staging, watching, write_shard
+from beam_datasets.generate.options import EngineOptions
 
 if TYPE_CHECKING:
     import os
@@ -36,8 +38,16 @@ class Export(beam.PTransform):
         to: NameOrDir,
         format: str = "parquet",
         *,
+        split: Any = None,
+        data_dir: NameOrDir | None = None,
+        features: Collection[str] | None = None,
+        binary: Collection[str] = (),
+        num_shards: int | Mapping[str, int] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        source_storage_options: Mapping[str, Any] | None = None,
         shared_disk: bool = False,
-        **request: Any,
     ) -> None:
         """Opens the dataset, and checks all that can be seen in its metadata.
 
@@ -45,15 +55,36 @@ class Export(beam.PTransform):
             source: a published dataset: a name such as 'digits:1.*.*', or a version's directory.
             to: the directory to make.
             format: the name of the format.
-            shared_disk: the workers of a remote runner see this machine's paths.
-            **request: what to export, and more about the other arguments: see `beam_datasets.export`.
+            split: {name: expression}, as of `beam_datasets.export`, as are the arguments that follow.
+            data_dir: root of the datasets, for a name.
+            features: names of the features to export; None for all.
+            binary: names of the features whose strings are bytes, not text.
+            num_shards: number of files of each split.
+            min_shard_size: lower limit of the size rule in bytes of the source.
+            max_shard_size: upper limit of the size rule in bytes of the source.
+            storage_options: options of the store of `to`.
+            source_storage_options: options of the store of the source.
+            shared_disk: whether the workers of a remote runner see this machine's paths.
 
         Raises:
             BeamDatasetsError: it cannot be done; the message contains the reason.
             ValueError: an argument is unusable.
         """
         super().__init__()
-        self._plan = plan_export(source, to, format, **request)
+        self._plan = plan_export(
+            source,
+            to,
+            format,
+            split=split,
+            data_dir=data_dir,
+            features=features,
+            binary=binary,
+            num_shards=num_shards,
+            min_shard_size=min_shard_size,
+            max_shard_size=max_shard_size,
+            storage_options=storage_options,
+            source_storage_options=source_storage_options,
+        )
         self._shared_disk = shared_disk
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
@@ -63,19 +94,19 @@ class Export(beam.PTransform):
         return _write_files(begin, replace(self._plan.on(engine.name), is_reserved=False))
 
 
-def run(plan: ExportPlan, *, progress: Callable[[int], None] | None = None, **engine_options: Any) -> str:
+def run(plan: ExportPlan, options: EngineOptions, progress: Callable[[int], None] | None = None) -> str:
     """Exports and returns the directory.
 
     Args:
         plan: the plan of the export.
+        options: options of where it runs.
         progress: called about twice a second of a local run with how many bytes were written so far.
-        **engine_options: beam_options, num_workers and shared_disk; see `engine.choose_engine`.
 
     Raises:
         BeamDatasetsError: why nothing was exported.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(**engine_options)
+    engine = engines.choose_engine(options)
     _check_reach(plan, engine)
     plan = plan.on(engine.name)
     with staging(plan), engine.pipeline(plan.worker_log) as pipeline:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ from beam_datasets.features.image import with_image_checks
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
-from beam_datasets.generate.plan import ShardingOptions
-from beam_datasets.generate.progress import Progress, count_units
+from beam_datasets.generate.options import BuildOptions
+from beam_datasets.generate.progress import count_units
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.units import (
     Resumable,
@@ -34,10 +34,8 @@ from beam_datasets.generate.units import (
     iterated,
     read_together,
 )
-from beam_datasets.metadata.manifest import Inputs
 
 if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineResult
 
     from beam_datasets.builders import DatasetBuilder
@@ -46,64 +44,14 @@ if TYPE_CHECKING:
 _OF_BEAM = (beam.PCollection, beam.PTransform)
 
 
-def generate(
-    builder: DatasetBuilder,
-    *,
-    num_shards: int | Mapping[str, int] | None = None,
-    min_shard_size: int | None = None,
-    max_shard_size: int | None = None,
-    max_examples_per_split: int | None = None,
-    ignore_duplicates: bool = False,
-    skip_empty_splits: bool = False,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
-    payload: str | None = None,
-    spill_dir: str | None = None,
-    block_size: int | None = None,
-    shared_disk: bool = False,
-    check_against: str | None = None,
-    resume: bool | str = False,
-    check_images: str | None = None,
-    inputs: Inputs | None = None,
-    checksums: SourceUnits | None = None,
-    wait: bool = True,
-    progress: Callable[[Progress], None] | None = None,
-    counters: Callable[[Mapping[str, Any]], None] | None = None,
-) -> str:
+def generate(builder: DatasetBuilder, options: BuildOptions) -> str:
     """Generates the builder's dataset and returns the published directory.
+
+    If the job is not waited for, the directory will exist later.
 
     Args:
         builder: the dataset's builder; it is pickled for the workers.
-        num_shards: number of shards of each split: one number for all or {split: number}; None chooses by the size
-            rule.
-        min_shard_size: lower limit of the size rule in bytes; None for 64 MiB.
-        max_shard_size: upper limit of the size rule in bytes; None for 1 GiB.
-        max_examples_per_split: keep at most this many examples of each split, those with the lowest sort keys.
-        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
-        skip_empty_splits: leave out splits without examples instead of failing, unless no split has any.
-        beam_options: Beam's pipeline options; without a runner, FnApiRunner with a worker process a core.
-        num_workers: worker processes of a local run.
-        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory;
-            None for inline on Dataflow, spilled elsewhere.
-        spill_dir: directory for spilled payload; None for beside the staging directory.
-        block_size: records are sorted and sent in blocks of about this size in bytes.
-        shared_disk: the workers of a remote runner see this machine's paths.
-        check_against: a published version, or 'latest' for the highest one below this. Features and description are
-            compared before the job starts, the examples before publishing. If the version is too low for the
-            changes, nothing is published, and the result is kept to be published under another number.
-        resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
-            fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
-            option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
-        check_images: check of the files that image features are given: "structure" (whether they are whole), or
-            "decode", which also decodes each; None for what the features say.
-        inputs: the files that the builder has read, for inputs.json; None if it does not read files.
-        checksums: checksums of the files of `inputs`: units that are read on workers as pairs of a name and a checksum,
-            or ''.
-        wait: whether to wait for the end of the job; False returns when a remote runner has it, and the directory will
-            exist later.
-        progress: called about twice a second of a local run with what was done so far.
-        counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
-            a set of strings}.
+        options: what is asked for.
 
     Raises:
         AlreadyPublishedError: the version is published already.
@@ -113,31 +61,10 @@ def generate(
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    sharding = ShardingOptions.of(
-        num_shards=num_shards,
-        min_shard_size=min_shard_size,
-        max_shard_size=max_shard_size,
-        max_examples_per_split=max_examples_per_split,
-        ignore_duplicates=ignore_duplicates,
-        skip_empty_splits=skip_empty_splits,
-        ordered=builder.info.disable_shuffling,
-    )
-    prepared = prepare(
-        builder,
-        sharding,
-        beam_options=beam_options,
-        num_workers=num_workers,
-        payload=payload,
-        spill_dir=spill_dir,
-        shared_disk=shared_disk,
-        check_against=check_against,
-        resume=resume,
-        check_images=check_images,
-        wait=wait,
-    )
+    prepared = prepare(builder, options)
     engine, publication, resumable = prepared.engine, prepared.publication, prepared.resumable
     spilled = publication.spill_dir
-    transport = engine.transport(spilled, block_size)
+    transport = engine.transport(spilled, options.engine.block_size)
 
     def build(pipeline: beam.Pipeline) -> int | None:
         """Applies the transforms; returns the number of units to read, None if a transform is the source."""
@@ -154,12 +81,13 @@ def generate(
         size = builder.download_size or publication.info.download_size
         info = publication.info.replace(download_size=size)
         staged = dataclasses.replace(publication, info=info, shard_records=records)
-        staged = publishing.stage_inputs(staged, inputs)
-        examples | WriteExamples(staged, sharding, transport, readers, list(sources), checksums)
+        staged = publishing.stage_inputs(staged, options.inputs)
+        written = WriteExamples(staged, options.sharding, transport, readers, list(sources), options.checksums)
+        examples | written
         return None if is_of_beam else max(len(units) - count_units(directories), 1)  # the others are reused
 
-    ended = run_publishing(engine, publication, build, progress, sent_along=type(builder))
-    if counters and engine.waits:
+    ended = run_publishing(engine, publication, build, options.progress, sent_along=type(builder))
+    if options.counters and engine.waits:
         counted = _read_counters(ended.result)
         if counted and ended.restarts:
             print(
@@ -167,7 +95,7 @@ def generate(
                 "attempts have counted, so the counters of the dataset's own code may be too low.",
                 file=sys.stderr,
             )
-        counters(counted)
+        options.counters(counted)
     return publication.target
 
 
@@ -186,44 +114,34 @@ class PreparedRun:
     resumable: Resumable
 
 
-def prepare(
-    builder: DatasetBuilder,
-    sharding: ShardingOptions,
-    *,
-    beam_options: PipelineOptions | Sequence[str] | None = None,
-    num_workers: int | None = None,
-    payload: str | None = None,
-    spill_dir: str | None = None,
-    shared_disk: bool = False,
-    check_against: str | None = None,
-    resume: bool | str = False,
-    check_images: str | None = None,
-    wait: bool = True,
-) -> PreparedRun:
+def prepare(builder: DatasetBuilder, options: BuildOptions) -> PreparedRun:
     """Returns a run after all checks that need neither a job nor the engine's job service. Changes no file.
 
     For the arguments and errors see `generate`.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
+    engine, payload = engines.choose_engine(options.engine), options.engine.payload
     engines.refuse_template(engine)
+    compared_with = None
+    if options.check_against:
+        compared_with = compatibility.earlier_version(builder.dataset_dir, options.check_against)
     publication = publishing.announce(
         builder.info,
         builder.dataset_dir,
-        sharding=sharding,
+        sharding=options.sharding,
         runner=engine.name,
         builder=f"{type(builder).__module__}:{type(builder).__qualname__}",
-        check_against=compatibility.earlier_version(builder.dataset_dir, check_against) if check_against else None,
+        check_against=compared_with,
     )
-    if check_images is not None:
-        features = with_image_checks(publication.info.features, check_images)
+    if options.check_images is not None:
+        features = with_image_checks(publication.info.features, options.check_images)
         publication = dataclasses.replace(publication, info=publication.info.replace(features=features))
-    if resume and payload == "inline":
+    if options.resume and payload == "inline":
         raise ValueError("resume needs payload='spilled': with 'inline' a run leaves nothing to reuse.")
-    payload = "spilled" if resume else payload
-    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=spill_dir)
+    payload = "spilled" if options.resume else payload
+    spilled = choose_spill_dir(engine, publication.staging_dir, payload=payload, spill_dir=options.engine.spill_dir)
     engines.check_paths_are_shared(engine, {engines.TARGET: publication.target, "spill_dir": spilled})
     publication = dataclasses.replace(publication, spill_dir=spilled, is_awaited=engine.waits)
-    return PreparedRun(engine, *_resume_runs(builder, publication, resume))
+    return PreparedRun(engine, *_resume_runs(builder, publication, options.resume))
 
 
 def _resume_runs(
@@ -234,7 +152,7 @@ def _resume_runs(
     Args:
         builder: the builder, whose fingerprint decides whether finished units can be reused.
         publication: the announced publication.
-        resume: see `generate`.
+        resume: see `BuildOptions`.
 
     Raises:
         ResumeError: see `find_attempts`.

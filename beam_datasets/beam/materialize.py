@@ -8,7 +8,7 @@ shard is copied of is planned after that. A new order uses the stages that gener
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from apache_beam.metrics import Metrics
 
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import HISTOGRAMS, count_requests, count_written, histogram_output, with_histograms
-from beam_datasets.beam.engine import EngineOptions
+from beam_datasets.beam.engine import Transport
 from beam_datasets.beam.running import run_publishing
 from beam_datasets.beam.write import (
     counted,
@@ -27,6 +27,7 @@ from beam_datasets.beam.write import (
     write_blocks,
 )
 from beam_datasets.generate import histogram as histograms
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
@@ -50,32 +51,75 @@ class Materialize(beam.PTransform):
         self,
         source: NameOrDir,
         *,
+        split: Any = None,
+        to: str | None = None,
+        data_dir: NameOrDir | None = None,
+        source_data_dir: NameOrDir | None = None,
+        sources: Mapping[str, NameOrDir] | None = None,
+        features: Collection[str] | None = None,
+        filter: str | Callable[[Any], Any] | None = None,
+        where: str | None = None,
+        reshuffle: str | None = None,
+        refuse_repeats: bool = False,
+        num_shards: int | Mapping[str, int | None] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        source_storage_options: Mapping[str, Any] | None = None,
         payload: str | None = None,
         spill_dir: str | None = None,
         block_size: int | None = None,
         shared_disk: bool = False,
-        **request: Any,
     ) -> None:
         """Opens the sources, and checks all that can be seen in their metadata.
 
         Args:
             source: a published dataset, by its name or its directory.
+            split: {name of a split: expression}, as of `beam_datasets.materialize`, as are the arguments that follow.
+            to: `name[/config][:version]` of the dataset to write.
+            data_dir: root of the datasets, for the dataset to write.
+            source_data_dir: root of the datasets, for names of sources.
+            sources: {label: name or directory} of other datasets, for expressions.
+            features: names of the features to keep; None for all.
+            filter: a function that selects the examples to keep, or its name.
+            where: a condition in SQL that selects the examples to keep.
+            reshuffle: a salt for a new order.
+            refuse_repeats: whether a key that occurs more than once in a split is an error.
+            num_shards: number of shards of each split.
+            min_shard_size: lower limit of the size rule in bytes.
+            max_shard_size: upper limit of the size rule in bytes.
+            storage_options: options of the store of `data_dir`.
+            source_storage_options: options of the stores of sources.
             payload: how shuffled records are sent: 'inline' or 'spilled'; None for inline on Dataflow, spilled
                 elsewhere.
             spill_dir: directory for spilled records and for the result of a filter; None for beside the staging
                 directory.
-            block_size: records are sorted and sent in blocks of about this size in bytes.
-            shared_disk: the workers of a remote runner see this machine's paths.
-            **request: what is written, as of `beam_datasets.materialize`: split, to, data_dir, source_data_dir,
-                sources, features, filter, where, reshuffle, refuse_repeats, num_shards, min_shard_size,
-                max_shard_size, storage_options, source_storage_options.
+            block_size: approximate bytes of the blocks in which records are sorted and sent.
+            shared_disk: whether the workers of a remote runner see this machine's paths.
 
         Raises:
             BeamDatasetsError: it cannot be done; the message says why.
             ValueError: an argument is unusable.
         """
         super().__init__()
-        self._job = plan_job(source, **request)
+        self._job = plan_job(
+            source,
+            split=split,
+            to=to,
+            data_dir=data_dir,
+            source_data_dir=source_data_dir,
+            sources=sources,
+            features=features,
+            filter=filter,
+            where=where,
+            reshuffle=reshuffle,
+            refuse_repeats=refuse_repeats,
+            num_shards=num_shards,
+            min_shard_size=min_shard_size,
+            max_shard_size=max_shard_size,
+            storage_options=storage_options,
+            source_storage_options=source_storage_options,
+        )
         for note in self._job.notes:
             warnings.warn(note, stacklevel=2)
         self._payload = payload
@@ -93,29 +137,26 @@ class Materialize(beam.PTransform):
         return _flow(begin, self._job, publication, engine.transport(publication.spill_dir, self._block_size))
 
 
-def run(
-    job: Job,
-    *,
-    payload: str | None = None,
-    spill_dir: str | None = None,
-    block_size: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    **engine_options: Any,
-) -> str:
-    """Materializes a dataset and returns its directory; for the arguments see `beam_datasets.materialize`.
+def run(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
+    """Materializes a dataset and returns its directory.
+
+    Args:
+        job: the planned job.
+        options: options of where and how it runs.
+        progress: called about twice a second of a local run with what was done so far.
 
     Raises:
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(**engine_options)
-    publication = replace(_announce(job, engine, payload, spill_dir), is_awaited=engine.waits)
+    engine = engines.choose_engine(options)
+    publication = replace(_announce(job, engine, options.payload, options.spill_dir), is_awaited=engine.waits)
 
     def build(pipeline: beam.Pipeline) -> None:  # which has no units
         """Adds the stages of the materialization to a pipeline."""
         publication_with_inputs = replace(publication, inputs_of=job.inputs_of)
-        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, block_size))
+        _flow(pipeline, job, publication_with_inputs, engine.transport(publication.spill_dir, options.block_size))
 
     run_publishing(engine, publication, build, progress)
     return publication.target
@@ -131,19 +172,19 @@ def _announce(job: Job, engine: engines.Engine, payload: str | None, spill_dir: 
     return publication
 
 
-def _flow(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
+def _flow(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
     """Reads, plans, copies or shuffles, and publishes.
 
     Args:
         begin: the pipeline.
         job: the planned job.
         publication: the publication of the dataset.
-        engine: how records are sent that are not copied from shard to shard.
+        transport: how records are sent that are not copied from shard to shard.
     """
-    return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, engine)
+    return (_copy if job.reshuffle is None else _shuffle)(begin, job, publication, transport)
 
 
-def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
+def _copy(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
     """Builds the flow that keeps the order."""
     start = begin | "Start" >> beam.Create([publication], reshuffle=False)
     if job.plan is not None:
@@ -151,7 +192,7 @@ def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOption
     else:
         sources, numbers = _ranges(begin, job)
         # A filter travels with the function: elements are pickled in a way that a lambda is not.
-        options = beam.pvalue.AsSingleton(sources), job.transform, engine.spill_dir
+        options = beam.pvalue.AsSingleton(sources), job.transform, transport.spill_dir
         prepared = beam.pvalue.AsList(numbers | "Prepare" >> beam.Map(_prepare, *options))
         plan = sources | "Plan" >> beam.Map(plan_prepared, prepared, job.sharding)
         start |= "Keys" >> beam.Map(_with_keys, job.lineage, beam.pvalue.AsSingleton(sources), prepared)
@@ -167,11 +208,11 @@ def _copy(begin: Begin, job: Job, publication: Publication, engine: EngineOption
     return publish_shards(start, publication, beam.pvalue.AsSingleton(plan), written)
 
 
-def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOptions) -> beam.PCollection:
+def _shuffle(begin: Begin, job: Job, publication: Publication, transport: Transport) -> beam.PCollection:
     """Builds the flow that makes a new order."""
     sources, numbers = _ranges(begin, job)
-    shift = histograms.hash_shift(max_bins(job.sharding, engine))
-    reader = _ReadBlocks(job.transform, job.reshuffle or "", engine, shift)
+    shift = histograms.hash_shift(max_bins(job.sharding, transport))
+    reader = _ReadBlocks(job.transform, job.reshuffle or "", transport, shift)
     read = numbers | "Read" >> with_histograms(beam.ParDo(reader, beam.pvalue.AsSingleton(sources)), _NUMBERS)
     start = (
         begin
@@ -185,7 +226,7 @@ def _shuffle(begin: Begin, job: Job, publication: Publication, engine: EngineOpt
         [split.name for split in job.splits],
         publication,
         job.sharding,
-        engine,
+        transport,
         keyless=[split.name for split in job.splits if not split.keyed],
         start=start,
     )
@@ -246,16 +287,16 @@ def _copy_shard(shard: tuple[int, int], plan: CopyPlan, destination: Destination
 class _ReadBlocks(beam.DoFn):
     """Number of a range -> blocks, and beside them a histogram of each, and the number once all of it is read."""
 
-    def __init__(self, transform: Transform | None, reshuffle: str, engine: EngineOptions, hash_shift: int) -> None:
+    def __init__(self, transform: Transform | None, reshuffle: str, transport: Transport, hash_shift: int) -> None:
         self._options = transform, reshuffle
-        self._engine = engine
+        self._transport = transport
         self._hash_shift = hash_shift
         self._examples = Metrics.counter("beam_datasets", "examples_read")
 
     def process(self, number: int, ranges: RecordRanges) -> Iterator[Any]:
         """Yields the blocks of a range, each followed by its tagged histogram, then the number tagged `_NUMBERS`."""
-        record_range, block_size = ranges[number], self._engine.bytes_per_block
-        for block in blocks(record_range, *self._options, block_size=block_size, spill_dir=self._engine.spill_dir):
+        record_range, block_size = ranges[number], self._transport.bytes_per_block
+        for block in blocks(record_range, *self._options, block_size=block_size, spill_dir=self._transport.spill_dir):
             yield block.sent
             yield histogram_output(block.loaded, self._hash_shift)
         self._examples.inc(record_range.file.take)

@@ -19,6 +19,7 @@ from beam_datasets.arguments import boolean
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.running import run_pipeline
 from beam_datasets.errors import LostExamplesError, StorageError
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.statistics import Statistics
 from beam_datasets.statistics import report as statistics
 from beam_datasets.statistics.summary import ShardRange, StatisticsRequest, cut, gather, merge, prepare
@@ -125,32 +126,32 @@ def _conclude(numbered_facts: Iterable[tuple[int, ShardFacts]], expected: Expect
 
 def run_verify(
     name_or_dir: str | os.PathLike[str],
+    options: EngineOptions,
     *,
     report: str | None = None,
-    shared_disk: bool = False,
-    beam_options: Any = None,
-    num_workers: int | None = None,
-    wait: bool = True,
-    **options: Any,
+    data_dir: str | os.PathLike[str] | None = None,
+    decode: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report | None:
     """Verifies a dataset by a pipeline, and returns the report; None where the job is not waited for.
 
     Args:
-        name_or_dir: see `VerifyDataset`.
+        name_or_dir: see `VerifyDataset`, as for the arguments after `report`.
+        options: options of where it runs.
         report: a file for the report, as JSON, that the workers and this machine see; None where they share a disk. In
             the dataset's bucket it is written with the dataset's options.
-        shared_disk: see `VerifyDataset`.
-        beam_options: see `engine.choose_engine`.
-        num_workers: see there.
-        wait: see there.
-        **options: data_dir, decode and storage_options; see `VerifyDataset`.
+        data_dir: root of the datasets, for a name.
+        decode: whether every value is decoded too.
+        storage_options: options of the store.
 
     Raises:
         BeamDatasetsError: the dataset could not be verified.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(beam_options, num_workers=num_workers, shared_disk=shared_disk, wait=wait)
-    verifying = VerifyDataset(name_or_dir, shared_disk=shared_disk, **options)
+    engine, shared_disk = engines.choose_engine(options), options.shared_disk
+    verifying = VerifyDataset(
+        name_or_dir, shared_disk=shared_disk, data_dir=data_dir, decode=decode, storage_options=storage_options
+    )
     _check_place(engine, report, shared_disk=shared_disk, what="the report")
     report_json = _run_report(engine, "Verify" >> verifying, _format_report, verifying.directory, report)
     return None if report_json is None else Report.from_json(report_json)
@@ -218,22 +219,19 @@ class SummarizeDataset(beam.PTransform):
         )
 
 
-def run_stats(
-    request: StatisticsRequest, *, report: str | None = None, shared_disk: bool = False, **engine_options: Any
-) -> Statistics:
+def run_stats(request: StatisticsRequest, options: EngineOptions, *, report: str | None = None) -> Statistics:
     """Computes statistics by a pipeline, and returns them.
 
     Args:
         request: the requested statistics; see `statistics.summary.prepare`.
+        options: options of where it runs.
         report: see `run_verify`.
-        shared_disk: the workers of a remote runner see this machine's paths.
-        **engine_options: beam_options and num_workers; see `engine.choose_engine`.
 
     Raises:
         BeamDatasetsError: the dataset could not be read.
         ValueError: an option is unusable.
     """
-    engine = engines.choose_engine(shared_disk=shared_disk, **engine_options)
+    engine, shared_disk = engines.choose_engine(options), options.shared_disk
     if not engine.waits:
         raise ValueError("statistics are waited for, and a template is not run: leave out --template_location.")
     _check_place(engine, report, shared_disk=shared_disk, what="the statistics")

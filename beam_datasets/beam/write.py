@@ -23,7 +23,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.beam import encode
 from beam_datasets.beam import engine as engines
 from beam_datasets.beam.encode import COUNTS, HISTOGRAMS, EncodeBlocks, EncodeUnits, UnitReader, in_window
-from beam_datasets.beam.engine import EngineOptions
+from beam_datasets.beam.engine import Transport
 from beam_datasets.features import compile_encoder
 from beam_datasets.generate import histogram as histograms
 from beam_datasets.generate import plan as planning
@@ -40,6 +40,7 @@ from beam_datasets.generate.blocks import (
 )
 from beam_datasets.generate.histogram import Histogram
 from beam_datasets.generate.merge import merge_blocks
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.runs import Decision, StagedFile
 from beam_datasets.generate.units import ShardRecords, SourceUnits
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
@@ -124,7 +125,7 @@ class WriteDataset(beam.PTransform):
         identity = DatasetIdentity(name, Version(version), directory, config_name=config, release_notes=release_notes)
         self._info = DatasetInfo(builder=identity, features=features, **info)
         self._split = split
-        self._sharding = planning.ShardingOptions.of(
+        self._sharding = ShardingOptions.of(
             num_shards=num_shards,
             min_shard_size=min_shard_size,
             max_shard_size=max_shard_size,
@@ -168,15 +169,15 @@ class WriteExamples(beam.PTransform):
     Attributes:
         publication: the publication of the dataset.
         sharding: options that decide the number of shards and their examples.
-        engine: how records are sent to the shards.
+        transport: how records are sent to the shards.
         readers: key of `examples` -> reader of units of some splits; the PCollection has one element, of any value.
         splits: the splits, in their order; by default the keys of `examples`.
         checksums: checksums of the files that the dataset is built from; see `generate`.
     """
 
     publication: publishing.Publication
-    sharding: planning.ShardingOptions = field(default_factory=planning.ShardingOptions)
-    engine: EngineOptions = field(default_factory=engines.EngineOptions)
+    sharding: ShardingOptions = field(default_factory=ShardingOptions)
+    transport: Transport = field(default_factory=engines.Transport)
     readers: Mapping[str, UnitReader] = field(default_factory=dict)
     splits: Sequence[str] = ()
     checksums: SourceUnits | None = None
@@ -200,7 +201,7 @@ class WriteExamples(beam.PTransform):
         else:
             counts = [outputs[HISTOGRAMS] for outputs in encoded] | "MergeHistograms" >> beam.Flatten()
         start = self._with_checksums(blocks.pipeline) if self.checksums else None
-        return write_blocks(blocks, counts, splits, self.publication, self.sharding, self.engine, start=start)
+        return write_blocks(blocks, counts, splits, self.publication, self.sharding, self.transport, start=start)
 
     def _with_checksums(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Returns the publication, whose record of input files gets their checksums, which workers make or ask for."""
@@ -221,9 +222,9 @@ class WriteExamples(beam.PTransform):
         Raises:
             ValueError: the PCollection is unbounded.
         """
-        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.engine))
+        shift = None if self.sharding.ordered else histograms.hash_shift(max_bins(self.sharding, self.transport))
         if reader := self.readers.get(split):
-            units = EncodeUnits(reader, self.publication.info.features, self.engine, shift)
+            units = EncodeUnits(reader, self.publication.info.features, self.transport, shift)
             outputs: list[beam.pvalue.DoOutputsTuple] = examples | f"Encode {reader.label}" >> units
             return outputs
         if not examples.is_bounded:
@@ -235,7 +236,7 @@ class WriteExamples(beam.PTransform):
             examples |= f"Unwindow {split}" >> beam.WindowInto(
                 GlobalWindows(), trigger=DefaultTrigger(), accumulation_mode=AccumulationMode.DISCARDING
             )
-        encoder = EncodeBlocks(split, self.publication.info.features, self.engine, shift, reports=True)
+        encoder = EncodeBlocks(split, self.publication.info.features, self.transport, shift, reports=True)
         return [examples | f"Encode {split}" >> encode.with_histograms(beam.ParDo(encoder))]
 
 
@@ -249,8 +250,8 @@ def write_blocks(
     counts: beam.PCollection,
     splits: list[str],
     publication: publishing.Publication,
-    sharding: planning.ShardingOptions,
-    engine: EngineOptions,
+    sharding: ShardingOptions,
+    transport: Transport,
     *,
     keyless: Collection[str] = (),
     start: beam.PCollection | None = None,
@@ -263,12 +264,12 @@ def write_blocks(
         splits: the splits, in their order.
         publication: the publication of the dataset.
         sharding: options that decide the number of shards and their examples.
-        engine: how records are sent to the shards.
+        transport: how records are sent to the shards.
         keyless: the splits whose indexes hold no sort keys.
         start: a PCollection of the publication, for which publishing waits; None for nothing else.
     """
-    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, engine)))
-    if engine.many_machines:  # Beam's own fan-out of a hot key would pickle the keys
+    merge = beam.CombinePerKey(_MergeHistograms(max_bins(sharding, transport)))
+    if transport.many_machines:  # Beam's own fan-out of a hot key would pickle the keys
         counts = (
             counts
             | "SpreadCounts" >> beam.ParDo(_SpreadCounts()).with_output_types(SPREAD_COUNTS)
@@ -277,7 +278,7 @@ def write_blocks(
         )
     counted = counts | "CountKeys" >> merge
     named = blocks.pipeline | "Splits" >> beam.Create([splits], reshuffle=False)
-    make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, engine.merge_limits)
+    make_plan = beam.Map(planning.make_plan, beam.pvalue.AsDict(counted), sharding, transport.merge_limits)
     plan = beam.pvalue.AsSingleton(named | "Plan" >> make_plan)
     destination = shard_writer.Destination(
         publication.staging_dir,
@@ -287,7 +288,7 @@ def write_blocks(
         keyless=keyless,
     )
     write = _WriteGroup(destination, publication.shard_records)
-    routed, merges = _route_blocks(blocks, plan, engine)
+    routed, merges = _route_blocks(blocks, plan, transport)
     written = (
         routed
         | "GroupByShard" >> beam.GroupByKey()
@@ -301,16 +302,16 @@ def write_blocks(
 
 
 def _route_blocks(
-    blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, engine: EngineOptions
+    blocks: beam.PCollection, plan: beam.pvalue.AsSingleton, transport: Transport
 ) -> tuple[beam.PCollection, Any]:
     """Returns (number of a group, records that it is sent), of blocks that were merged in the levels of the plan.
 
     Returns beside it what the processes that merge have read and written, as a side input; () without levels.
     """
     groups, runs = tuple[int, Any], tuple[tuple[str, int], Any]
-    max_levels = engine.merge_limits.max_levels
+    max_levels = transport.merge_limits.max_levels
     if not max_levels:
-        return blocks | "Route" >> beam.ParDo(_Route(engine.spill_dir), plan).with_output_types(groups), ()
+        return blocks | "Route" >> beam.ParDo(_Route(transport.spill_dir), plan).with_output_types(groups), ()
 
     def typed(function: beam.DoFn, **others: Any) -> Any:
         """Returns a ParDo of the function with the plan as side input and the outputs `groups`, `_RUNS` and `others`.
@@ -322,11 +323,11 @@ def _route_blocks(
         route = beam.ParDo(function, plan).with_output_types(groups, **{_RUNS: runs}, **others)
         return route.with_outputs(_RUNS, *others, main="groups")
 
-    routed = blocks | "Route" >> typed(_Route(engine.spill_dir))
+    routed = blocks | "Route" >> typed(_Route(transport.spill_dir))
     group_outputs, merges = [routed.groups], []
     for level in range(max_levels):
         tasks = routed[_RUNS] | f"GroupByRun{level}" >> beam.GroupByKey()
-        routed = tasks | f"Merge{level}" >> typed(_Merge(engine.spill_dir, level + 1), **{_DONE: storage.Requests})
+        routed = tasks | f"Merge{level}" >> typed(_Merge(transport.spill_dir, level + 1), **{_DONE: storage.Requests})
         group_outputs.append(routed.groups)
         merges.append(routed[_DONE])
     return group_outputs | "Groups" >> beam.Flatten(), beam.pvalue.AsList(merges | "Merges" >> beam.Flatten())
@@ -374,9 +375,9 @@ def publish_shards(
     return decided | "Publish" >> beam.Map(_make_visible, beam.pvalue.AsList(committed))
 
 
-def max_bins(sharding: planning.ShardingOptions, engine: EngineOptions) -> int:
+def max_bins(sharding: ShardingOptions, transport: Transport) -> int:
     """Returns how finely to count: more finely for many shards, and where they may become many."""
-    return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if engine.many_machines else 0))
+    return histograms.max_bins(max(sharding.most_shards, MANY_SHARDS if transport.many_machines else 0))
 
 
 class _MergeHistograms(beam.CombineFn):

@@ -23,6 +23,7 @@ from beam_datasets.cli.options import (
     Command,
     UsageError,
     as_usage_errors,
+    engine_options,
     given,
     parse_with_beam,
     with_underscores,
@@ -36,7 +37,7 @@ from beam_datasets.features import compile_encoder
 from beam_datasets.formats.tfrecord import OVERHEAD
 from beam_datasets.generate import compatibility
 from beam_datasets.generate import estimate as estimates
-from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.options import BuildOptions, ShardingOptions
 from beam_datasets.generate.progress import Progress
 from beam_datasets.reading.opening import builder_from_directory
 
@@ -138,8 +139,8 @@ def _check_run(builder: DatasetBuilder, parsed: argparse.Namespace, beam_options
 
     with as_usage_errors("build"), tempfile.TemporaryDirectory() as folder:
         checked = builder.elsewhere(folder) if parsed.overwrite and builder.is_prepared() else builder
-        sharding = ShardingOptions.of(**given(parsed, ShardingOptions))
-        prepared = prepare(checked, sharding, beam_options=beam_options, **given(parsed, prepare))
+        sharding, engine = ShardingOptions.of(**given(parsed, ShardingOptions)), engine_options(parsed, beam_options)
+        prepared = prepare(checked, BuildOptions(sharding, engine, **given(parsed, BuildOptions)))
         if not prepared.engine.local:
             check_servers(prepared.engine.options, wait=prepared.engine.waits)
 
@@ -293,15 +294,14 @@ def publishing_in(directory: str) -> Iterator[None]:
 
 
 def _build_options(parsed: argparse.Namespace, bar: Callable[[Progress], None]) -> dict[str, Any]:
-    """Returns the keyword arguments of `generate` from the parsed options: name -> value.
+    """Returns the keyword arguments of `DatasetBuilder.build` from the parsed options: name -> value.
 
     Args:
         parsed: the parsed options of the command.
         bar: function that shows the progress in a terminal; elsewhere, lines are printed.
     """
-    from beam_datasets.beam.generate import generate
-
-    options = given(parsed, generate, DatasetBuilder.download_settings) | {"overwrite": parsed.overwrite}
+    options = given(parsed, DatasetBuilder.build)
+    options.pop("storage_options", None)  # the builder has them
     return options | {"counters": _show_counters, "progress": bar if sys.stderr.isatty() else progress_lines()}
 
 

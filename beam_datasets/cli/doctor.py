@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from beam_datasets import catalog
-from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, as_usage_errors, given
+from beam_datasets.cli.options import DATA_DIR, STORAGE_OPTIONS, Command, as_usage_errors, engine_options
 from beam_datasets.cli.printing import say
 from beam_datasets.extras import importing_beam
 
@@ -38,8 +38,7 @@ def run(args: Sequence[str]) -> int:
     root_dir = catalog.root_dir(parsed.data_dir, parsed.storage_options)
     failures = 0
     with as_usage_errors("doctor"):
-        options = given(parsed, examine) | {"data_dir": root_dir, "beam_options": beam_options}
-        for finding in examine(**options):
+        for finding in examine(root_dir, engine_options(parsed, beam_options), packages=parsed.packages or ()):
             failures += not finding.is_good
             say(f"{'ok  ' if finding.is_good else 'FAIL'}  {finding.check}: {finding.text}")
     say(f"{failures} checks failed." if failures else "All checks passed.")

@@ -12,13 +12,13 @@ from beam_datasets.cli.build import publishing_in
 from beam_datasets.cli.options import (
     DATA_DIR_HELP,
     ENGINE,
-    ENGINE_NAMES,
     SHARDS,
     SOURCES,
     STORAGE,
     Command,
     UsageError,
     as_usage_errors,
+    engine_options,
     given,
 )
 from beam_datasets.cli.printing import bytes_bar, say, splits_table, table
@@ -80,8 +80,7 @@ def run_materialize(args: Sequence[str]) -> int:
         with as_usage_errors("materialize"), bytes_bar("Materialize") as show:
             total = _total(job)
             progress = None if show is None else lambda done: show(done.bytes_encoded + done.bytes_written, total)
-            engine = {name: getattr(parsed, name) for name in ENGINE_NAMES}
-            directory = run_job(job, beam_options, {**engine, "progress": progress})
+            directory = run_job(job, engine_options(parsed, beam_options), progress)
         if not is_published(directory):  # a job that is not waited for
             say(f"Submitted; it will publish in {directory}")
             return 0
@@ -212,9 +211,8 @@ def run_export(args: Sequence[str]) -> int:
         return 0
     started = time.monotonic()
     with as_usage_errors("export"), bytes_bar("Export") as show:
-        engine = {"num_workers": parsed.num_workers, "shared_disk": parsed.shared_disk}
         progress = None if show is None else lambda done: show(done, None)
-        directory = run_export(plan, beam_options, {**engine, "progress": progress})
+        directory = run_export(plan, engine_options(parsed, beam_options), progress)
     say(f"Exported to {directory} after {time.monotonic() - started:.1f} s")
     return 0
 

@@ -9,10 +9,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beam_datasets.errors import BeamDatasetsError, did_you_mean
 from beam_datasets.extras import importing_beam
+
+if TYPE_CHECKING:
+    from beam_datasets.generate.options import EngineOptions
 
 _DIRECTORIES = ("data_dir", "source_data_dir", "to")
 _OF_EACH_SPLIT = "--num_shards train=8 --num_shards test=1"
@@ -275,7 +278,12 @@ engine (they change no byte):
 OF_EVERY_COMMAND = ("--debug", "--imports", "--quiet")
 """Options that `main` reads and removes before it calls a command."""
 
-ENGINE_NAMES = ("num_workers", "payload", "spill_dir", "shared_disk", "wait")
+
+def engine_options(parsed: argparse.Namespace, beam_options: Sequence[str]) -> EngineOptions:
+    """Returns the options of where and how a job runs, of those that the command has."""
+    from beam_datasets.generate.options import EngineOptions
+
+    return EngineOptions(beam_options, **given(parsed, EngineOptions))
 
 
 def given(parsed: argparse.Namespace, *functions: Callable[..., Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_datasets import storage
-from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, given
+from beam_datasets.cli.options import DATASET, Command, UsageError, as_usage_errors, engine_options
 from beam_datasets.cli.printing import plural, say, table
 from beam_datasets.display.text import cut, printable
 from beam_datasets.errors import FeatureError, StorageError
@@ -134,11 +134,10 @@ def _compute(request: StatisticsRequest, parsed: argparse.Namespace, beam_option
     pays = parsed.num_workers is None and request.num_bytes >= MIN_BEAM_BYTES and usable_cores() > 1
     if not asked and not (pays and importlib.util.find_spec("apache_beam")):
         return compute_request(request)
-    from beam_datasets.beam.engine import choose_engine
     from beam_datasets.beam.reports import run_stats as run_pipeline
 
     with as_usage_errors("stats"):
-        return run_pipeline(request, beam_options=beam_options, **given(parsed, run_pipeline, choose_engine))
+        return run_pipeline(request, engine_options(parsed, beam_options), report=parsed.report)
 
 
 def _save(statistics: Statistics, request: StatisticsRequest, parsed: argparse.Namespace) -> str:

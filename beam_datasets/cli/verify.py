@@ -15,6 +15,7 @@ from beam_datasets.cli.options import (
     UsageError,
     as_usage_errors,
     check_beam_options,
+    engine_options,
     given,
     until_dashes,
 )
@@ -98,13 +99,12 @@ def _verify(directory: str, parsed: argparse.Namespace) -> int:
 
 def _verify_on_beam(parsed: argparse.Namespace, beam_options: Sequence[str]) -> int:
     """Verifies a dataset in a Beam pipeline, prints the report and returns the exit code."""
-    from beam_datasets.beam.reports import VerifyDataset
     from beam_datasets.beam.reports import run_verify as run_pipeline
 
     started = time.monotonic()
     with as_usage_errors("verify"):
-        options = given(parsed, run_pipeline, VerifyDataset)
-        report = run_pipeline(parsed.dataset, beam_options=beam_options, **options)
+        engine = engine_options(parsed, beam_options)
+        report = run_pipeline(parsed.dataset, engine, **given(parsed, run_pipeline))
     if report is None:  # the job is not waited for
         say(f"Submitted; its report will be {parsed.report}")
         return 0

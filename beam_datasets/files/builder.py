@@ -69,6 +69,7 @@ from beam_datasets.files.inputs import (
 )
 from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
 from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
+from beam_datasets.generate.options import BuildOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.intake.streams import is_plain
 from beam_datasets.metadata.info import DatasetInfo
@@ -390,11 +391,11 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
         self.VERSION = version  # type: ignore[misc]  # the user's files have the version that the user gives them
         super().__init__(data_dir=data_dir)
 
-    def _own_options(self) -> dict[str, Any]:
-        """Returns the options of `build` with `counters=log_left_out`, which logs the rows that were left out."""
-        return {**super()._own_options(), "counters": log_left_out}
+    def _complete_options(self, options: BuildOptions) -> BuildOptions:
+        """Returns the options with `counters=log_left_out`, which logs the rows that were left out, unless given."""
+        return options if options.counters else replace(options, counters=log_left_out)
 
-    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+    def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory.
 
         Raises:
@@ -418,19 +419,18 @@ class FilesBuilder(DatasetBuilder, abc.ABC, skip_registration=True):
             return ""
         return "\n".join(report({f"files/{name}": value for name, value in counted.items()}))
 
-    def _generate_in_process(self, sources: Mapping[str, SourceUnits], **options: Any) -> str:
+    def _generate_in_process(self, sources: Mapping[str, SourceUnits], options: BuildOptions) -> str:
         """Generates the dataset without Beam, and reports the counters of the files; returns the directory.
 
         Args:
             sources: split -> the units that it is read from.
-            **options: arguments of `DatasetBuilder._generate_in_process`, and `counters`: a function that gets a dict
-                from
-                the name of each counter, such as "files/bad_rows", to its number or text.
+            options: what is asked for; `counters` is called with a dict from the name of each counter, such as
+                "files/bad_rows", to its number or text.
         """
-        report = options.pop("counters")
         with counted_here() as counted:
-            directory = super()._generate_in_process(sources, **options)
-        report({f"files/{name}": value for name, value in counted.items()})
+            directory = super()._generate_in_process(sources, options)
+        if options.counters:
+            options.counters({f"files/{name}": value for name, value in counted.items()})
         return directory
 
 
@@ -496,8 +496,8 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             parse_field(spec)
         super().__init__(**common)
 
-    def _own_options(self) -> dict[str, Any]:
-        """Returns the options of `build` with `inputs` and `checksums`, which inputs.json records.
+    def _complete_options(self, options: BuildOptions) -> BuildOptions:
+        """Returns the options with `inputs` and `checksums`, which inputs.json records.
 
         `inputs` are the files that are read, and `checksums` the `SourceUnits` that compute their checksums on
         workers; None in a trial, which reads only a few rows.
@@ -506,9 +506,9 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
         stamps = {name: (file.size, file.modified) for name, file in files}
         inputs = Inputs(stamps, self._types(), *self._row_options).with_files(self._touched)
         whole = SourceUnits(files, _checksum_of) if self._trial_examples is None else None  # a trial reads few rows
-        return {**super()._own_options(), "inputs": inputs, "checksums": whole}
+        return replace(super()._complete_options(options), inputs=inputs, checksums=whole)
 
-    def _generate_version(self, options: Mapping[str, Any], *, overwrite: bool) -> str:
+    def _generate_version(self, options: BuildOptions, *, overwrite: bool) -> str:
         """Generates and publishes the version and returns its directory.
 
         Raises:

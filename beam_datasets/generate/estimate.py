@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_datasets.formats import tfrecord
-from beam_datasets.generate.plan import MergeLimits, ShardingOptions, choose_shards, level_sizes
+from beam_datasets.generate.options import ShardingOptions
+from beam_datasets.generate.plan import MergeLimits, choose_shards, level_sizes
 from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together
 
 SAMPLE = 0.01  # share of the units

@@ -25,8 +25,9 @@ from beam_datasets.generate.blocks import (
     histogram_of,
 )
 from beam_datasets.generate.histogram import Histogram
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS
-from beam_datasets.generate.plan import Plan, ShardingOptions
+from beam_datasets.generate.plan import Plan
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, join_parts, write_group
 from beam_datasets.generate.units import SourceUnits, pair_and_splits, read_together, what_raised
 

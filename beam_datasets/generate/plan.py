@@ -19,17 +19,17 @@ ranges of many blocks (`SpilledBlocks`).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beam_datasets import storage
-from beam_datasets.arguments import boolean, integer
-from beam_datasets.errors import BeamDatasetsError, NoExamplesError, did_you_mean
+from beam_datasets.errors import BeamDatasetsError, NoExamplesError
 from beam_datasets.formats import tfrecord
+from beam_datasets.generate.options import MAX_SHARDS, ShardingOptions
 from beam_datasets.metadata import shards as shard_rules
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 MAX_PART_SIZE = 256 << 20  # larger shards are written in parts of about this size in bytes
-MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
 SLACK = 1.25  # a level that makes ranges little longer costs more than it saves
 
 
@@ -115,97 +114,6 @@ def _divide_groups(received: NDArray[np.int64], columns: int) -> NDArray[np.int6
     ends = np.cumsum(received)
     last = np.searchsorted(ends, ends[-1] * (np.arange(1, columns + 1) / columns), side="left")
     return np.unique(np.append(last[last < len(received)], len(received) - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class ShardingOptions:
-    """Options that decide the number of shards and the examples in them.
-
-    Attributes:
-        num_shards: number of shards of each split, or one number for all; None chooses by the size rule.
-        min_shard_size: lower limit of the size rule, in bytes.
-        max_shard_size: upper limit of the size rule, in bytes.
-        max_examples_per_split: keep at most this many, those with the lowest sort keys; None keeps all.
-        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
-        ordered: keys are integers whose order is kept (`disable_shuffling`).
-        skip_empty_splits: leave out splits without examples, but not all splits.
-    """
-
-    num_shards: int | Mapping[str, int | None] | None = None
-    min_shard_size: int = shard_rules.MIN_SHARD_SIZE
-    max_shard_size: int = shard_rules.MAX_SHARD_SIZE
-    max_examples_per_split: int | None = None
-    ignore_duplicates: bool = False
-    ordered: bool = False
-    skip_empty_splits: bool = False
-
-    def __post_init__(self) -> None:
-        self._take_integers()
-        object.__setattr__(self, "ignore_duplicates", boolean("ignore_duplicates", self.ignore_duplicates))
-        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        for count in counts:
-            if count is not None and count < 1:
-                raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
-            if count is not None and count > MAX_SHARDS:
-                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,}, which splits share.")
-        if not 0 < self.min_shard_size <= self.max_shard_size:
-            raise ValueError(
-                f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
-                "expected 0 < min_shard_size <= max_shard_size."
-            )
-        if self.max_examples_per_split is not None and self.max_examples_per_split < 1:
-            raise ValueError(
-                f"max_examples_per_split is {self.max_examples_per_split}; give at least 1, or None for all."
-            )
-
-    @property
-    def most_shards(self) -> int:
-        """The largest number of shards that is asked for; 0 for none."""
-        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
-        return max(filter(None, asked), default=0)
-
-    def _take_integers(self) -> None:
-        """Converts all numbers to int: JSON cannot store NumPy's."""
-        names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
-        taken: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
-        if isinstance(self.num_shards, Mapping):
-            asked = self.num_shards.items()
-            if others := [split for split in self.num_shards if not isinstance(split, str)]:
-                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
-            taken["num_shards"] = {
-                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in asked
-            }
-        else:
-            taken["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
-        for name, value in taken.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def of(
-        cls, *, min_shard_size: int | None = None, max_shard_size: int | None = None, **options: Any
-    ) -> ShardingOptions:
-        """Returns the options, with the default limits of the size rule where they are None."""
-        limits: dict[str, Any] = {"min_shard_size": min_shard_size, "max_shard_size": max_shard_size}
-        return cls(**{name: limit for name, limit in limits.items() if limit is not None}, **options)
-
-    def check_splits(self, splits: Collection[str]) -> None:
-        """Checks that shards are asked for of splits that there are.
-
-        Raises:
-            ValueError: num_shards names another.
-        """
-        if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
-            hint = did_you_mean(others[0], splits)
-            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.{hint}")
-
-    def shards_of(self, split: str) -> int | None:
-        """Returns the number of shards asked for; None where the size rule chooses."""
-        return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
-
-
-def _check_optional_integer(name: str, value: Any) -> int | None:
-    """Returns None or the value as an int; `name` is the option in the error that `integer` raises."""
-    return None if value is None else integer(name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,8 @@ from beam_datasets.errors import (
 )
 from beam_datasets.features.base import to_feature
 from beam_datasets.generate import compatibility, runs, shard_writer, units
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS, OWNER_FILE, Owner, remove_owned
-from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import PROGRESS_FILE
 from beam_datasets.generate.runs import RESULT_DIR, Decision, Run, StagedFile
 from beam_datasets.generate.shard_writer import WrittenShard

@@ -32,8 +32,8 @@ from beam_datasets.features.sequence import Sequence as FeatureSequence
 from beam_datasets.features.trees import find_difference
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.leftovers import BUILD, find_builds, remove_leftover
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS
-from beam_datasets.generate.plan import ShardingOptions
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.runs import RAISE_VERSION
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
@@ -103,8 +103,9 @@ class AppendOptions:
     @cached_property
     def sharding(self) -> ShardingOptions:
         """The sharding options."""
-        names = ("num_shards", "min_shard_size", "max_shard_size")
-        return ShardingOptions.of(**{name: getattr(self, name) for name in names})
+        return ShardingOptions.of(
+            num_shards=self.num_shards, min_shard_size=self.min_shard_size, max_shard_size=self.max_shard_size
+        )
 
     def open_parent(self, source: NameOrDir) -> tuple[ReadOnlyBuilder, DatasetInfo]:
         """Returns the published version to append to, and the info of the next version.

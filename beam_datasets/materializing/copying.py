@@ -16,7 +16,8 @@ import numpy as np
 from beam_datasets import storage
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.formats.index import Index
-from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.options import ShardingOptions
+from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
 from beam_datasets.materializing.records import Opener, RecordRange, RecordRanges
 from beam_datasets.metadata.shards import FileInstruction, FileInstructions, shard_ends

@@ -28,7 +28,8 @@ from beam_datasets.formats import tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate.blocks import key_array, sort_order
 from beam_datasets.generate.merge import IN_STORE, ON_DISK, READS_AT_ONCE, Merge
-from beam_datasets.generate.plan import ShardingOptions, choose_shards
+from beam_datasets.generate.options import ShardingOptions
+from beam_datasets.generate.plan import choose_shards
 from beam_datasets.generate.runs import take
 from beam_datasets.generate.shard_writer import Destination, WrittenShard, show, write_chunks
 from beam_datasets.materializing.plan import MAX_THREADS

@@ -27,8 +27,9 @@ from beam_datasets.features.trees import (
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import check_payload, choose_spill_dir
 from beam_datasets.generate.in_process import BLOCK_SIZE, ThisProcess, write_blocks
+from beam_datasets.generate.options import EngineOptions, ShardingOptions
 from beam_datasets.generate.owners import IN_PROCESS
-from beam_datasets.generate.plan import Plan, ShardingOptions, choose_shards
+from beam_datasets.generate.plan import Plan, choose_shards
 from beam_datasets.generate.progress import Progress, watch
 from beam_datasets.generate.publish import Publication
 from beam_datasets.generate.shard_writer import Destination, WrittenShard
@@ -503,23 +504,23 @@ def announce(job: Job, workers: Any, runner: str, payload: str | None, spill_dir
     return replace(publication, spill_dir=None if copies and job.plan else spilled)
 
 
-def run_in_process(
-    job: Job,
-    *,
-    payload: str | None = None,
-    spill_dir: str | None = None,
-    block_size: int | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> str:
-    """Materializes a dataset in this process and returns its directory; see `beam_datasets.materialize`.
+def run_in_process(job: Job, options: EngineOptions, progress: Callable[[Progress], None] | None = None) -> str:
+    """Materializes a dataset in this process and returns its directory.
+
+    Args:
+        job: the planned job.
+        options: options, of which `payload`, `spill_dir` and `block_size` have a meaning here.
+        progress: called about twice a second with what was done so far.
 
     Raises:
         AlreadyPublishedError: the version is published already.
         BeamDatasetsError: any other reason why nothing was published.
         ValueError: an option is unusable.
     """
-    block_size = BLOCK_SIZE if block_size is None else integer("block_size", block_size, at_least=1, at_most=2**62)
-    publication = announce(job, ThisProcess(), IN_PROCESS, payload, spill_dir)
+    block_size = BLOCK_SIZE
+    if options.block_size is not None:
+        block_size = integer("block_size", options.block_size, at_least=1, at_most=2**62)
+    publication = announce(job, ThisProcess(), IN_PROCESS, options.payload, options.spill_dir)
     watching = watch(publication.staging_dir, publication.spill_dir, progress)
     with publishing.staging(publication), watching:
         publication = replace(publication, inputs_of=job.inputs_of)

@@ -19,7 +19,7 @@ from beam_datasets import features as F
 from beam_datasets.errors import DatasetNotFoundError
 from beam_datasets.features.base import STRING, dtype_of, shape_of
 from beam_datasets.generate import in_process
-from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
 from beam_datasets.metadata.splits import AbstractSplit, SplitDict, SplitInfo, map_splits

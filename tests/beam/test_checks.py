@@ -26,6 +26,7 @@ from apache_beam.transforms.environments import ExternalEnvironment
 from beam_datasets.beam import checks, flink
 from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
 from beam_datasets.beam.worker_pool import WorkerPool
+from beam_datasets.generate.options import EngineOptions
 from tests.engines.jobs import own_pool, pool_of
 from tests.servers import free_port
 
@@ -268,22 +269,22 @@ def options(address: str, *more: str) -> PipelineOptions:
 
 
 def test_options_are_completed(manager: JobManager) -> None:
-    engine = choose_engine(options(manager.address))
+    engine = choose_engine(EngineOptions(options(manager.address)))
     assert engine.options.view_as(PortableOptions).environment_cache_millis == flink.CACHE_MILLIS
-    given = choose_engine(options(manager.address, "--environment_cache_millis=5"))
+    given = choose_engine(EngineOptions(options(manager.address, "--environment_cache_millis=5")))
     assert given.options.view_as(PortableOptions).environment_cache_millis == "5"  # as Beam has it
 
 
 @pytest.mark.parametrize("master", ["", "[auto]", "[local]"])
 def test_a_cluster_that_beam_starts(master: str) -> None:
-    engine = choose_engine(["--runner=FlinkRunner", *([f"--flink_master={master}"] if master else [])])
+    engine = choose_engine(EngineOptions(["--runner=FlinkRunner", *([f"--flink_master={master}"] if master else [])]))
     assert engine.shares_disk
     assert not engine.local
 
 
 def test_no_environment(manager: Any) -> None:
     with pytest.raises(ValueError, match="--environment_type=EXTERNAL --environment_config=localhost:50000"):
-        choose_engine(["--runner=FlinkRunner", f"--flink_master={manager.address}"])
+        choose_engine(EngineOptions(["--runner=FlinkRunner", f"--flink_master={manager.address}"]))
 
 
 @pytest.mark.parametrize("master", ["", "localhost:rest", "two words", "nowhere.invalid:8081"])
@@ -291,7 +292,7 @@ def test_nobody_answers(master: str) -> None:
     address = master or f"127.0.0.1:{free_port()}"
     why = "" if master else " .*refused"
     with pytest.raises(checks.EngineError, match=f"no Flink JobManager answers at http://{address}{why}"):
-        choose_engine(options(address))
+        choose_engine(EngineOptions(options(address)))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_another_server_answers(answer: bytes, told: str) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(checks.EngineError, match=told):
-            choose_engine(options(f"127.0.0.1:{listening.getsockname()[1]}"))
+            choose_engine(EngineOptions(options(f"127.0.0.1:{listening.getsockname()[1]}")))
         thread.join()
 
 
@@ -340,8 +341,10 @@ def test_where_the_cluster_is(runner: str, master: str, url: str | None) -> None
 def test_another_version(manager: JobManager) -> None:
     manager.answers["/overview"]["flink-version"] = "1.20.5"
     with pytest.raises(checks.EngineError, match=r"1.20.5, got .*--flink_version=1.20"):
-        choose_engine(options(manager.address))
-    choose_engine(options(manager.address, "--job_endpoint=there:8099"))  # whose version is its own affair
+        choose_engine(EngineOptions(options(manager.address)))
+    choose_engine(
+        EngineOptions(options(manager.address, "--job_endpoint=there:8099"))
+    )  # whose version is its own affair
 
 
 @pytest.mark.parametrize(
@@ -351,15 +354,15 @@ def test_another_version(manager: JobManager) -> None:
 def test_where_workers_are(manager: JobManager, hosts: list[str], here: bool) -> None:
     paths = [{"path": f"pekko.tcp://flink@{host}:4321/user/rpc/taskmanager_0"} for host in hosts]
     manager.answers["/taskmanagers"] = {"taskmanagers": paths}
-    assert choose_engine(options(manager.address)).shares_disk is here
+    assert choose_engine(EngineOptions(options(manager.address))).shares_disk is here
 
 
 def test_a_local_path_and_no_task_manager(manager: JobManager) -> None:
     """Whether the workers see it depends on where TaskManagers are, of which there are none yet."""
-    engine = choose_engine(options(manager.address))
+    engine = choose_engine(EngineOptions(options(manager.address)))
     check_paths_are_shared(engine, {"data_dir": "/data"})
     manager.answers["/taskmanagers"] = {"taskmanagers": []}
-    engine = choose_engine(options(manager.address))
+    engine = choose_engine(EngineOptions(options(manager.address)))
     with pytest.raises(checks.EngineError, match="data_dir is '/data', and the Flink cluster at .* has no TaskManager"):
         check_paths_are_shared(engine, {"data_dir": "/data"})
     check_paths_are_shared(engine, {"data_dir": "s3://bucket-without-options/data"})
@@ -367,13 +370,15 @@ def test_a_local_path_and_no_task_manager(manager: JobManager) -> None:
 
 def test_more_slots_than_the_cluster_has(manager: JobManager) -> None:
     """Flink would wait for minutes, and hold all slots meanwhile."""
-    choose_engine(options(manager.address, "--parallelism=4"))
+    choose_engine(EngineOptions(options(manager.address, "--parallelism=4")))
     too_many = options(manager.address, "--parallelism=16")
     with pytest.raises(checks.EngineError, match=r"expected at most 4, the slots of .* \(2 TaskManagers\), got 16"):
-        choose_engine(too_many)
-    choose_engine(options(manager.address, "--parallelism=16", "--execution_mode_for_batch=BATCH_FORCED"))
+        choose_engine(EngineOptions(too_many))
+    choose_engine(
+        EngineOptions(options(manager.address, "--parallelism=16", "--execution_mode_for_batch=BATCH_FORCED"))
+    )
     manager.answers["/jobmanager/config"] = [{"key": "kubernetes.cluster-id", "value": "datasets"}]
-    choose_engine(too_many)  # whose TaskManagers may be started for the job
+    choose_engine(EngineOptions(too_many))  # whose TaskManagers may be started for the job
 
 
 def test_slots_of_another_job(manager: JobManager, monkeypatch: Any, capsys: Any) -> None:
@@ -407,7 +412,7 @@ def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
     monkeypatch.setattr("beam_datasets.beam.engine.usable_cores", lambda: 3)
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     for asked, expected in ((None, 3), (0, 3), (5, 5)):
-        engine = choose_engine(None, num_workers=asked)
+        engine = choose_engine(EngineOptions(None, num_workers=asked))
         assert engine.num_workers == expected
 
 
@@ -424,5 +429,5 @@ def test_local_workers_are_as_many_as_this_process_may_use(monkeypatch):
 def test_no_worker_is_cached_beyond_a_restart(manager: JobManager, settings: dict[str, str], millis: int) -> None:
     """Beam's runner would use the worker of before, which may be dead, so that the restart fails at once."""
     manager.answers["/jobmanager/config"] = [{"key": name, "value": value} for name, value in settings.items()]
-    engine = choose_engine(options(manager.address))
+    engine = choose_engine(EngineOptions(options(manager.address)))
     assert engine.options.view_as(PortableOptions).environment_cache_millis == millis

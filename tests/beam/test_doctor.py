@@ -10,6 +10,7 @@ import pytest
 from beam_datasets import storage
 from beam_datasets.beam import checks, doctor
 from beam_datasets.cli.main import main
+from beam_datasets.generate.options import EngineOptions
 from tests.servers import free_port
 
 
@@ -50,11 +51,11 @@ def test_a_store_that_replaces_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_servers_that_do_not_answer(tmp_path: Path) -> None:
     endpoint = f"--job_endpoint=localhost:{free_port()}"
     options = ["--runner=PortableRunner", endpoint, "--environment_type=LOOPBACK"]
-    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), beam_options=options)}
+    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), EngineOptions(options))}
     assert "no job service listens" in found["servers"].text
     assert not found["a job"].is_good
     away = [*options[:2], "--environment_type=EXTERNAL", "--environment_config=there:1"]
-    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), beam_options=away)}
+    found = {finding.check: finding for finding in doctor.examine(str(tmp_path), EngineOptions(away))}
     assert "a path of this machine that workers of PortableRunner cannot see" in found["data_dir"].text
 
 

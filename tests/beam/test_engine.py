@@ -20,7 +20,7 @@ from beam_datasets.beam.engine import check_code_is_shared, choose_engine
 from beam_datasets.errors import StorageError
 from beam_datasets.generate import publish as publishing
 from beam_datasets.generate.blocks import choose_spill_dir
-from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.options import EngineOptions, ShardingOptions
 from tests.directories import digests
 from tests.end_to_end.numbers_dataset import Numbers
 
@@ -31,21 +31,21 @@ SERVERS = ["--job_endpoint=localhost:8099", "--environment_type=EXTERNAL", "--en
 @pytest.mark.parametrize("runner", ["DirectRunner", "directrunner", "Direct", "fnapirunner", "FnApiRunner", ""])
 def test_local_runners_are_known_as_beam_writes_them(runner):
     options = [f"--runner={runner}"] if runner else []
-    assert choose_engine(options, num_workers=1).local
+    assert choose_engine(EngineOptions(options, num_workers=1)).local
     with pytest.raises(ValueError, match="multi_threading loses records"):
-        choose_engine([*options, "--direct_running_mode=multi_threading"])
+        choose_engine(EngineOptions([*options, "--direct_running_mode=multi_threading"]))
 
 
 def test_a_runner_that_beam_does_not_have_is_named():
     with pytest.raises(ValueError, match="runner is 'FlnikRunner'; expected one of .* Did you mean 'FlinkRunner'"):
-        choose_engine(["--runner=FlnikRunner"])
-    assert choose_engine(["--runner=flink", *CLOUD]).name == "flink"
-    assert choose_engine(["--runner=my.module.OwnRunner"]).name == "my.module.OwnRunner"
+        choose_engine(EngineOptions(["--runner=FlnikRunner"]))
+    assert choose_engine(EngineOptions(["--runner=flink", *CLOUD])).name == "flink"
+    assert choose_engine(EngineOptions(["--runner=my.module.OwnRunner"])).name == "my.module.OwnRunner"
 
 
 @pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner", "PortableRunner"])
 def test_other_runners_are_not_local(runner):
-    assert not choose_engine([f"--runner={runner}", *CLOUD]).local
+    assert not choose_engine(EngineOptions([f"--runner={runner}", *CLOUD])).local
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_other_runners_are_not_local(runner):
     ],
 )
 def test_how_payload_travels(options, spilled):
-    engine = choose_engine([*options, *(CLOUD if not spilled else [])])
+    engine = choose_engine(EngineOptions([*options, *(CLOUD if not spilled else [])]))
     assert choose_spill_dir(engine, "/data/incomplete", payload=None, spill_dir=None) == (
         "/data/incomplete.spill" if spilled else None
     )
@@ -117,7 +117,7 @@ def test_a_file_in_a_package_must_be_installed_on_workers(tmp_path):
 def test_the_options_that_were_given_stay_as_they_are():
     options = PipelineOptions(["--direct_running_mode=multi_processing", "--job_name=mine"])
     before = options.get_all_options(drop_default=True)
-    engine = choose_engine(options, num_workers=3)
+    engine = choose_engine(EngineOptions(options, num_workers=3))
     assert options.get_all_options(drop_default=True) == before
     assert engine.options.get_all_options(drop_default=True)["job_name"] == "mine"
 
@@ -133,7 +133,7 @@ def test_no_fork_once_threads_of_an_object_store_may_run(module, may):
 @pytest.mark.parametrize("count", [-1, 1025, 2**70])
 def test_no_machine_is_asked_for_so_many_processes(count):
     with pytest.raises(ValueError, match=f"num_workers is {count}; give 1 to 1024 processes, or 0 for one a core"):
-        choose_engine([], num_workers=count)
+        choose_engine(EngineOptions([], num_workers=count))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from beam_datasets import errors
 from beam_datasets.beam import Export, SummarizeDataset, VerifyDataset, reports
 from beam_datasets.beam.main import main
 from beam_datasets.exporting.run import FORMATS
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.report import json_text
 from beam_datasets.statistics.summary import prepare
@@ -49,7 +50,7 @@ def test_statistics_of_any_number_of_workers(published: Path) -> None:
     request = prepare(published)
     expected = json_text(compute(published))
     for workers in (1, 2):
-        assert json_text(reports.run_stats(request, num_workers=workers)) == expected
+        assert json_text(reports.run_stats(request, EngineOptions(num_workers=workers))) == expected
 
 
 def test_the_programs(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,20 +66,21 @@ def test_the_programs(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "leave out --beam" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("run", [lambda copy, **job: reports.run_stats(prepare(copy), **job), reports.run_verify])
+@pytest.mark.parametrize(
+    "run", [lambda copy, engine, **job: reports.run_stats(prepare(copy), engine, **job), reports.run_verify]
+)
 def test_paths_that_workers_cannot_see(copy: Path, run: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="--report"):
-        run(copy, beam_options=ELSEWHERE)
+        run(copy, EngineOptions(ELSEWHERE))
     with pytest.raises(ValueError, match="the dataset is .* cannot see"):
-        run(copy, beam_options=ELSEWHERE, report="/shared/report.json")
+        run(copy, EngineOptions(ELSEWHERE), report="/shared/report.json")
 
 
 def test_a_template_has_no_statistics(published: Path) -> None:
     dataflow = ["--runner=DataflowRunner", "--project=p", "--region=r", "--temp_location=gs://b/t"]
+    engine = EngineOptions([*dataflow, "--template_location=gs://b/template"])
     with pytest.raises(ValueError, match="a template is not run: leave out --template_location"):
-        reports.run_stats(
-            prepare(published), beam_options=[*dataflow, "--template_location=gs://b/template"], report="gs://b/report"
-        )
+        reports.run_stats(prepare(published), engine, report="gs://b/report")
 
 
 @pytest.mark.slow
@@ -110,7 +112,7 @@ def test_shards_that_the_engine_lost_or_doubled(copy: Path) -> None:
 def test_workers_in_processes(copy: Path, tmp_path: Path) -> None:
     corruptions.zero_a_stretch(copy, random.Random(0))
     report = tmp_path / "report.json"
-    assert reports.run_verify(copy, report=str(report), num_workers=2) == bd.verify(copy)
+    assert reports.run_verify(copy, EngineOptions(num_workers=2), report=str(report)) == bd.verify(copy)
     assert report.exists()
 
 

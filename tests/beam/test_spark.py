@@ -12,6 +12,7 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from beam_datasets.beam import spark
 from beam_datasets.beam.checks import EngineError
 from beam_datasets.beam.engine import check_paths_are_shared, choose_engine
+from beam_datasets.generate.options import EngineOptions
 
 JOBS = "--job_endpoint=localhost:8099"
 POOL = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
@@ -19,18 +20,18 @@ POOL = ["--environment_type=EXTERNAL", "--environment_config=localhost:50000"]
 
 def test_no_job_server() -> None:
     with pytest.raises(ValueError, match="job_endpoint: expected the address of Beam.s job server, got none"):
-        choose_engine(["--runner=SparkRunner", "--spark_master_url=spark://localhost:7077", *POOL])
+        choose_engine(EngineOptions(["--runner=SparkRunner", "--spark_master_url=spark://localhost:7077", *POOL]))
 
 
 def test_no_environment() -> None:
     with pytest.raises(ValueError, match="--environment_type=EXTERNAL --environment_config=localhost:50000"):
-        choose_engine(["--runner=SparkRunner", JOBS])
+        choose_engine(EngineOptions(["--runner=SparkRunner", JOBS]))
 
 
 def test_options_are_completed() -> None:
-    engine = choose_engine(["--runner=SparkRunner", JOBS, *POOL])
+    engine = choose_engine(EngineOptions(["--runner=SparkRunner", JOBS, *POOL]))
     assert engine.options.view_as(PortableOptions).environment_cache_millis == spark.CACHE_MILLIS
-    given = choose_engine(["--runner=SparkRunner", JOBS, *POOL, "--environment_cache_millis=5"])
+    given = choose_engine(EngineOptions(["--runner=SparkRunner", JOBS, *POOL, "--environment_cache_millis=5"]))
     assert given.options.view_as(PortableOptions).environment_cache_millis == "5"  # as Beam has it
 
 
@@ -38,14 +39,14 @@ def test_options_are_completed() -> None:
 def test_the_address_of_a_pool_is_that_of_the_executors(master: str) -> None:
     options = ["--runner=SparkRunner", JOBS, *POOL, *([f"--spark_master_url={master}"] if master else [])]
     with pytest.raises(ValueError, match="workers of SparkRunner cannot see"):
-        check_paths_are_shared(choose_engine(options), {"data_dir": "/data"})
-    check_paths_are_shared(choose_engine(options, shared_disk=True), {"data_dir": "/data"})
+        check_paths_are_shared(choose_engine(EngineOptions(options)), {"data_dir": "/data"})
+    check_paths_are_shared(choose_engine(EngineOptions(options, shared_disk=True)), {"data_dir": "/data"})
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_master_on_loopback_has_all_workers_here(host: str) -> None:
     options = ["--runner=SparkRunner", JOBS, *POOL, f"--spark_master_url=spark://{host}:7077"]
-    check_paths_are_shared(choose_engine(options), {"data_dir": "/data"})
+    check_paths_are_shared(choose_engine(EngineOptions(options)), {"data_dir": "/data"})
 
 
 class JobServer(beam_job_api_pb2_grpc.JobServiceServicer):

@@ -28,6 +28,7 @@ from beam_datasets.beam.write import MANY_SHARDS
 from beam_datasets.formats import tfrecord
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import Block
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest, ShardColumns
 from beam_datasets.metadata.shards import shard_ends
@@ -68,7 +69,7 @@ def simulate(scenario: Scenario) -> dict[str, str]:
     merged, seconds = _timed(lambda: histogram.merge(parts, bins))
     seen["histogram"] = f"{len(merged.bins):,} bins, {_size(len(pickle.dumps(merged, -1)))}"
     seen["merging 16 of them"] = f"{seconds:.1f} s"
-    options = plan.ShardingOptions(num_shards=scenario.shards)
+    options = ShardingOptions(num_shards=scenario.shards)
     made, seconds = _timed(lambda: plan.make_plan(["train"], {"train": merged}, options))
     split = made.splits[0]
     seen["shards"] = f"{split.num_shards:,}"

@@ -24,6 +24,7 @@ from beam_datasets.beam.write import MANY_SHARDS
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import HEAD_BYTES, MAX_GROWTH
 from beam_datasets.generate.merge import IN_STORE, READS_AT_ONCE
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.plan import MergeLimits, plan_levels
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def stages(scenario: Scenario, *, levels: bool) -> list[Stage]:
     framed, examples = scenario.framed, scenario.examples
     bins = histogram.max_bins(max(scenario.shards or 0, MANY_SHARDS))
     counts = histogram.merge([_counts(scenario, bins, seed) for seed in range(PARTS)], bins)
-    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=scenario.shards))
+    split = plan.plan_split("train", counts, ShardingOptions(num_shards=scenario.shards))
     num_blocks = -(-examples * framed // (SPILLED_BLOCK_SIZE * MAX_GROWTH))
     limits = MergeLimits(max_levels=2 if levels else 0)
     num_bytes = int(split.received.sum()) * framed

@@ -82,7 +82,9 @@ def test_slices_and_features_keep_their_order(copy, run, workers):
 def test_one_process_computes_up_to_a_size(copy, run, monkeypatch):
     """`stats` runs a pipeline if workers are asked for, or from `MIN_BEAM_BYTES` on if there are several cores."""
     size, calls = prepare(copy).num_bytes, []
-    monkeypatch.setattr("beam_datasets.beam.reports.run_stats", lambda request, **_: calls.append(1) or compute(copy))
+    monkeypatch.setattr(
+        "beam_datasets.beam.reports.run_stats", lambda request, options, **_: calls.append(1) or compute(copy)
+    )
     for smallest, cores, args, expected in (
         (size + 1, 4, [], 0),
         (size, 4, [], 1),

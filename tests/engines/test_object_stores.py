@@ -27,6 +27,7 @@ from beam_datasets.beam import Export, Materialize, ReadDataset, VerifyDataset, 
 from beam_datasets.beam.reports import SummarizeDataset, run_stats, run_verify
 from beam_datasets.features import Text
 from beam_datasets.generate import runs
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import records
 from beam_datasets.statistics import compute
 from beam_datasets.statistics.summary import prepare
@@ -358,15 +359,17 @@ def test_materializing(
 def test_looking_after(store: ObjectStore, there: str, local: str) -> None:
     options = {"storage_options": store.options}
     assert bd.verify(there, **options).whole
-    assert run_verify(there, num_workers=2, **options).whole
+    assert run_verify(there, EngineOptions(num_workers=2), **options).whole
     report = f"{store.url}/report.json"
-    assert run_verify("numbers", data_dir=f"{store.url}/data", num_workers=1, report=report, **options).whole
+    assert run_verify(
+        "numbers", EngineOptions(num_workers=1), data_dir=f"{store.url}/data", report=report, **options
+    ).whole
     assert json.loads(storage.read_bytes(storage.with_options(report, store.options)))["whole"] is True
     for old, new in ((there, local), (local, there), ("numbers", there)):
         assert bd.diff(old, new, data_dir=f"{store.url}/data", **options).verdict.needed == "NONE"
     here = compute(local).slices
     assert compute(there, **options).slices == here
-    assert run_stats(prepare(there, **options), num_workers=2).slices == here
+    assert run_stats(prepare(there, **options), EngineOptions(num_workers=2)).slices == here
     with pytest.raises(bd.errors.StorageError, match=rf"^{store.url}(~\d+)?/../data.*llegal"):
         bd.builder_from_directory(f"{store.url}/../data", **options)
 
@@ -438,7 +441,7 @@ def test_workers_that_this_process_does_not_start_get_none(store: ObjectStore, t
         lambda: bd.materialize(there, data_dir=f"{store.url}/p", to="made", **given, **remote),
         lambda: bd.export(there, f"{store.url}/p", "jsonl", **given, **remote),
         lambda: bd.export(there, tmp_path, "jsonl", source_storage_options=store.options, shared_disk=True, **remote),
-        lambda: run_verify(there, **given, **remote),
+        lambda: run_verify(there, EngineOptions(**remote), **given),
         lambda: pipeline | "Read" >> ReadDataset(there, "train", **given),
         lambda: pipeline | beam.Create([]) | WriteDataset("a", {"n": Text()}, data_dir=f"{store.url}/p", **given),
     ):

@@ -25,6 +25,7 @@ from beam_datasets.exporting.writing import JsonLines
 from beam_datasets.features.config import UnknownFeature
 from beam_datasets.formats.example import serialize
 from beam_datasets.generate import publish, runs
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.generate.progress import measure
 from tests.diffing.versions import Made
 from tests.directories import contents
@@ -295,7 +296,9 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_exp
     plan = plan_export(source, tmp_path / "out", "jsonl", split="train")
     shutil.rmtree(source)
     write_dataset(source, {"train": [40], "test": [21]}, manifest=True)
-    run: Any = run_in_process if how == "here" else functools.partial(beam_export.run, num_workers=1)
+    run: Any = (
+        run_in_process if how == "here" else functools.partial(beam_export.run, options=EngineOptions(num_workers=1))
+    )
     with pytest.raises(errors.BeamDatasetsError, match=f"{source}: expected .*it was built again while it was read"):
         run(plan)
     assert not (tmp_path / "out").exists()

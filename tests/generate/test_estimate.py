@@ -20,7 +20,7 @@ from beam_datasets.generate import estimate as estimates
 from beam_datasets.generate import histogram, plan, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, histogram_of
 from beam_datasets.generate.estimate import Sample, estimate, take_samples
-from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.progress import Progress, measure
 from beam_datasets.generate.units import SourceUnits
 from beam_datasets.metadata.info import DatasetInfo
@@ -176,7 +176,7 @@ def group_of(num_records, size, directory, *, spilled):
             counts.append(histogram_of(loaded))
             paths.append(directory / f"{len(paths)}.pickle")
             paths[-1].write_bytes(pickle.dumps(block))
-    made = plan.plan_split("train", histogram.merge(counts), plan.ShardingOptions(num_shards=1))
+    made = plan.plan_split("train", histogram.merge(counts), ShardingOptions(num_shards=1))
     return made, lambda: (pickle.loads(path.read_bytes()) for path in paths)
 
 

@@ -25,6 +25,7 @@ from beam_datasets.generate.blocks import (
 )
 from beam_datasets.generate.histogram import merge
 from beam_datasets.generate.merge import IN_STORE, ON_DISK, merge_blocks
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.generate.plan import SLACK, MergeLimits, level_sizes, plan_levels
 from beam_datasets.metadata.shards import choose_num_shards
 from tests.directories import digests
@@ -135,7 +136,7 @@ def test_a_task_finds_the_heads_of_many_blocks_by_one_read(tmp_path):
     keys = [rng.randbytes(16) for _ in range(3000)]
     blocks = [block_of(keys[i::30], keys[i::30], str(tmp_path)) for i in range(30)]
     counts = {"train": merge([histogram_of(*block.load()) for block in blocks], 2000)}
-    split = plan.make_plan(["train"], counts, plan.ShardingOptions(num_shards=40)).split("train")
+    split = plan.make_plan(["train"], counts, ShardingOptions(num_shards=40)).split("train")
     collector, routed = BlockCollector(str(tmp_path)), []
     for number, block in enumerate(blocks):
         assert not list(collector.send(plan.route(*block.load(), split)))
@@ -163,7 +164,7 @@ def test_a_level_keeps_every_record_once(tmp_path):
     keys = [rng.randbytes(16) for _ in range(2000)]
     blocks = [block_of(keys[i::40], keys[i::40], str(tmp_path)) for i in range(40)]
     counts = {"train": merge([histogram_of(*block.load()) for block in blocks], 200)}
-    split = plan.make_plan(["train"], counts, plan.ShardingOptions(num_shards=120), TINY).split("train")
+    split = plan.make_plan(["train"], counts, ShardingOptions(num_shards=120), TINY).split("train")
     assert len(split.levels) == 2
     for level in split.levels:
         tasks = {}

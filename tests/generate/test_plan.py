@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from beam_datasets.errors import BeamDatasetsError
 from beam_datasets.generate import histogram, plan
 from beam_datasets.generate.blocks import Block, key_array, size_array
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.shards import shard_ends
 from tests.generate import framed
 
@@ -52,7 +53,7 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
     merged = histogram.merge([counted(b, max_bins) for b in blocks], max_bins)
     examples = min(len(keys), limit or len(keys))
     num_shards = min(num_shards, examples)
-    options = plan.ShardingOptions(num_shards=num_shards, max_examples_per_split=limit)
+    options = ShardingOptions(num_shards=num_shards, max_examples_per_split=limit)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", max_part_size)
         split = plan.plan_split("train", merged, options, first_group=7)
@@ -74,10 +75,10 @@ def test_groups_hold_the_exact_ranks(keys, num_blocks, num_shards, max_bins, max
 
 def test_the_number_of_shards_is_limited(monkeypatch):
     with pytest.raises(ValueError, match=r"num_shards is 100,001; give at most 100,000"):
-        plan.ShardingOptions(num_shards=100_001)
+        ShardingOptions(num_shards=100_001)
     monkeypatch.setattr(plan, "MAX_SHARDS", 5)
     counts = counted(block_of(list(range(100)), [10] * 100), 100)
-    options = plan.ShardingOptions(num_shards=3)
+    options = ShardingOptions(num_shards=3)
     assert len(plan.make_plan(["a"], {"a": counts}, options).splits) == 1
     with pytest.raises(BeamDatasetsError, match=r"expected at most 5 shards in all splits, got 6. Set num_shards"):
         plan.make_plan(["a", "b"], {"a": counts, "b": counts}, options)
@@ -133,7 +134,7 @@ def test_a_large_shard_is_cut_into_parts(monkeypatch):
     rng = np.random.default_rng(0)
     keys = [int.from_bytes(rng.bytes(16), "big") for _ in range(5000)]
     counts = counted(block_of(keys, [84] * 5000), 1 << 18)
-    split = plan.plan_split("train", counts, plan.ShardingOptions(num_shards=2))
+    split = plan.plan_split("train", counts, ShardingOptions(num_shards=2))
     groups = [split.group(i) for i in range(len(split))]
     assert [g.num_parts for g in groups] == [5] * 10
     assert [g.part for g in groups] == [0, 1, 2, 3, 4] * 2
@@ -143,7 +144,7 @@ def test_a_large_shard_is_cut_into_parts(monkeypatch):
 
 def test_the_size_rule_chooses_by_payload_and_examples():
     counts = counted(block_of(list(range(1000)), [1000 - 16] * 1000), 1 << 18)
-    options = plan.ShardingOptions(min_shard_size=100_000, max_shard_size=1_000_000)
+    options = ShardingOptions(min_shard_size=100_000, max_shard_size=1_000_000)
     assert plan.plan_split("train", counts, options).num_shards == 8
 
 
@@ -159,20 +160,20 @@ def test_the_size_rule_chooses_by_payload_and_examples():
 def test_unusable_options_are_refused_at_birth(arguments, words):
     """Types are checked by tests/end_to_end/test_faults.py."""
     with pytest.raises(ValueError, match=words):
-        plan.ShardingOptions(**arguments)
+        ShardingOptions(**arguments)
 
 
 def test_numbers_of_numpy_are_ints():
-    options = plan.ShardingOptions(num_shards=np.int32(7), min_shard_size=np.int64(7), ignore_duplicates=np.True_)
+    options = ShardingOptions(num_shards=np.int32(7), min_shard_size=np.int64(7), ignore_duplicates=np.True_)
     assert [type(each) for each in (options.num_shards, options.min_shard_size)] == [int, int]
     assert options.ignore_duplicates is True
 
 
 def test_a_split_without_examples_and_too_many_shards_are_errors():
     with pytest.raises(BeamDatasetsError, match="'test' has no examples"):
-        plan.make_plan(["test"], {}, plan.ShardingOptions())
+        plan.make_plan(["test"], {}, ShardingOptions())
     with pytest.raises(BeamDatasetsError, match="split 'test' has no examples"):
-        plan.make_plan(["test"], {}, plan.ShardingOptions(skip_empty_splits=True))
+        plan.make_plan(["test"], {}, ShardingOptions(skip_empty_splits=True))
     counts = counted(block_of([1, 2], [1, 1]), 8)
     with pytest.raises(BeamDatasetsError, match="2 examples, too few for 3 shards"):
-        plan.make_plan(["test"], {"test": counts}, plan.ShardingOptions(num_shards=3))
+        plan.make_plan(["test"], {"test": counts}, ShardingOptions(num_shards=3))

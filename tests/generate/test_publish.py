@@ -15,8 +15,9 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import AlreadyPublishedError, LostExamplesError, MetadataError, StorageError
 from beam_datasets.features import ClassLabel, FeaturesDict, compile_encoder
 from beam_datasets.formats.tfrecord import frame
-from beam_datasets.generate import plan, publish
+from beam_datasets.generate import publish
 from beam_datasets.generate.leftovers import find_leftovers, remove_leftover
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.version import Version
 from tests.directories import contents
@@ -35,7 +36,7 @@ def test_a_label_file_that_could_not_be_read_is_refused_at_the_start(tmp_path, n
         builder=DatasetIdentity("ds", Version("1.0.0"), str(tmp_path / "ds" / "1.0.0")), features=features
     )
     with pytest.raises(MetadataError, match="labels.txt' is not a plain file name"):
-        publish.announce(info, info.data_dir, sharding=plan.ShardingOptions(), runner="", builder="a:B")
+        publish.announce(info, info.data_dir, sharding=ShardingOptions(), runner="", builder="a:B")
     (tmp_path / "records").write_bytes(frame(compile_encoder(features)({"a": {name: 1}})))
     with pytest.raises(MetadataError, match="labels.txt' is not a plain file name"):
         bd.adopt(tmp_path / "records", features, name="ds", data_dir=tmp_path / "data", disable_shuffling=True)

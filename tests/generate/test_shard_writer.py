@@ -19,6 +19,7 @@ from beam_datasets.formats import example, tfrecord
 from beam_datasets.formats.index import Index
 from beam_datasets.generate import histogram, merge, plan, shard_writer
 from beam_datasets.generate.blocks import BlockBuilder, histogram_of, key_array, merge_unique, size_array, split_by_key
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.keys import hash_key
 from beam_datasets.metadata.shards import shard_ends
 from beam_datasets.storage import TEMPORARY_PREFIX
@@ -118,7 +119,7 @@ def test_shards_are_the_sorted_examples_cut(
     monkeypatch.setattr(plan, "MAX_PART_SIZE", max_part_size)
     examples = some_examples(500)
     blocks = build_blocks(examples, num_blocks, str(tmp_path / "spill") if spilled else None)
-    options = plan.ShardingOptions(num_shards=num_shards)
+    options = ShardingOptions(num_shards=num_shards)
     read_at_once(monkeypatch, chunk_bytes)
     shards = write_all(blocks, options, tmp_path / "out")
     check(shards, expected_files(examples, num_shards, lambda key: hash_key("train", key)))
@@ -127,7 +128,7 @@ def test_shards_are_the_sorted_examples_cut(
 def test_integer_keys_keep_their_order(tmp_path):
     examples = [(i * i - 300 if i != 7 else 2**90, b"%d" % i) for i in range(60)]
     blocks = build_blocks(examples, 4, ordered=True)
-    shards = write_all(blocks, plan.ShardingOptions(num_shards=5, ordered=True), tmp_path)
+    shards = write_all(blocks, ShardingOptions(num_shards=5, ordered=True), tmp_path)
     check(shards, expected_files(examples, 5, lambda key: (key + 2**127).to_bytes(16, "big")))
 
 
@@ -163,7 +164,7 @@ def test_chunks_are_the_records_in_order(sizes, runs, left_out, chunk_bytes, ran
 @pytest.mark.parametrize("num_shards", [2, 200])
 def test_writing_a_group_twice_gives_the_same_bytes(tmp_path, num_shards):
     blocks = build_blocks(some_examples(200), 3, str(tmp_path / "spill"))
-    options = plan.ShardingOptions(num_shards=num_shards)
+    options = ShardingOptions(num_shards=num_shards)
     first = write_all(blocks, options, tmp_path / "out")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
     assert write_all(list(reversed(blocks)), options, tmp_path / "out") == first
@@ -176,7 +177,7 @@ def test_of_duplicates_the_smallest_record_stays(tmp_path):
     kept = {}
     for key, record in examples:
         kept[key] = min(kept.get(key, record), record)
-    options = plan.ShardingOptions(num_shards=6, ignore_duplicates=True)
+    options = ShardingOptions(num_shards=6, ignore_duplicates=True)
     shards = write_all(build_blocks(examples, 5), options, tmp_path)
     check(shards, expected_files(kept.items(), 6, lambda key: hash_key("train", key)))
 
@@ -186,10 +187,10 @@ def test_a_duplicate_key_is_an_error_that_shows_both(tmp_path):
     with pytest.raises(
         DuplicateKeyError, match=r"two examples have the same key \(its hash is \w+\)\. Keys(.|\n)*the other"
     ):
-        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+        write_all(blocks, ShardingOptions(num_shards=1), tmp_path)
     blocks = build_blocks([*some_examples(20), ("key-3", b"the other"), ("key-5", b"")], 2)
     with pytest.raises(DuplicateKeyError, match=r"have the same key \(its hash is \w+\), one of 2 such repeats\."):
-        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+        write_all(blocks, ShardingOptions(num_shards=1), tmp_path)
     assert not list(tmp_path.glob("*.tfrecord*"))
 
 
@@ -200,14 +201,14 @@ def test_what_is_shown_of_duplicates(tmp_path):
         f"\n  id: 7, numbers: 9 values, image: 36 bytes that begin with b'\\x89PNG', text: '{'x' * 80}' ... (1,000 ch"
     )
     with pytest.raises(DuplicateKeyError) as error:
-        write_all(blocks, plan.ShardingOptions(num_shards=1), tmp_path)
+        write_all(blocks, ShardingOptions(num_shards=1), tmp_path)
     assert shown in str(error.value)
 
 
 def test_an_attempt_killed_half_way_does_no_harm(tmp_path, monkeypatch):
     read_at_once(monkeypatch, 500)
     examples = some_examples(300)
-    blocks, options = build_blocks(examples, 3, str(tmp_path / "spill")), plan.ShardingOptions(num_shards=1)
+    blocks, options = build_blocks(examples, 3, str(tmp_path / "spill")), ShardingOptions(num_shards=1)
     child = os.fork()
     if child == 0:
         try:

@@ -7,6 +7,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.generate import in_process, plan
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import DatasetIdentity
 from beam_datasets.metadata.version import Version
 
@@ -21,7 +22,7 @@ def generate(root, splits, *, name="ds", version="1.0.0", num_shards=None, order
     """Generates {split: {key: n}} as the pipeline does, and returns the directory."""
     identity = DatasetIdentity(name, Version(version), f"{root}/{name}/{version}")
     info = bd.DatasetInfo(builder=identity, features=features, disable_shuffling=ordered)
-    options = plan.ShardingOptions(num_shards=num_shards, ordered=ordered)
+    options = ShardingOptions(num_shards=num_shards, ordered=ordered)
     sources = {split: bd.SourceUnits([examples], read) for split, examples in splits.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", 150)

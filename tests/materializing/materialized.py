@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from beam_datasets.generate import plan
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import records
 from beam_datasets.materializing.plan import plan_job, run_in_process
 from beam_datasets.reading.opening import builder_from_directory
@@ -19,4 +20,4 @@ def materialize(source: Any, data_dir: Path, *, range_bytes: int = 0, **asked: A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_PART_SIZE", 200)
         patch.setattr(records, "LOCAL_CHUNK", 100)
-        return builder_from_directory(run_in_process(job, block_size=300))
+        return builder_from_directory(run_in_process(job, EngineOptions(block_size=300)))

@@ -26,6 +26,7 @@ from beam_datasets.errors import (
     SplitError,
 )
 from beam_datasets.generate import merge
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing import appending, merging, records, selection
 from beam_datasets.materializing.plan import plan_job, run_in_process
 from tests.cases import cases
@@ -411,7 +412,7 @@ def test_a_source_that_is_built_again_after_the_plan_is_named_and_nothing_is_pub
     with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again" if key == 9 else "run it again"):
         appending.run_append(plan)
     with pytest.raises(BeamDatasetsError, match=f"^{more}: .*more:1.0.0.*run it again"):
-        run_in_process(job)
+        run_in_process(job, EngineOptions())
     assert [path.name for path in (tmp_path / "ds").iterdir()] == ["1.0.0"]
     assert not (tmp_path / "copy").exists()
 

@@ -27,7 +27,7 @@ from beam_datasets import catalog, storage
 from beam_datasets.errors import BeamDatasetsError, JobStateUnknownError, StorageError
 from beam_datasets.features import FeaturesDict
 from beam_datasets.generate import leftovers, owners, publish, runs, shard_writer
-from beam_datasets.generate.plan import ShardingOptions
+from beam_datasets.generate.options import ShardingOptions
 from beam_datasets.metadata.info import INFO_FILE, DatasetIdentity, DatasetInfo
 from beam_datasets.metadata.manifest import Manifest
 from beam_datasets.metadata.version import Version

@@ -15,6 +15,7 @@ import pytest
 
 import beam_datasets as bd
 from beam_datasets.errors import BeamDatasetsError
+from beam_datasets.generate.options import EngineOptions
 from beam_datasets.materializing.plan import plan_job, run_in_process
 from tests.cases import repeated
 
@@ -206,7 +207,7 @@ def made_below(root: Path) -> list[Path]:
     source = Path(shutil.copytree(DATA / "spec_many" / "2.0.1", root / "spec_many" / "2.0.1"))
     jobs = [plan_job(source, to="made", data_dir=root / f"{salt}", reshuffle=salt) for salt in (None, "salt")]
     few = plan_job(DATA / "spec_inter" / "1.2.3", to="few", data_dir=root, num_shards=1)
-    return [source, *(Path(run_in_process(job)) for job in (*jobs, few))]
+    return [source, *(Path(run_in_process(job, EngineOptions())) for job in (*jobs, few))]
 
 
 @pytest.mark.parametrize("number, count", [(0, 100), (1, 100), (2, 100), (3, 500)])

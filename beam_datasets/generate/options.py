@@ -1,0 +1,191 @@
+"""The options of jobs: what decides the shards, where a job runs, and what a build is asked for besides.
+
+A function that users call has an argument for each of them; these values carry them on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from beam_datasets.arguments import boolean, integer
+from beam_datasets.errors import did_you_mean
+from beam_datasets.metadata import shards as shard_rules
+
+if TYPE_CHECKING:
+    from beam_datasets.generate.progress import Progress
+    from beam_datasets.generate.units import SourceUnits
+    from beam_datasets.metadata.manifest import Inputs
+
+MAX_SHARDS = 100_000  # of all splits together: lists of them travel whole, and each costs readers a microsecond
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingOptions:
+    """Options that decide the number of shards and the examples in them.
+
+    Attributes:
+        num_shards: number of shards of each split, or one number for all; None chooses by the size rule.
+        min_shard_size: lower limit of the size rule, in bytes.
+        max_shard_size: upper limit of the size rule, in bytes.
+        max_examples_per_split: keep at most this many, those with the lowest sort keys; None keeps all.
+        ignore_duplicates: keep only the smallest record of the examples with the same key, instead of failing.
+        ordered: keys are integers whose order is kept (`disable_shuffling`).
+        skip_empty_splits: leave out splits without examples, but not all splits.
+    """
+
+    num_shards: int | Mapping[str, int | None] | None = None
+    min_shard_size: int = shard_rules.MIN_SHARD_SIZE
+    max_shard_size: int = shard_rules.MAX_SHARD_SIZE
+    max_examples_per_split: int | None = None
+    ignore_duplicates: bool = False
+    ordered: bool = False
+    skip_empty_splits: bool = False
+
+    def __post_init__(self) -> None:
+        self._take_integers()
+        object.__setattr__(self, "ignore_duplicates", boolean("ignore_duplicates", self.ignore_duplicates))
+        counts = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        for count in counts:
+            if count is not None and count < 1:
+                raise ValueError(f"num_shards is {count}; give at least 1, or None to let the size rule choose.")
+            if count is not None and count > MAX_SHARDS:
+                raise ValueError(f"num_shards is {count:,}; give at most {MAX_SHARDS:,}, which splits share.")
+        if not 0 < self.min_shard_size <= self.max_shard_size:
+            raise ValueError(
+                f"min_shard_size is {self.min_shard_size:,} and max_shard_size {self.max_shard_size:,} bytes; "
+                "expected 0 < min_shard_size <= max_shard_size."
+            )
+        if self.max_examples_per_split is not None and self.max_examples_per_split < 1:
+            raise ValueError(
+                f"max_examples_per_split is {self.max_examples_per_split}; give at least 1, or None for all."
+            )
+
+    @property
+    def most_shards(self) -> int:
+        """The largest number of shards that is asked for; 0 for none."""
+        asked = self.num_shards.values() if isinstance(self.num_shards, Mapping) else [self.num_shards]
+        return max(filter(None, asked), default=0)
+
+    def _take_integers(self) -> None:
+        """Converts all numbers to int: JSON cannot store NumPy's."""
+        names = ("min_shard_size", "max_shard_size", "max_examples_per_split")
+        taken: dict[str, Any] = {name: _check_optional_integer(name, getattr(self, name)) for name in names}
+        if isinstance(self.num_shards, Mapping):
+            asked = self.num_shards.items()
+            if others := [split for split in self.num_shards if not isinstance(split, str)]:
+                raise TypeError(f"num_shards must be an int or {{split name: int}}, but {others[0]!r} is not a str.")
+            taken["num_shards"] = {
+                split: _check_optional_integer(f"num_shards[{split!r}]", count) for split, count in asked
+            }
+        else:
+            taken["num_shards"] = _check_optional_integer("num_shards", self.num_shards)
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        num_shards: int | Mapping[str, int | None] | None = None,
+        min_shard_size: int | None = None,
+        max_shard_size: int | None = None,
+        max_examples_per_split: int | None = None,
+        ignore_duplicates: bool = False,
+        ordered: bool = False,
+        skip_empty_splits: bool = False,
+    ) -> ShardingOptions:
+        """Returns the options, with the default limits of the size rule where they are None."""
+        return cls(
+            num_shards=num_shards,
+            min_shard_size=shard_rules.MIN_SHARD_SIZE if min_shard_size is None else min_shard_size,
+            max_shard_size=shard_rules.MAX_SHARD_SIZE if max_shard_size is None else max_shard_size,
+            max_examples_per_split=max_examples_per_split,
+            ignore_duplicates=ignore_duplicates,
+            ordered=ordered,
+            skip_empty_splits=skip_empty_splits,
+        )
+
+    def check_splits(self, splits: Collection[str]) -> None:
+        """Checks that shards are asked for of splits that there are.
+
+        Raises:
+            ValueError: num_shards names another.
+        """
+        if isinstance(self.num_shards, Mapping) and (others := sorted(set(self.num_shards) - set(splits))):
+            hint = did_you_mean(others[0], splits)
+            raise ValueError(f"num_shards names the splits {others}; the dataset has {sorted(splits)}.{hint}")
+
+    def shards_of(self, split: str) -> int | None:
+        """Returns the number of shards asked for; None where the size rule chooses."""
+        return self.num_shards.get(split) if isinstance(self.num_shards, Mapping) else self.num_shards
+
+
+def _check_optional_integer(name: str, value: Any) -> int | None:
+    """Returns None or the value as an int; `name` is the option in the error that `integer` raises."""
+    return None if value is None else integer(name, value)
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of where and how a job runs; they change no byte of what it writes.
+
+    Attributes:
+        beam_options: Beam's pipeline options, as such or as command line arguments; without a runner, FnApiRunner.
+        num_workers: number of worker processes of a local run; 0 and None for one per core.
+        payload: 'inline' sends records through the engine's shuffle, 'spilled' through files of a spill directory; None
+            for inline on Dataflow, spilled elsewhere.
+        spill_dir: directory for spilled records, visible to all workers; None for beside the staging directory.
+        block_size: approximate bytes of the blocks in which records are sorted and sent; None for the default.
+        shared_disk: whether the workers of a remote runner see this machine's paths.
+        wait: whether to wait for the end of the job.
+    """
+
+    beam_options: Any | Sequence[str] | None = None
+    num_workers: int | None = None
+    payload: str | None = None
+    spill_dir: str | None = None
+    block_size: int | None = None
+    shared_disk: bool = False
+    wait: bool = True
+
+    @property
+    def asks_for_beam(self) -> bool:
+        """Whether a pipeline is asked for: by Beam's options, or by others that only workers need."""
+        is_default = self.num_workers is None and self.shared_disk is False and self.wait is True
+        return bool(self.beam_options) or not is_default
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What one build of a builder's version is asked for.
+
+    Attributes:
+        sharding: options that decide the shards.
+        engine: options of where and how the job runs.
+        check_against: a published version, or 'latest' for the highest one below this. Features and description are
+            compared before the job starts, the examples before publishing. If the version is too low for the
+            changes, nothing is published, and the result is kept to be published under another number.
+        resume: whether to reuse what failed runs of this version had finished, after its checksums are verified; True
+            fails if the builder has changed since, 'changed' accepts that. Payload is spilled then. A run with this
+            option keeps what it has finished if it fails; without, only if it ran for a minute or was killed.
+        check_images: check of the files that image features are given: "structure" (whether they are whole), or
+            "decode", which also decodes each; None for what the features say.
+        progress: called about twice a second of a local run with what was done so far.
+        counters: called after the run with what the builder's own transforms counted: {'namespace/name': an integer, or
+            a set of strings}.
+        inputs: the files that the builder has read, for inputs.json; None if it does not read files.
+        checksums: checksums of the files of `inputs`: units that are read on workers as pairs of a name and a checksum,
+            or ''.
+    """
+
+    sharding: ShardingOptions = field(default_factory=ShardingOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    check_against: str | None = None
+    resume: bool | str = False
+    check_images: str | None = None
+    progress: Callable[[Progress], None] | None = None
+    counters: Callable[[Mapping[str, Any]], None] | None = None
+    inputs: Inputs | None = None
+    checksums: SourceUnits | None = None
