@@ -223,7 +223,7 @@ STREAM: Mapping[str, str] = {
         "`iter({stream})`: that adapter divides a dataset by positions, of which a stream has none; `{stream}.as_torch()` takes streams"
     ),
 }
-"""What a `Stream` has another text for than a Dataset."""
+"""The names for which a `Stream` has another text than a Dataset."""
 
 ITERATOR: Mapping[str, str] = {
     "get_next": "`next({iterator})`",

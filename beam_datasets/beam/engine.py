@@ -52,7 +52,7 @@ _PLACES = ("temp_location", "staging_location")
 _SHUFFLE_BEST = frozenset({"dataflow"})  # has a shuffle service of its own
 
 TARGET = "the directory of the version below data_dir"
-"""What errors call the directory that is published."""
+"""The name, in errors, of the directory that is published."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ Items: TypeAlias = "list[Any] | tuple[Any, ...] | NDArray[Any]"
 """The items of a sequence."""
 
 Lengths: TypeAlias = "tuple[NDArray[np.int64], ...]"
-"""How many items each sequence has, for every level below the outermost sequence, outer ones first."""
+"""The numbers of items of the sequences of each level below the outermost sequence, outer levels first."""
 
 Lists: TypeAlias = "dict[str, Any]"
 """The lists of a record, by name: a list of bytes, or an array of float32 or int64; None if the record lacks it."""
@@ -108,7 +108,7 @@ class TensorInfo:
 
 
 class Replacement(abc.ABC):
-    """What `FeatureConnector.with_decoders` puts in the place of a feature: a decoder, or a selection with decoders."""
+    """A decoder, or a selection with decoders, that `FeatureConnector.with_decoders` puts in the place of a feature."""
 
     @abc.abstractmethod
     def apply_to(self, feature: FeatureConnector) -> FeatureConnector:

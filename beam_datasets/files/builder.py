@@ -358,7 +358,7 @@ INFER_ROWS = 20_000
 MAX_BYTES_IN_PROCESS = 64 << 20
 """Files of at most this size are appended without Beam: starting it takes as long as encoding about so much."""
 SEARCHED_BYTES = 1 << 30
-"""How much is read again to find the places of two rows with one key."""
+"""The greatest size of files that are read again to find the places of two rows with one key."""
 _SORT_KEY = re.compile("its hash is ([0-9a-f]{32})")  # in the message, which is all that comes from a worker
 MAX_FOUND_SPLITS = 100
 
@@ -878,7 +878,7 @@ def assigned(sources: dict[str, SourceUnits], assign: Assignment | None) -> dict
 
 
 Patterns = str | tuple[str, ...]
-"""What finds files; several patterns are all files that match any of them."""
+"""One or several patterns of files; several stand for all files that match any of them."""
 Splits = Mapping[str, "str | Sequence[str]"]
 
 

@@ -159,7 +159,7 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What one build of a builder's version is asked for.
+    """Everything that one build of a builder's version is asked for.
 
     Attributes:
         sharding: options that decide the shards.

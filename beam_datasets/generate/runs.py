@@ -48,7 +48,7 @@ LOG_PREFIX = "incomplete.log."
 WORKERS_FILE = "workers.log"
 """Name of the file, in the directory of a version, with the output of the workers that built it."""
 RUNS_PREFIX = "incomplete.runs."
-"""How the names of directories with the records of runs begin; TFDS and `catalog` skip `incomplete.*`."""
+"""The prefix of the names of directories with the records of runs; TFDS and `catalog` skip `incomplete.*`."""
 EXPORT_FILE = "_export.json"
 """The marker of an export. Readers of Parquet directories skip names that begin with an underscore."""
 
@@ -57,9 +57,9 @@ STAGING_NAME = re.compile(r"incomplete\.(?P<job>[0-9A-Za-z]+)_(?P<name>.+)")
 PUBLISHED_FROM = re.compile(r"(?P<staging>incomplete\..+)\.[0-9a-f]{8}")
 """Names of directories in which the files of a staging directory are while a version is published on a disk."""
 SPILL_SUFFIX = ".spill"
-"""How the name of a spill directory ends; it begins as that of the staging directory."""
+"""The suffix of the name of a spill directory, which begins as that of the staging directory."""
 CHECKPOINT_SUFFIX, SHARDS_SUFFIX = ".units.json", ".shards.json"
-"""How the names of files end that record finished units, and staged shards; see `units`."""
+"""The suffixes of files that record finished units, and staged shards; see `units`."""
 RESULT_DIR = "result"
 """Directory in a staging directory of an object store with a complete version that was not published."""
 COPIES_AT_ONCE = 8

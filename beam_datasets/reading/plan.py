@@ -25,7 +25,7 @@ _COMPILED = ("decode_one", "decode_many", "program")  # cached properties that a
 
 
 class ReadPlan:
-    """What a `Dataset` consists of: an operation, which is an order of records, and steps, which make elements of them.
+    """The parts of a `Dataset`: an operation, which is an order of records, and steps, which make elements of them.
 
     It is immutable, and reads nothing.
     """

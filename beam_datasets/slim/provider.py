@@ -44,7 +44,7 @@ from beam_datasets.slim.examples import DataDecoder, check_items
 from beam_datasets.storage.paths import PathLike
 
 CHUNK_BYTES = 1 << 20
-"""How much of a file is read or decompressed at a time."""
+"""The number of bytes of a file that are read or decompressed at a time."""
 
 
 class RecordPlace(NamedTuple):
@@ -182,7 +182,7 @@ class _File(io.RawIOBase):
 
 
 PassCheckpoint = dict[str, Any]
-"""Where the readers are in an epoch, as JSON: `position`, how many records they have read; `opened`, how many files;
+"""The places of the readers in an epoch, as JSON: `position`, the number of records read; `opened`, the number of files;
 `turn`, the reader that reads next; `places`, of each reader the number of its file, and the number and first byte of
 its next record; None for a reader that has no file."""
 

@@ -34,7 +34,7 @@ _ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AZURE_
 _NO_CREDENTIALS = (
     "/latest/api/token", "/latest/meta-data/", "/computeMetadata/", "/metadata/identity/", "Account must be specified",
 )  # fmt: skip
-"""What errors contain if no credentials were found: the metadata server of a cloud machine is asked last."""
+"""Texts of errors if no credentials were found: the metadata server of a cloud machine is asked last."""
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in storage_options access_key_id and secret_access_key",

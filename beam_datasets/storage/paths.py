@@ -28,7 +28,7 @@ from beam_datasets.errors import StorageError, StoreOptionsError, without_passwo
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 TEMPORARY_PREFIX = ".tmp-"
-"""How the names of unfinished local files begin; a killed process may leave some."""
+"""The prefix of the names of unfinished local files; a killed process may leave some."""
 
 _TEMPORARY = re.compile(re.escape(TEMPORARY_PREFIX) + r"[0-9a-f]{32}")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")

@@ -383,7 +383,7 @@ REMEDIES: Mapping[str, str] = {
     "extra": "nothing reads it; move it away by hand",
     "leftover": "nothing reads it; beam-datasets gc removes it",
 }
-"""What can be done about each kind of finding."""
+"""The advice on each kind of finding."""
 
 
 @dataclass(frozen=True, slots=True)
