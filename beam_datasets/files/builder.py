@@ -67,6 +67,7 @@ from beam_datasets.files.inputs import (
     note,
     pieces,
 )
+from beam_datasets.files.numerals import PYTHON, Numerals
 from beam_datasets.files.partitions import NO_PARTITIONS, PartitionColumns
 from beam_datasets.files.sounds import completed, is_complete, read_content, sound_of, values_at
 from beam_datasets.generate.options import BuildOptions
@@ -157,7 +158,7 @@ class RowReader:
         missing: texts that mean a missing value; None if values are not text.
         images: options for stored images.
         assign: function that returns the split of a row; None if all rows belong to one split.
-        decimal: decimal separator of numbers in text.
+        numerals: the separators in numbers, if values are text.
         folders: partition columns of the files.
     """
 
@@ -168,7 +169,7 @@ class RowReader:
     missing: tuple[str, ...] | None = None
     images: ImageOptions = STORED_UNCHANGED
     assign: Assignment | None = None
-    decimal: str = "."
+    numerals: Numerals = PYTHON
     folders: PartitionColumns = NO_PARTITIONS
 
     def __call__(self, piece: Piece) -> Iterator[Item | Bad]:
@@ -181,7 +182,9 @@ class RowReader:
             read_media: Any = lambda value, field, path: (  # noqa: E731
                 read_sound(value, field.sound, path) if field.kind == "audio" else read_image(value, field, path)
             )
-            convert = row_converter(self.fields, dropped, image=read_media, missing=self.missing, decimal=self.decimal)
+            convert = row_converter(
+                self.fields, dropped, image=read_media, missing=self.missing, numerals=self.numerals
+            )
         is_text = self.missing is not None
         add_folders = self.folders.adder(piece.file.name, self.fields or {}, dropped, is_text=is_text)
         for number, position, row in self.rows(piece):
@@ -457,7 +460,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
 
     _guess = Guess()  # of the rows that were looked at
     _missing: tuple[str, ...] | None = None  # texts that mean a missing value; None if values are not text
-    _decimal = "."  # the decimal separator of numbers, if values are text
+    _numerals = PYTHON  # the separators in numbers, if values are text
     _packing = 1  # how many times as large as the files their rows are, about
     _may_add = False  # whether --feature may name a column that the rows that were looked at do not have
     _left_out: frozenset[str] = frozenset()  # paths of files
@@ -684,7 +687,7 @@ class RowsBuilder(FilesBuilder, abc.ABC, skip_registration=True):
             self._missing,
             self._images,
             self._assign,
-            self._decimal,
+            self._numerals,
             self._folders,
         )
 

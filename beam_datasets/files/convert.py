@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from beam_datasets.files.fields import INTEGERS, UNKNOWN, Field, advice
+from beam_datasets.files.numerals import PYTHON, Numerals
 
 Convert = Callable[[Any], Any]
 ConvertImage = Callable[[Any, Field, str], Any]
@@ -59,7 +60,7 @@ def value_converter(
     dropped: Collection[str] = (),
     image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
-    decimal: str = ".",
+    numerals: Numerals = PYTHON,
 ) -> Convert:
     """Returns the function from a value of JSON or Arrow, or from the text of a CSV field, to what the feature takes.
 
@@ -69,7 +70,7 @@ def value_converter(
         dropped: paths, without `[]`, that are left out.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value, if values are text, with lists and objects as JSON; else None.
-        decimal: the decimal separator of numbers, if values are text.
+        numerals: the separators in numbers, if values are text.
     """
     absent: Any = [] if field.kind == "list" else -1 if field.kind == "class" else None
     if field.fields is not None:
@@ -97,8 +98,8 @@ def value_converter(
     parse = _parse_json if field.item is not None or field.fields is not None else _PARSERS.get(field.kind, str)
     if field.exact and field.kind != "string":
         parse = _without_leading_zero(parse, path, str(field))
-    if decimal != "." and field.kind in _PACKED:
-        parse = _of_locale(parse, decimal)
+    if not numerals.are_pythons and (field.kind in _PACKED or field.kind in INTEGERS):
+        parse = _of_locale(parse, numerals)
     keeps_all = field.kind in ("string", "image", "audio") and not field.optional
 
     def from_text(text: str | None) -> Any:
@@ -108,18 +109,21 @@ def value_converter(
     return functools.lru_cache(1024)(from_text) if field.kind in ("bool", "class") else from_text
 
 
-def _of_locale(parse: Convert, decimal: str) -> Convert:
-    """Returns the function from the text of a number with this decimal separator to what `parse` returns."""
-    return lambda text: parse(with_point(text, decimal))
+def _of_locale(parse: Convert, numerals: Numerals) -> Convert:
+    """Returns the function from the text of a number with these separators to what `parse` returns."""
 
+    def parse_numeral(text: str) -> Any:
+        """Returns the number of a text.
 
-def with_point(text: str, decimal: str) -> str:
-    """Returns a text with point and decimal separator swapped, so that a number of a locale is one of Python.
+        Raises:
+            ValueError: the text is not a number, or has other separators.
+        """
+        plain = numerals.to_python(text)
+        if plain is None:
+            raise ValueError(f"{text!r:.60} is not a number")
+        return parse(plain)
 
-    >>> with_point("1,5", ","), with_point("1.5", ","), with_point("1.000,5", ",")
-    ('1.5', '1,5', '1,000.5')
-    """
-    return text.translate({ord("."): decimal, ord(decimal): "."})
+    return parse_numeral
 
 
 def _parse_int(text: str) -> int:
@@ -505,7 +509,7 @@ def row_converter(
     path: str = "",
     image: ConvertImage | None = None,
     missing: Collection[str] | None = None,
-    decimal: str = ".",
+    numerals: Numerals = PYTHON,
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Returns the function from a row, or an object in a row, to an example.
 
@@ -516,10 +520,10 @@ def row_converter(
         path: path of the object, with its `/`, if it is inside a row.
         image: makes images and sounds of bytes or paths.
         missing: texts that mean a missing value; None if the values are not text.
-        decimal: the decimal separator of numbers, if the values are text.
+        numerals: the separators in numbers, if the values are text.
     """
     converters = [
-        (name, value_converter(each, path + name, dropped, image, missing, decimal)) for name, each in fields.items()
+        (name, value_converter(each, path + name, dropped, image, missing, numerals)) for name, each in fields.items()
     ]
     texts = {name for name, each in fields.items() if each.kind == "string"} if missing is None else set()
     prefix = "column " * (missing is not None)

@@ -26,14 +26,15 @@ from typing import Any
 from beam_datasets.errors import InputError, NoExamplesError
 from beam_datasets.files.builder import SKIP_ADVICE, Row, RowsBuilder
 from beam_datasets.files.fields import Field, with_absent
-from beam_datasets.files.infer import Guess, Inference, text_kinds
+from beam_datasets.files.infer import Guess, Inference, TextKinds
 from beam_datasets.files.inputs import InputFile, Piece, check_encoding, undecodable
+from beam_datasets.files.numerals import Numerals, options_for
 from beam_datasets.intake.streams import codec_of, open_text_bytes, with_line_limit
 
 log = logging.getLogger(__name__)
 
 _FIELD_LIMIT = 1 << 28  # characters of one field; Python's default of 131,072 is too low for real files
-_DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+_DELIMITER_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # which Excel writes and reads as the first line
 _ESCAPED = re.compile("[\ud800-\udfff]")  # bytes that could not be decoded, as surrogates
 
 
@@ -41,11 +42,13 @@ class Csv(RowsBuilder):
     """Rows of CSV files.
 
     Args:
-        delimiter: separator of fields; by default a tab in .tsv and .tab files and a comma in others.
+        delimiter: separator of fields; by default the one that a first line sep=; names, as Excel writes it, else a tab
+            in .tsv and .tab files and a comma in others.
         quote: quote character around fields; '' for files that never quote.
         escapechar: character that precedes a delimiter, a quote or itself inside a field, such as a backslash.
         comment: beginning of lines to ignore, such as #.
-        decimal: decimal separator of numbers.
+        decimal: decimal separator of numbers, . or ,.
+        thousands: separator of groups of three digits in numbers, such as . or ,; by default none.
         encoding: encoding of the text.
         columns: names of the columns (a,b,c), for files without a header.
         skip_header: whether files have a header, which `columns` replaces.
@@ -61,6 +64,7 @@ class Csv(RowsBuilder):
         escapechar: str = "",
         comment: str = "",
         decimal: str = ".",
+        thousands: str = "",
         encoding: str = "utf-8",
         columns: str | Sequence[str] | None = None,
         skip_header: bool = False,
@@ -70,10 +74,10 @@ class Csv(RowsBuilder):
         if delimiter == r"\t":  # a shell passes '\t' as two characters
             delimiter = "\t"
         self._dialect = Dialect(
-            delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment, decimal
+            delimiter, quote, check_encoding(encoding), parse_names(columns), skip_header, escapechar, comment
         )
         self._missing = tuple(dict.fromkeys(["", *missing]))
-        self._decimal = decimal
+        self._numerals = Numerals(decimal, thousands)
         super().__init__(**common)
 
     def _pieces(self, files: Sequence[InputFile]) -> list[Piece]:
@@ -126,7 +130,7 @@ class Csv(RowsBuilder):
         other_delimiter = next((d for d in ",;\t|" if d in only_column and d not in used_delimiters), "")
         delimiter_advice = other_delimiter and f"; is the delimiter another? (--delimiter {other_delimiter!r})"
         empty_guess = Guess(fields={name: Guess() for name in columns})
-        guess, problem = self._guess_of(self._rows, empty_guess, text_kinds(self._missing or (), self._decimal))
+        guess, problem = self._guess_of(self._rows, empty_guess, TextKinds(self._missing or (), self._numerals))
         if not guess.rows:
             if problem:
                 raise InputError(f"no row can be used; {problem}{delimiter_advice}")
@@ -136,18 +140,23 @@ class Csv(RowsBuilder):
                 f"{self.files_text}: expected several columns, got one, {only_column!r}{delimiter_advice}. If this is "
                 f"its name, give its type: --feature {shlex.quote(f'{only_column}=string')}"
             )
-        for name, warning in guess.stray_texts():
+        for name, warning in self._warn_about_texts(guess):
             if name not in self._specs:
                 log.warning(warning)
-        for name, column in guess.fields.items():
-            _, location, example = column.seen.get("string", (0, "", ""))
-            is_text = self._decimal == "." and column.seen.keys() <= {"string", "missing"}
-            if is_text and name not in self._specs and _DECIMAL_COMMA.fullmatch(example):
-                log.warning(
-                    "%s: column %r is text, such as %r; --decimal , makes numbers of it", location, name, example
-                )
         names_by_path = {file.path: names for file, names in headers.items()}
         return with_absent(Inference(is_text=True).fields(guess), names_by_path, may_lack=self._may_lack)
+
+    def _warn_about_texts(self, guess: Guess) -> Iterator[tuple[str, str]]:
+        """Yields (name, warning) of each column that becomes text, and may have been meant as numbers."""
+        stray_texts = dict(guess.stray_texts())
+        for name, column in guess.fields.items():
+            _, location, example = column.seen.get("string", (0, "", ""))
+            options = options_for(example, self._numerals)
+            are_numbers = "--decimal" in options and column.count("float") > column.count("string")
+            if options and not are_numbers:
+                yield name, f"{location}: column {name!r} is text, such as {example!r}; {options} makes numbers of it"
+            elif name in stray_texts:
+                yield name, stray_texts[name]
 
     @property
     def _rows(self) -> Callable[[Piece], Iterator[Row]]:
@@ -167,7 +176,6 @@ class Dialect:
         skip_header: whether the first row is a header, which `columns` replaces.
         escapechar: character after which the next one is taken literally; '' for none.
         comment: beginning of lines to ignore; '' for none.
-        decimal: decimal separator of numbers.
     """
 
     delimiter: str | None = None
@@ -177,7 +185,6 @@ class Dialect:
     skip_header: bool = False
     escapechar: str = ""
     comment: str = ""
-    decimal: str = "."
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
@@ -186,8 +193,6 @@ class Dialect:
         for name, value in (("quote", self.quote), ("escapechar", self.escapechar)):
             if len(value) > 1:
                 raise ValueError(f"{name} is {value!r}; expected one character, or '' for none")
-        if self.decimal not in (".", ","):
-            raise ValueError(f"decimal is {self.decimal!r}; expected . or ,")
         if self.skip_header and not self.columns:
             raise ValueError("skip_header: expected the names of the columns (--columns a,b,c), got none")
 
@@ -284,15 +289,19 @@ def _read_rows(file: InputFile, dialect: Dialect) -> Iterator[tuple[int, int, li
         codec = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
         decoded = io.TextIOWrapper(with_line_limit(stream, file.path), codec, errors="surrogateescape", newline="")
         first_line = decoded.readline().removeprefix("\ufeff")  # the codecs utf-16-le and others keep this mark
+        delimiter = dialect.delimiter_of(file)
         text = _WithoutComments(itertools.chain([first_line] if first_line else (), decoded), dialect.comment)
+        if named := _DELIMITER_LINE.fullmatch(first_line):
+            delimiter = dialect.delimiter or named[1]
+            text = _WithoutComments(decoded, dialect.comment, num_comments=1)
         reader = csv.reader(
             text if dialect.comment else text.lines,
             strict=True,
-            delimiter=dialect.delimiter_of(file),
+            delimiter=delimiter,
             escapechar=dialect.escapechar or None,
             **quoting,
         )
-        stop = 1
+        stop = 1 + text.num_comments
         while True:
             number, problem, fields = stop, "", []
             text.is_row_start = True
@@ -320,11 +329,11 @@ class _WithoutComments:
         num_comments: number of comments that were skipped.
     """
 
-    def __init__(self, lines: Iterator[str], comment: str) -> None:
+    def __init__(self, lines: Iterator[str], comment: str, num_comments: int = 0) -> None:
         self.lines = lines
         self.comment = comment
         self.is_row_start = True
-        self.num_comments = 0
+        self.num_comments = num_comments
 
     def __iter__(self) -> Iterator[str]:
         return self

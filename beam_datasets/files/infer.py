@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives, with_point
+from beam_datasets.files.convert import LEADING_ZERO, missing_problem, survives
 from beam_datasets.files.fields import MAX_LABELS, UNKNOWN, Field, advice
+from beam_datasets.files.numerals import PYTHON, Numerals
 
 KindOf = Callable[[Any], str]
 
@@ -33,25 +34,29 @@ def kind_of_value(value: Any) -> str:
     return _KINDS[type(value)]
 
 
-def text_kinds(missing: Collection[str] = ("",), decimal: str = ".") -> Callable[[str], str]:
-    """Returns a function from a CSV field to its kind; numbers with leading zeros are codes, not numbers.
+@dataclass(frozen=True)
+class TextKinds:
+    """The function from a CSV field to its kind; numbers with leading zeros are codes, not numbers.
 
-    Args:
+    Attributes:
         missing: texts that mean a missing value.
-        decimal: between the integer part and the fraction of numbers.
+        numerals: the separators in numbers.
 
-    >>> [text_kinds()(text) for text in ("", "7", "007", "1e3", "TRUE", "9" * 20, "nan", "1_000", "1e999")]
+    >>> [TextKinds()(text) for text in ("", "7", "007", "1e3", "TRUE", "9" * 20, "nan", "1_000", "1e999")]
     ['missing', 'int', 'string', 'float', 'bool', 'string', 'float', 'string', 'string']
-    >>> [text_kinds(decimal=",")(text) for text in ("1,5", "1.5")]
+    >>> [TextKinds(numerals=Numerals(decimal=","))(text) for text in ("1,5", "1.5")]
     ['float', 'string']
     """
 
-    def kind(text: str) -> str:
+    missing: Collection[str] = ("",)
+    numerals: Numerals = PYTHON
+
+    def __call__(self, text: str) -> str:
         """Returns "missing", "int", "float", "bool" or "string", the kind of a text of a CSV field."""
-        if text in missing:
+        if text in self.missing:
             return "missing"
-        if decimal != ".":
-            text = with_point(text, decimal)
+        if not self.numerals.are_pythons:
+            text = self.numerals.to_python(text) or "?"
         if LEADING_ZERO.match(text):
             return "string"
         if _INT.fullmatch(text):
@@ -59,8 +64,6 @@ def text_kinds(missing: Collection[str] = ("",), decimal: str = ".") -> Callable
         if _FLOAT.fullmatch(text):
             return "string" if abs(float(text)) == float("inf") and "n" not in text.lower() else "float"
         return "bool" if text.lower() in ("true", "false") else "string"
-
-    return kind
 
 
 @dataclass
@@ -94,8 +97,9 @@ class Guess:
         count, first, example = self.seen.get(kind, (0, place, value))
         self.seen[kind] = (count + 1, first, example)
         if not self.is_wide and kind in ("float", "int"):
-            number = float(value.replace(",", ".") if type(value) is str else value)
-            self.is_wide = not survives(number) or (kind == "int" and int(number) != int(value))
+            plain = kind_of.numerals.to_python(value) or "" if isinstance(kind_of, TextKinds) else value
+            number = float(plain)
+            self.is_wide = not survives(number) or (kind == "int" and int(number) != int(plain))
         if kind == "list":
             self.item = self.item or Guess()
             for inner in value:
@@ -129,7 +133,7 @@ class Guess:
             strings, location, example = guess.seen.get("string", (0, "", ""))
             if LEADING_ZERO.match(example):
                 continue  # a code, such as a postal code, which text keeps
-            if 0 < strings < (total := guess._count()) - strings:
+            if 0 < strings < (total := guess.count()) - strings:
                 shown = shlex.quote(f"{example:.40}")
                 yield (
                     name,
@@ -140,7 +144,7 @@ class Guess:
                     ),
                 )
 
-    def _count(self, kind: str = "") -> int:
+    def count(self, kind: str = "") -> int:
         """Returns the number of values of a kind, or of all that are not missing."""
         return sum(count for each, (count, _, _) in self.seen.items() if (each == kind if kind else each != "missing"))
 
@@ -173,7 +177,7 @@ class Inference:
             inside_list: nothing can be missing there.
         """
         return {
-            name: self._field(one, path + name, guess.rows - one._count(), optional, inside_list)
+            name: self._field(one, path + name, guess.rows - one.count(), optional, inside_list)
             for name, one in guess.fields.items()
         }
 
@@ -206,7 +210,7 @@ class Inference:
     def _without_missing(self, field: Field, guess: Guess, path: str, missing: int) -> Field:
         """Returns the field of values some of which are missing although that cannot be stored."""
         where = f" (first in {guess.seen['missing'][1]})" if "missing" in guess.seen else ""
-        if self.skip_bad and 2 * missing < missing + guess._count():
+        if self.skip_bad and 2 * missing < missing + guess.count():
             note = f"{path!r} is missing in {missing} values{where}; their rows are left out (--skip_bad)"
             self.notes.append((path, note))
             return field
@@ -218,18 +222,18 @@ class Inference:
             return Field(
                 UNKNOWN, problem=f"{path!r}: every list is empty, so the type of its items is unknown; {_hint(path)}"
             )
-        return self._field(guess, f"{path}[]", guess._count("missing"), False, True)
+        return self._field(guess, f"{path}[]", guess.count("missing"), False, True)
 
     def _kind(self, guess: Guess, path: str) -> str:
         """Returns the kind of field that holds all values; UNKNOWN if none does."""
         kinds = set(guess.seen) - {"missing"}
-        numbers = guess._count("int") + guess._count("float")
+        numbers = guess.count("int") + guess.count("float")
         if self.skip_bad and not self.is_text:
-            counts = {kind: guess._count(kind) for kind in kinds - {"int", "float", "big integer"}}
+            counts = {kind: guess.count(kind) for kind in kinds - {"int", "float", "big integer"}}
             most = max(counts, key=lambda kind: counts[kind], default="")
             majority = kinds & {"int", "float"} if numbers > counts.get(most, 0) else {most} & kinds
-            held = sum(map(guess._count, majority))
-            if majority != kinds and 2 * held > guess._count():
+            held = sum(map(guess.count, majority))
+            if majority != kinds and 2 * held > guess.count():
                 note = (
                     f"{path!r}: {_conflict(guess)}; the rows with other values than {' or '.join(sorted(majority))} "
                     "are left out (--skip_bad)"

@@ -182,7 +182,7 @@ class _File(io.RawIOBase):
 
 
 PassCheckpoint = dict[str, Any]
-"""The places of the readers in an epoch, as JSON: `position`, the number of records read; `opened`, the number of files;
+"""The places of the readers in an epoch, as JSON: `position`, the number of records read; `opened`, that of files;
 `turn`, the reader that reads next; `places`, of each reader the number of its file, and the number and first byte of
 its next record; None for a reader that has no file."""
 

@@ -384,7 +384,9 @@ def test_folders_with_another_value(tmp_path):
     "files/csv.py:_check_is_no_comment --comment",
     "files/csv.py:_check_is_no_comment --feature",
     "files/csv.py:rows --comment",
-    "files/csv.py:_infer_fields --decimal",
+    "files/csv.py:_warn_about_texts --decimal",
+    "files/numerals.py:options_for --decimal",
+    "files/numerals.py:options_for --thousands",
 )
 def test_comments_and_decimals(tmp_path, caplog):
     path = write(tmp_path, "a.csv", "# exported, 2024\na,b\n1,x\n")
@@ -399,6 +401,17 @@ def test_comments_and_decimals(tmp_path, caplog):
     assert "column 'plz'" not in caplog.text
     assert "column 'price' is text, such as '1,5'; --decimal , makes numbers of it" in caplog.text
     assert rows("csv", path, "--delimiter", ";", *comment, "--decimal", ",")[0] == {"plz": b"01234", "price": 1.5}
+    path = write(tmp_path, "d.csv", "sep=;\nname;price\na;1.234,50\nb;1,25\nc;1.234\n")
+    assert rows("csv", path)[0] == {"name": b"a", "price": b"1.234,50"}
+    assert "column 'price' is text, such as '1.234,50'; --decimal , --thousands . makes numbers of it" in caplog.text
+    numbers = rows("csv", path, "--decimal", ",", "--thousands", ".")
+    assert [row["price"] for row in numbers] == [1234.5, 1.25, 1234]
+    caplog.clear()
+    path = write(tmp_path, "e.csv", "name;price\na;1,5\nb;1,25\nc;1.234,50\n")
+    assert rows("csv", path, "--delimiter", ";", "--decimal", ",")[0]["price"] == b"1,5"
+    assert "'1.234,50'; --thousands . makes numbers of it" in caplog.text
+    refusal = refused("csv", path, "--delimiter", ";", "--decimal", ",", "--feature", "price=float64")
+    assert "line 4: column 'price': '1.234,50' is not a number" in refusal
 
 
 @follows("files/csv.py:_infer_fields --delimiter", "files/csv.py:_infer_fields --feature")

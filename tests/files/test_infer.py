@@ -14,7 +14,7 @@ import beam_datasets as bd
 from beam_datasets.errors import InputError
 from beam_datasets.files.convert import row_converter, survives, value_converter
 from beam_datasets.files.fields import Field, override, parse_field, problems
-from beam_datasets.files.infer import Guess, Inference, text_kinds
+from beam_datasets.files.infer import Guess, Inference, TextKinds
 from tests.files.conftest import rows_of
 
 pa = pytest.importorskip("pyarrow")
@@ -72,7 +72,7 @@ def test_refused(rows, message):
 
 
 def test_csv_types():
-    kind_of = text_kinds(("", "NA"))
+    kind_of = TextKinds(("", "NA"))
     guess = Guess()
     for i, row in enumerate([("1", "1", "x", "01", "true", "", ""), ("2", "1e3", "", "02", "false", "NA", "3")]):
         guess.add_row(dict(zip("abcdefg", row)), f"in.csv, line {i}", kind_of)

@@ -1,0 +1,85 @@
+"""The separators in the numbers of text files, such as 1.234,50 in much of Europe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Numerals:
+    """How a file writes numbers.
+
+    Attributes:
+        decimal: character between the integer part and the fraction: '.' or ','.
+        thousands: character between groups of three digits of the integer part, which may be left out; '' for none.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (".", ","):
+            raise ValueError(f"decimal is {self.decimal!r}; expected . or ,")
+        if self.thousands and (len(self.thousands) > 1 or self.thousands.isalnum() or self.thousands in "+-"):
+            raise ValueError(f"thousands is {self.thousands!r}; expected one character, such as . or ,")
+        if self.thousands == self.decimal:
+            raise ValueError(f"thousands is {self.thousands!r}, as decimal is; expected another character")
+
+    @cached_property
+    def are_pythons(self) -> bool:
+        """Whether numbers are written as Python writes them."""
+        return self == Numerals()
+
+    @cached_property
+    def _grouped(self) -> re.Pattern[str]:
+        """The pattern of a number with separators of thousands."""
+        groups, fraction = re.escape(self.thousands), re.escape(self.decimal)
+        return re.compile(rf"\s*[+-]?\d{{1,3}}(?:{groups}\d{{3}})+(?:{fraction}\d*)?\s*")
+
+    def to_python(self, text: str) -> str | None:
+        """Returns the text of a number as Python writes it; None if its separators are others.
+
+        >>> german = Numerals(decimal=",", thousands=".")
+        >>> german.to_python("1.234,50"), german.to_python("7"), german.to_python("1.5"), Numerals(",").to_python("1.5")
+        ('1234.50', '7', None, None)
+        """
+        if self.thousands and self.thousands in text:
+            if not self._grouped.fullmatch(text):
+                return None
+            text = text.replace(self.thousands, "")
+        if self.decimal != ".":
+            if "." in text:
+                return None
+            text = text.replace(self.decimal, ".")
+        return text
+
+
+PYTHON = Numerals()
+"""Numbers as Python writes them."""
+
+_BOTH = re.compile(r"[+-]?\d{1,3}(?:([.,])\d{3})+(?!\1)[.,]\d+|[+-]?\d{1,3}(?:([.,])\d{3}){2,}", re.ASCII)
+_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+
+
+def options_for(text: str, used: Numerals) -> str:
+    """Returns the options by which a text would be a number; '' if none would, or if it is one already.
+
+    >>> options_for("1,5", PYTHON), options_for("1.234,50", PYTHON), options_for("1,234,567", PYTHON)
+    ('--decimal ,', '--decimal , --thousands .', '--thousands ,')
+    >>> options_for("1.234,50", Numerals(",")), options_for("x", PYTHON)
+    ('--thousands .', '')
+    """
+    if both := _BOTH.fullmatch(text):
+        thousands = both[1] or both[2]
+        rest = text.rpartition(thousands)[2]
+        decimal = "," if "," in rest else "." if thousands == "," else used.decimal
+        needed = Numerals("," if thousands == "." and "," in rest else decimal, thousands)
+    elif _COMMA.fullmatch(text):
+        needed = Numerals(",", used.thousands if used.thousands != "," else "")
+    else:
+        return ""
+    options = [] if needed.decimal == used.decimal else [f"--decimal {needed.decimal}"]
+    options += [] if needed.thousands == used.thousands else [f"--thousands {needed.thousands}"]
+    return " ".join(options)
